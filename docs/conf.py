@@ -56,6 +56,7 @@ navigation = {
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": [
         "workers",
+        "demand",
         "bridge",
         "config",
         "grain.reference",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCALE = """\
 from grain.cli import main
 from grain.cli.workers import scale
-from grain.cli.workers import swarm
+from grain.cli.scaling import swarm
 scale._LOOK_ELSEWHERE = 0.3
 swarm.PAUSES, swarm.PROVEN, swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
 main(prog_name="grain")

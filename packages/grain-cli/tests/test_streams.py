@@ -28,6 +28,7 @@ COMMANDS = {
     "cancel": ["-y", "opt"],
     "doctor": [],
     "history": [],
+    "init": [],
     "logs": ["w*"],
     "ls": [],
     "missions": [],

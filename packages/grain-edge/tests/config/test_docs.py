@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from grain.config import Config, ConfigError, load
-from grain.config.check import known_keys
+from grain.config import Config, ConfigError, Mistake, load
+from grain.config.check import check, known_keys
+from grain.config.kinds import ExpansionContext
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,9 +47,28 @@ def without_source(config: Config) -> Config:
 @with_docs
 def test_reference_names_every_key() -> None:
     """No key is missing, none is made up; what [x.script] takes stands in [script] alone."""
-    expected = {key for key in known_keys() if not (key[0] != "script" and "script" in key[:-1])}
+    expected = {
+        key
+        for key in known_keys()
+        if not (key[0] != "script" and "script" in key[:-1]) and key[:-1] != ("shape",)
+    }
 
     assert paths(tomllib.loads(uncommented())) == expected
+
+
+@with_docs
+def test_the_example_of_a_shape_names_the_keys_that_script_lacks() -> None:
+    """It stands in a comment, as there is no shape by default, and it loads."""
+    text = (DOCS / "grain.reference.toml").read_text(encoding="utf-8")
+    example = re.search(r"(?m)^#     \[\[shape\]\]\n(?:#     .*\n)+", text)
+    assert example is not None
+    shown = re.sub(r"(?m)^#     ", "", example[0])
+
+    mistakes: list[Mistake] = []
+    [shape] = tomllib.loads(shown)["shape"]
+
+    assert {"name", "max", "charge", "gpus", "res"} <= shape.keys()
+    assert check({"shape": [shape]}, ExpansionContext(ENV, Path("/")))[1] == mistakes
 
 
 @with_docs

@@ -157,3 +157,38 @@ def test_every_command_sets_up_or_cleans_up(commands: list[tuple[bool, str]]) ->
 
     assert list(setup) == [text for late, text in commands if not late]
     assert list(cleanup) == [text for late, text in reversed(commands) if late]
+
+
+SHAPES = """
+[script]
+cores = 4
+extra_args = ["--account=chem"]
+[worker.script]
+memory = 8
+[worker.res]
+Token = { token = "a" }
+[[shape]]
+name = "cpu"
+[[shape]]
+name = "gpu"
+cores = 16
+max = 2
+extra_args = ["--gres=gpu:2"]
+res = { Capacity = { V = 3 } }
+"""
+
+
+def test_what_script_says_holds_for_all_shapes(loaded: Load) -> None:
+    """A shape is [script] with [worker.script] and then its own settings over it."""
+    cpu, gpu = loaded(SHAPES).shape
+
+    assert ("cpu", 4, 8.0, ("--account=chem",), None) == (
+        *(cpu.name, cpu.cores, cpu.memory),
+        *(cpu.extra_args, cpu.max),
+    )
+    assert ("gpu", 16, 8.0, ("--gres=gpu:2",), 2) == (
+        *(gpu.name, gpu.cores, gpu.memory),
+        *(gpu.extra_args, gpu.max),
+    )
+    assert {"Token": {"token": "a"}} == cpu.res
+    assert {"Token": {"token": "a"}, "Capacity": {"V": 3}} == gpu.res

@@ -62,7 +62,7 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "adress = 'x'",
             (
                 "adress: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, hosts, script, system, worker; "
+                "contextmod, custom_system, head, hosts, script, shape, system, worker; "
                 "did you mean address?"
             ),
         ),
@@ -79,7 +79,7 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "walltime = 1",
             (
                 "walltime: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, hosts, script, system, worker; "
+                "contextmod, custom_system, head, hosts, script, shape, system, worker; "
                 "did you mean script.walltime?"
             ),
         ),
@@ -87,7 +87,7 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "[gnaw]\nmax_conn = 1",
             (
                 "gnaw: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, hosts, script, system, worker; "
+                "contextmod, custom_system, head, hosts, script, shape, system, worker; "
                 "did you mean head.gnaw?"
             ),
         ),
@@ -102,14 +102,14 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "source = 'x'",
             (
                 "source: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, hosts, script, system, worker"
+                "contextmod, custom_system, head, hosts, script, shape, system, worker"
             ),
         ),
         (
             '"a\\u001bb" = 1',
             (
                 "'a\\x1bb': found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, hosts, script, system, worker"
+                "contextmod, custom_system, head, hosts, script, shape, system, worker"
             ),
         ),
     ],
@@ -222,13 +222,63 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
         ),
         (
             "[head.gnaw]\nswarm = -1",
-            "head.gnaw.swarm: found the number -1, expected a whole number from 0 to 1000000",
+            (
+                "head.gnaw.swarm: found the number -1, expected a whole number from 0 to 1000000, "
+                "or 'auto' for as many as the tasks need"
+            ),
+        ),
+        (
+            "[head.gnaw]\nswarm = 'Auto'",
+            (
+                "head.gnaw.swarm: found the string 'Auto', expected a whole number from 0 to "
+                "1000000, or 'auto' for as many as the tasks need"
+            ),
+        ),
+        ("shape = 3", "shape: found the number 3, expected tables, each under [[shape]]"),
+        (
+            "[shape]\nname = 'a'",
+            "shape: found a table, expected tables, each under [[shape]]",
+        ),
+        (
+            "[[shape]]\nname = 'a b'",
+            (
+                "shape.'a b'.name: found the string 'a b', expected a word of letters, digits, '_' "
+                "and '-' that begins with a letter"
+            ),
+        ),
+        (
+            "[[shape]]\nname = 'a'\ncharge = 0",
+            "shape.a.charge: found the number 0, expected a number above 0",
+        ),
+        (
+            "[[shape]]\nmax = 2",
+            "shape.1.name: found nothing, expected a name for it, as in name = 'gpu'",
+        ),
+        (
+            "[[shape]]\nname = 'a'\n[[shape]]\nname = 'a'",
+            "shape.a.name: found it twice, expected different names",
+        ),
+        (
+            "[[shape]]\nname = 'a'\nwalltime = 50",
+            (
+                "worker.held_back.walltime: found 00:01:00, expected less than the job's walltime "
+                "(a), 00:00:50, or no time is left for tasks"
+            ),
+        ),
+        (
+            "[[shape]]\nname = 'a'\nwalltme = 50",
+            (
+                "shape.a.walltme: found an unknown key, expected in [[shape]] one of charge, "
+                "cores, extra_args, gpus, max, memory, memory_resource, name, "
+                "parallel_environment, queue, res, setup_cleanup, shebang, walltime; did you mean "
+                "shape.walltime?"
+            ),
         ),
         (
             f"[head.gnaw]\nswarm = 1{'0' * 3000}",
             (
                 "head.gnaw.swarm: found a number of more than 40 digits, "
-                "expected a whole number from 0 to 1000000"
+                "expected a whole number from 0 to 1000000, or 'auto' for as many as the tasks need"
             ),
         ),
         (

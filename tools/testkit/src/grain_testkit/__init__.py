@@ -19,6 +19,8 @@ Map:
 - ``program_trees``: grain-worker: programs that start programs
 - ``runner_station``: grain-worker: a runner process and a record of its events
 - ``seats``: grain-resource: a kind of resource of named seats
+- ``scale_command``: grain-cli: `grain scale` as a process, and a Slurm of shell scripts
+- ``virtual_cluster``: grain-cli: jobs, workers and tasks in virtual time
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``hostile_messages``: grain-head: random messages of every kind
 - ``hostile_peers``: grain-head: members that talk nonsense

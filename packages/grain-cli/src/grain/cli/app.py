@@ -29,6 +29,7 @@ OWN = {
     "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
+    "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
@@ -36,7 +37,9 @@ OWN = {
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
-    "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
+    "scale": _Own(
+        "grain.cli.workers.scale", "Keep workers alive: N, or as many as the tasks need."
+    ),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
     "why": _Own("grain.cli.status.why", "Explain why a task waits or runs, or how it has ended."),
@@ -45,12 +48,12 @@ OWN = {
 
 # The words that other programs have for them.
 _MEANT = {
-    "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "jobs": "missions",
-    "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
-    "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
-    "sacct": "history", "sbatch": "up", "scancel": "cancel", "simulate": "whatif",
-    "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
-    "workers": "ls",
+    "abort": "cancel", "check": "doctor", "configure": "init", "down": "quit", "explain": "why",
+    "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
+    "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls",
+    "qsub": "up", "queue": "ls", "sacct": "history", "sbatch": "up", "scancel": "cancel",
+    "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit",
+    "submit": "up", "workers": "ls",
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from grain.config.schema import Gnaw as Gnaw
 from grain.config.schema import Head as Head
 from grain.config.schema import HeldBack as HeldBack
 from grain.config.schema import Script as Script
+from grain.config.schema import Shape as Shape
 from grain.config.schema import Worker as Worker
 from grain.config.walltime import format_walltime as format_walltime
 from grain.config.walltime import parse_walltime as parse_walltime

@@ -7,14 +7,14 @@ that only make sense together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from grain.config.errors import MOST_MISTAKES, Mistake
 from grain.config.expansion import Unfit
 from grain.config.kinds import ExpansionContext, Kind, described
-from grain.config.schema import Config, Script, Table
+from grain.config.schema import Config, Script, Shape, Table
 from grain.config.suggestion import dotted, nearest
 from grain.config.walltime import format_walltime
 
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 KeyPath = tuple[str, ...]
 Plain = dict[str, Any]
+
+
+class Tables(NamedTuple):
+    """An array of tables, ``[[name]]``.
+
+    Attributes:
+        table: The class of each.
+    """
+
+    table: type[Table]
+
 
 # msgspec examines a class at its first use; two threads that make it do so at once crash the
 # process (seen with msgspec 0.22). An import happens in one thread.
@@ -51,14 +62,16 @@ def check(
     return (None if mistakes else config), mistakes
 
 
-def fields(table: type[Table]) -> dict[str, Kind | type[Table]]:
-    """Return the keys of a table: a kind for a value, a class for a table within."""
-    keys: dict[str, Kind | type[Table]] = {}
+def fields(table: type[Table]) -> dict[str, Kind | type[Table] | Tables]:
+    """Return the keys of a table: a kind for a value, a class for a table within, or `Tables`."""
+    keys: dict[str, Kind | type[Table] | Tables] = {}
     for name, hint in get_type_hints(table, include_extras=True).items():
         if get_origin(hint) is Annotated:
             keys[name] = hint.__metadata__[0]
         elif isinstance(hint, type) and issubclass(hint, Table):
             keys[name] = hint
+        elif get_origin(hint) is tuple:
+            keys[name] = Tables(get_args(hint)[0])
     return keys
 
 
@@ -66,7 +79,9 @@ def known_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[Key
     """Yield the path of every key of the schema, tables before their keys."""
     for name, sort in fields(table).items():
         yield (*above, name)
-        if not isinstance(sort, Kind):
+        if isinstance(sort, Tables):
+            yield from known_keys(sort.table, (*above, name))
+        elif not isinstance(sort, Kind):
             yield from known_keys(sort, (*above, name))
 
 
@@ -96,6 +111,8 @@ def read_table(
                 hint = f" ({unfit})" if str(unfit) else ""
                 text = f"found {described(value)}, expected {sort.expected}{hint}"
                 mistakes.append(Mistake(dotted(path), text))
+        elif isinstance(sort, Tables):
+            given[name] = _read_tables(sort.table, value, path, context, mistakes)
         elif isinstance(value, dict):
             given[name] = read_table(sort, value, path, context, mistakes)
         else:
@@ -104,10 +121,34 @@ def read_table(
     return given
 
 
+def _read_tables(
+    table: type[Table],
+    value: object,
+    path: KeyPath,
+    context: ExpansionContext,
+    mistakes: list[Mistake],
+) -> list[Plain]:
+    """Return the given values of an array of tables; each goes by its name in messages."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        text = f"found {described(value)}, expected tables, each under [[{dotted(path)}]]"
+        mistakes.append(Mistake(dotted(path), text))
+        return []
+    given = []
+    for number, one in enumerate(value, 1):
+        name = one.get("name")
+        label = name if isinstance(name, str) and name else str(number)
+        given.append(read_table(table, one, (*path, label), context, mistakes))
+    return given
+
+
 def _unknown(path: KeyPath, keys: Mapping[str, object]) -> Mistake:
-    meant = nearest(path, list(known_keys()))
+    # The schema has no names of single tables of an array.
+    array = path[0] == "shape" and len(path) > 1
+    plain = (path[0], *path[2:]) if array else path
+    meant = nearest(plain, list(known_keys()))
     suggestion = f"; did you mean {dotted(meant)}?" if meant else ""
     where = f"in [{dotted(path[:-1])}]" if len(path) > 1 else "at the top of the file"
+    where = "in [[shape]]" if array else where
     expected = ", ".join(sorted(keys))
     return Mistake(
         dotted(path), f"found an unknown key, expected {where} one of {expected}{suggestion}"
@@ -124,6 +165,13 @@ def complete(given: Plain, context: ExpansionContext) -> Plain:
         over = {**given.get("script", {}), **given.get(name, {}).get("script", {})}
         part["script"] = _with_defaults(Script, over, context)
         part["contextmod"] = part.get("contextmod") or plain.get("contextmod", "")
+    over = {**given.get("script", {}), **given.get("worker", {}).get("script", {})}
+    # A shape's own resources go before those of all workers, kind by kind.
+    owned = given.get("worker", {}).get("res", {})
+    plain["shape"] = [
+        _with_defaults(Shape, {**over, **one, "res": {**owned, **one.get("res", {})}}, context)
+        for one in given.get("shape", [])
+    ]
     head["listen"] = head["listen"] or plain["address"]
     worker["dial"] = worker["dial"] or plain["address"]
     worker["cli_dial"] = worker["cli_dial"] or worker["dial"]
@@ -135,6 +183,8 @@ def _with_defaults(table: type[Table], given: Plain, context: ExpansionContext) 
     plain = dict(given)
     defaults = {field.name: field.default for field in msgspec.structs.fields(table)}
     for name, sort in fields(table).items():
+        if isinstance(sort, Tables):
+            continue
         if not isinstance(sort, Kind):
             plain[name] = _with_defaults(sort, given.get(name, {}), context)
         elif sort.place and name not in given:
@@ -165,16 +215,32 @@ def conflicts(config: Config) -> Iterator[Mistake]:
             f"found {config.worker.dial!r}, which names no host, expected tcp://HOST:PORT, as "
             "workers on other nodes have to dial it; head.listen alone may leave the host out",
         )
-    held, script = config.worker.held_back, config.worker.script
-    if script.walltime is not None and held.walltime >= script.walltime:
-        yield Mistake(
-            "worker.held_back.walltime",
-            f"found {format_walltime(held.walltime)}, expected less than the job's walltime, "
-            f"{format_walltime(script.walltime)}, or no time is left for tasks",
-        )
-    if script.memory is not None and held.memory >= script.memory:
-        yield Mistake(
-            "worker.held_back.memory",
-            f"found {held.memory:g} GB, expected less than the job's memory, "
-            f"{script.memory:g} GB, or no memory is left for tasks",
-        )
+    yield from _shape_conflicts(config)
+    held = config.worker.held_back
+    for where, script in [("", config.worker.script), *((one.name, one) for one in config.shape)]:
+        whose = f"the job's {{}} ({where})" if where else "the job's {}"
+        if script.walltime is not None and held.walltime >= script.walltime:
+            yield Mistake(
+                "worker.held_back.walltime",
+                f"found {format_walltime(held.walltime)}, expected less than "
+                f"{whose.format('walltime')}, {format_walltime(script.walltime)}, or no time is "
+                "left for tasks",
+            )
+        if script.memory is not None and held.memory >= script.memory:
+            yield Mistake(
+                "worker.held_back.memory",
+                f"found {held.memory:g} GB, expected less than {whose.format('memory')}, "
+                f"{script.memory:g} GB, or no memory is left for tasks",
+            )
+
+
+def _shape_conflicts(config: Config) -> Iterator[Mistake]:
+    """Yield shapes without a name, and names that several have."""
+    names: set[str] = set()
+    for number, shape in enumerate(config.shape, 1):
+        if not shape.name:
+            text = "found nothing, expected a name for it, as in name = 'gpu'"
+            yield Mistake(f"shape.{number}.name", text)
+        elif shape.name in names:
+            yield Mistake(f"shape.{shape.name}.name", "found it twice, expected different names")
+        names.add(shape.name)

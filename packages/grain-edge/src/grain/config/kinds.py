@@ -94,6 +94,27 @@ def _name(value: object) -> str:
     return text
 
 
+def _word(value: object) -> str:
+    text = _line(value)
+    if not _WORD.fullmatch(text):
+        raise Unfit
+    return text
+
+
+def _charge(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MOST_GB:
+        raise Unfit
+    return float(value)
+
+
+def _swarm(value: object) -> int | str:
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise Unfit
+    return _whole(value, 0, _MOST)
+
+
 def _stamped(text: str) -> str:
     for name in placeholders(text):
         if name != "HHMMSS":
@@ -269,6 +290,7 @@ OTHER_NAMES = {
     "openlava": "lsf",
 }
 PHASES = ("pending", "stuck", "running", "ending", "gone")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _MOST_GB = 1e9
 _MOST = 1_000_000
 _SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
@@ -290,12 +312,23 @@ STAMPED_FILE = Kind(
 )
 FILE_BESIDE = Kind("the path of a Python file", _beside)
 DIRECTORY = Kind("the path of a directory", _place, place=True)
+WORD = Kind(
+    "a word of letters, digits, '_' and '-' that begins with a letter", lambda v, _: _word(v)
+)
 NAME = Kind("a name without spaces and slashes", lambda v, _: _name(v))
 LINE = Kind("a string", lambda v, _: _line(v))
 TEXT = Kind("a string", lambda v, _: _string(v))
 SHEBANG = Kind("a line that begins with '#!'", lambda v, _: _shebang(v))
 FLAG = Kind("true or false", lambda v, _: _flag(v))
 COUNT = Kind(f"a whole number from 0 to {_MOST}", lambda v, _: _whole(v, 0, _MOST))
+SWARM = Kind(
+    f"a whole number from 0 to {_MOST}, or 'auto' for as many as the tasks need",
+    lambda v, _: _swarm(v),
+)
+LIMIT = Kind(
+    f"a whole number from 1 to {_MOST}, or 0 for no limit", lambda v, _: _whole(v, 0, _MOST) or None
+)
+CHARGE = Kind("a number above 0", lambda v, _: _charge(v))
 POSITIVE = Kind(f"a whole number from 1 to {_MOST}", lambda v, _: _whole(v, 1, _MOST))
 CORES = Kind(
     f"a whole number from 1 to {_MOST}, or 0 for unset", lambda v, _: _whole(v, 0, _MOST) or None

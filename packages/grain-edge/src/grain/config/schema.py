@@ -7,7 +7,7 @@ others. Use `load`: a `Config()` made by hand lacks the values that follow from 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -57,6 +57,29 @@ class Script(Table, frozen=True, kw_only=True):
         return split_defer(self.setup_cleanup)[1]
 
 
+class Shape(Script, frozen=True, kw_only=True):
+    """``[[shape]]``: one sort of worker, where there are several.
+
+    It is ``[worker.script]`` with the settings of the shape over it, key by key: what it does not
+    say is as in ``[script]``.
+
+    Attributes:
+        name: The word for it, as in ``grain up -s gpu``.
+        max: The largest number of such workers that ``grain scale --auto`` keeps; None for no limit
+            of its own.
+        charge: The cost of such a worker for as long as it runs, in any unit; None for its cores
+            and 16 for each of its GPUs.
+        gpus: GPUs that such a worker will have; None for the number that ``extra_args`` asks for.
+        res: Resources of such a worker, over those of ``worker.res``, kind by kind.
+    """
+
+    name: Annotated[str, kind.WORD] = ""
+    max: Annotated[int | None, kind.LIMIT] = None
+    charge: Annotated[float | None, kind.CHARGE] = None
+    gpus: Annotated[int | None, kind.COUNT] = None
+    res: Annotated[dict[str, Any], kind.RESOURCES] = {}
+
+
 class Gnaw(Table, frozen=True, kw_only=True):
     """``[head.gnaw]``: the scheduler in the background that missions share.
 
@@ -68,7 +91,8 @@ class Gnaw(Table, frozen=True, kw_only=True):
         grace: Seconds for which it waits for missions and workers whose connection is lost.
         max_silence: Seconds for which it waits for a mission that does not run its event loop,
             while its process, or over a network its host, is there.
-        swarm: The number of workers that it keeps alive; 0 leaves that to the user.
+        swarm: The number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
+            0 leaves that to the user.
         extra_args: Further arguments for its command line.
     """
 
@@ -78,7 +102,7 @@ class Gnaw(Table, frozen=True, kw_only=True):
     idle_quit: Annotated[int, kind.SPAN] = 1800
     grace: Annotated[int, kind.SPAN] = 60
     max_silence: Annotated[int, kind.SPAN] = 43200
-    swarm: Annotated[int, kind.COUNT] = 0
+    swarm: Annotated[int | Literal["auto"], kind.SWARM] = 0
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 
 
@@ -207,6 +231,7 @@ class Config(Table, frozen=True, kw_only=True):
         head: The mission's side.
         worker: The worker on each node.
         script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
+        shape: The sorts of workers, each complete; empty where ``worker.script`` is the only one.
         custom_system: For ``system = "custom"``.
     """
 
@@ -218,4 +243,5 @@ class Config(Table, frozen=True, kw_only=True):
     head: Head = Head()
     worker: Worker = Worker()
     script: Script = Script()
+    shape: tuple[Shape, ...] = ()
     custom_system: CustomSystem = CustomSystem()

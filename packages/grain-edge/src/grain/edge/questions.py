@@ -25,7 +25,8 @@ class Ask(Message, frozen=True):
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"overview"``: the same
             in short, for ``grain top``; it may be asked as often as somebody likes to know.
-            ``"runs"``: runs of the worker whose id is the pattern. ``"why"``: why a task
+            ``"runs"``: runs of the worker whose id is the pattern. ``"demand"``: what
+            tasks ask for and what workers have, for ``grain scale``. ``"why"``: why a task
             waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
@@ -47,6 +48,7 @@ class Ask(Message, frozen=True):
         "state",
         "overview",
         "runs",
+        "demand",
         "why",
         "arguments",
         "programs",

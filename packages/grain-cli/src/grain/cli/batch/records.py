@@ -43,6 +43,7 @@ class JobRecord:
         kind: ``worker`` or ``mission``.
         by: The program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
             that a scheduler submitted; otherwise empty.
+        shape: The name of the worker's ``[[shape]]``; empty where there is none.
         file: The file of this record; empty before it is written.
     """
 
@@ -56,6 +57,7 @@ class JobRecord:
     cpus: tuple[int, ...] = ()
     kind: str = "worker"
     by: str = ""
+    shape: str = ""
     file: str = ""
 
 

@@ -35,29 +35,35 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
       grain ls --json | jq '.tasks'
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
-        from grain.cli.batch import submitted_names
+        from grain.cli.batch import state_folder, submitted_names
         from grain.cli.query import NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text
+        from grain.cli.status.scaling_text import scaling_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
+        from grain.cli.workers.scaling_state import read_state
         from grain.edge.questions import Ask
 
         config = load_config(ctx, config_file)
+        scaling = read_state(state_folder(), config.worker.dial)
         looking = BackgroundQuery(lambda: own_jobs(config))
         try:
             [state] = ask(config, Ask("state"), patience=patience)
         except NoScheduler:
             jobs, _ = looking.wait(1.0)
             if not as_json:
-                click.echo(jobs_text(alive(jobs), set(), terminal_width()), nl=False)
+                width = terminal_width()
+                text = scaling_text(scaling, width) + jobs_text(alive(jobs), set(), width)
+                click.echo(text, nl=False)
             raise
         jobs, problem = looking.wait(5.0)
         if as_json:
             place = {"address": config.worker.cli_dial, "config": config.source}
-            print_json({**state, **place, "jobs": plain(alive(jobs))})
+            print_json({**state, **place, "jobs": plain(alive(jobs)), "scaling": scaling})
             return
         here = submitted_names(worker["name"] for worker in state["workers"])
         most = terminal_width()
-        click.echo(state_text(state, most) + jobs_text(alive(jobs), here, most))
+        demand = scaling_text(scaling, most)
+        click.echo(state_text(state, most) + demand + jobs_text(alive(jobs), here, most))
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)

@@ -12,6 +12,8 @@ import click
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.cli.workers.loop import SignalLoop, seconds_between
+from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
 from grain.edge.trust import make_folder
 
@@ -19,52 +21,73 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from grain.cli.workers.autoscale import AutoLoop
     from grain.config import Config
 
 BY, SWARM = "scale", "gnaw"
 """The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
 scheduler, which cancels those that still wait when it leaves."""
 
-_POLL = {"local": 2.0}
-_POLL_BATCH = 15.0  # seconds between two queries to a batch system
-
 
 @click.command()
 @json_option
 @config_option
+@click.option("--auto", is_flag=True, help="As many as the tasks need, in place of N.")
+@click.option(
+    "--min", "least", metavar="N", type=click.IntRange(0, 100_000),
+    help="With --auto: workers that there always are.  [default: 0]",
+)  # fmt: skip
+@click.option(
+    "--max", "most", metavar="N", type=click.IntRange(1, 100_000),
+    help="With --auto: workers at most.  [default: what the shapes say, or 10]",
+)  # fmt: skip
+@click.option(
+    "--idle", metavar="TIME", help="With --auto: let workers go that are idle for so long.",
+)  # fmt: skip
+@shape_option
 @click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
 @click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
-@click.argument("count", metavar="N", required=False, type=click.IntRange(1, 100_000))
+@click.argument("count", metavar="[N]", required=False, type=click.IntRange(1, 100_000))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def scale(
     ctx: click.Context,
     count: int | None,
     as_json: bool,
+    auto: bool,
+    least: int | None,
+    most: int | None,
+    idle: str | None,
+    shape: str | None,
     config_file: str | None,
     parent: int | None,
     withdraw: bool,
     options: tuple[str, ...],
 ) -> None:
-    """Keep N workers alive, until Ctrl-C.
+    """Keep workers alive: N, or as many as the tasks need.
 
-    Submits as many jobs as are missing, those that wait included; only jobs of `grain scale` are
-    counted. After jobs that fail at once there is a pause. The workers stay when it ends. What
-    follows `--` is for the batch system.
+    Goes on until Ctrl-C. Submits as many jobs as are missing, those that wait included; only
+    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers
+    stay when it ends. With --auto it asks the scheduler what its tasks need, submits workers for
+    them, lets go those that are idle, and says why. What follows `--` is for the batch system.
 
     \b
     Examples:
       grain scale 4
       nohup grain scale 4 &           goes on when the terminal is closed
       grain scale 2 -- --exclusive
+      grain scale --auto --max 20
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
-    if count is None:
-        raise click.UsageError("name the number of workers to keep alive, as in: grain scale 4")
+    _check_usage(count, auto, least, most, idle)
     refuse_words(options)
     with report_errors():
+        from msgspec.structs import replace
+
         from grain.cli.batch import state_folder
 
         config = load_config(ctx, config_file)
+        if not auto or shape is not None:
+            config = shaped(config, shape)
         if config.system == "custom" and not config.custom_system.status_cmd:
             raise click.ClickException(
                 "without custom_system.status_cmd, nobody knows how many workers of a custom batch "
@@ -73,8 +96,88 @@ def scale(
         with _alone(state_folder(), config.worker.dial):
             if withdraw:
                 _withdraw(config)
-                return
-            SwarmLoop(config, count, options, _reporter(as_json), parent).run()
+            elif auto:
+                if shape is not None:  # the only one to choose from
+                    chosen = tuple(one for one in config.shape if one == config.worker.script)
+                    config = replace(config, shape=chosen)
+                _auto_loop(
+                    config, least or 0, most, idle, options, _reporter(as_json), parent
+                ).run()
+            else:
+                assert count is not None
+                SwarmLoop(config, count, options, _reporter(as_json), parent).run()
+
+
+def _check_usage(
+    count: int | None, auto: bool, least: int | None, most: int | None, idle: str | None
+) -> None:
+    """Refuse a number beside ``--auto``, and what belongs to ``--auto`` without it.
+
+    Raises:
+        click.UsageError: They do not fit together.
+    """
+    if auto and count is not None:
+        raise click.UsageError(
+            f"--auto finds the number by itself; for {count} at most: grain scale --auto --max "
+            f"{count}"
+        )
+    given = {"--min": least, "--max": most, "--idle": idle}
+    for option, value in given.items():
+        if not auto and value is not None:
+            raise click.UsageError(
+                f"{option} belongs to --auto: grain scale --auto {option} {value}"
+            )
+    if not auto and count is None:
+        raise click.UsageError(
+            "name the number of workers to keep alive, as in: grain scale 4; or let the tasks "
+            "decide: grain scale --auto"
+        )
+    if least is not None and most is not None and least > most:
+        raise click.UsageError(f"--min {least} is more than --max {most}")
+
+
+def _auto_loop(
+    config: Config,
+    least: int,
+    most: int | None,
+    idle: str | None,
+    options: tuple[str, ...],
+    report: Callable[[str, int, int], None],
+    parent: int | None,
+) -> AutoLoop:
+    """Return the loop of `grain scale --auto`.
+
+    Raises:
+        click.UsageError: ``--idle`` is no span of time.
+    """
+    from grain.cli.batch import state_folder
+    from grain.cli.workers.autoscale import AutoLoop, default_most
+    from grain.cli.workers.scaling_state import ScalingState
+    from grain.config import parse_walltime
+
+    try:
+        seconds = None if idle is None else float(parse_walltime(_number(idle)))
+    except ValueError:
+        raise click.UsageError(
+            f"--idle {idle}: write a span of time, as 10m, 1h30m or 00:10:00"
+        ) from None
+    return AutoLoop(
+        config,
+        least=least,
+        most=max(default_most(config), least) if most is None else most,
+        idle=seconds,
+        options=options,
+        report=report,
+        by=BY if parent is None else SWARM,
+        adopts=(BY, SWARM),
+        state=ScalingState(state_folder(), config.worker.dial),
+        parent=parent,
+    )
+
+
+def _number(text: str) -> int | str:
+    """Return seconds that were written as a number alone as such."""
+    return int(text) if text.isdecimal() else text
 
 
 def _withdraw(config: Config) -> None:
@@ -114,11 +217,12 @@ def _reporter(as_json: bool) -> Callable[[str, int, int], None]:
 def _alone(folder: Path, address: str) -> Iterator[None]:
     """See to it that nobody else keeps workers for this address."""
     import fcntl
-    import hashlib
     import socket
 
+    from grain.cli.workers.scaling_state import mark_of
+
     make_folder(folder)
-    path = folder / f"scale-{hashlib.sha256(address.encode()).hexdigest()[:16]}.lock"
+    path = folder / f"scale-{mark_of(address)}.lock"
     with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +257,7 @@ class SwarmLoop:
         report: Callable[[str, int, int], None],
         parent: int | None = None,
     ) -> None:
-        from grain.cli.workers.swarm import Swarm
+        from grain.cli.scaling.swarm import Swarm
 
         self._config = config
         self._count = count
@@ -161,38 +265,18 @@ class SwarmLoop:
         self._swarm = Swarm(count)
         self._report_to = report
         self._parent = parent
-        self._over = False
         self._trouble = ""
 
     def run(self) -> None:
-        """Keep the workers alive until SIGINT, SIGTERM, SIGHUP or the parent's end.
-
-        A submission that has begun is completed first. Under ``nohup``, which ignores SIGHUP, the
-        command goes on when its terminal is closed.
-        """
-        import select
-        import signal
-
-        # A pipe and not a `threading.Event`: a handler that sets an event blocks for ever if the
-        # signal arrives while this thread holds the event's lock.
-        ending, end = os.pipe()
-        os.set_blocking(end, False)
-
-        def on_signal(*_: object) -> None:
-            self._over = True
-            with contextlib.suppress(BlockingIOError):
-                os.write(end, b"!")
-
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, on_signal)
+        """Keep the workers alive until SIGINT, SIGTERM, SIGHUP or the parent's end."""
+        loop = SignalLoop(self._parent)
         self._adopt()
-        while not self._over and self._parent in {None, os.getppid()}:
-            if self._look():
-                self._submit()
-            select.select([ending], [], [], _POLL.get(self._config.system, _POLL_BATCH))
+        loop.run(self._step, seconds_between(self._config.system))
         self._report("ending; workers and jobs stay, `grain quit` ends them")
+
+    def _step(self) -> None:
+        if self._look():
+            self._submit()
 
     def _report(self, text: str) -> None:
         self._report_to(text, len(self._swarm.jobs), self._count)

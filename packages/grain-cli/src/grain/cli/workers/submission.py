@@ -15,6 +15,7 @@ import msgspec
 
 from grain.cli.batch import BatchError, JobRecord, open_system, worker_job
 from grain.cli.workers.jobs import records
+from grain.config import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,7 +71,8 @@ def submit_workers(
     system, job = prepare_workers(config, count, options, sharing=sharing)
     job = told_apart(config, job)
     make_parent(job.log_file)
-    yield from recorded(config, lambda: system.submit(job, count), by=by)
+    shape = job.script.name if isinstance(job.script, Shape) else ""
+    yield from recorded(config, lambda: system.submit(job, count), by=by, shape=shape)
 
 
 def told_apart(config: Config, job: BatchJob) -> BatchJob:
@@ -93,6 +95,7 @@ def recorded(
     *,
     kind: str = "worker",
     by: str = "",
+    shape: str = "",
 ) -> Iterator[JobRecord]:
     """Submit jobs, and record each as soon as it is accepted.
 
@@ -122,6 +125,7 @@ def recorded(
                 cpus=one.cpus,
                 kind=kind,
                 by=by,
+                shape=shape,
             )
             store.add(file, record)
             yield record

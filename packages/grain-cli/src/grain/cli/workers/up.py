@@ -9,6 +9,7 @@ import click
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json
+from grain.cli.workers.shapes import shape_option, shaped, with_shape
 
 if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     "-n", "count", default=1, show_default=True, metavar="N",
     type=click.IntRange(1, 100_000), help="How many workers.",
 )  # fmt: skip
+@shape_option
 @click.option("--dry", is_flag=True, help="Print the script and submit nothing.")
 @json_option
 @config_option
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 def up(
     ctx: click.Context,
     count: int,
+    shape: str | None,
     dry: bool,
     as_json: bool,
     config_file: str | None,
@@ -41,11 +44,18 @@ def up(
     Examples:
       grain up --dry                  print the script of the job, submit nothing
       grain up -n 4
+      grain up -s gpu -n 2            two workers of the [[shape]] gpu
       grain up -n 2 -- --exclusive
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
     with report_errors():
         config = load_config(ctx, config_file)
+        if dry and shape is None and len(config.shape) > 1:
+            for one in config.shape:
+                click.echo(f"# ---- grain up -s {one.name}")
+                show_script(with_shape(config, one), count, options)
+            return
+        config = shaped(config, shape)
         if dry:
             show_script(config, count, options)
             return

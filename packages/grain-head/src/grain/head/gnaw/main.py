@@ -31,7 +31,7 @@ from grain.edge.errors import (
 from grain.eventlog.store import KEEP, KEEP_GB
 from grain.head.collapse import collapsing
 from grain.head.gnaw.event_log import EventLogOptions, recording
-from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
+from grain.head.gnaw.swarm import SwarmSize, keep_swarm, swarm_size, withdraw_swarm
 from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, Service
 from grain.worker.logs import STANDARD_ERROR, LogFile, log_to
@@ -68,7 +68,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
     parser.add_argument(
-        "--swarm", type=int, default=0, metavar="N", help="workers to keep alive, by grain scale"
+        "--swarm",
+        type=swarm_size,
+        default=0,
+        metavar="N",
+        help="workers to keep alive, by grain scale; auto for as many as the tasks need",
     )
     parser.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
     parser.add_argument(
@@ -111,7 +115,7 @@ async def run_gnaw(
     max_conn: float = math.inf,
     grace: float = GRACE,
     max_silence: float = MAX_SILENCE,
-    swarm: int = 0,
+    swarm: SwarmSize = 0,
     config: str = "",
     frozen: float = FROZEN,
     log: LogFile | None = None,
@@ -126,7 +130,7 @@ async def run_gnaw(
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.
         max_silence: as in `Service`.
-        swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
+        swarm: how many workers are kept alive meanwhile, or ``"auto"``; 0 leaves that to others.
         config: the configuration file by which they are submitted.
         frozen: as of `serve`.
         log: where it logs; missions are informed when nothing can be stored there.
@@ -163,7 +167,7 @@ async def run_gnaw(
             nursery.cancel_scope.cancel()
 
 
-async def _until_idle(service: Service, idle_quit: float, swarm: int, config: str) -> None:
+async def _until_idle(service: Service, idle_quit: float, swarm: SwarmSize, config: str) -> None:
     """Keep the swarm until there is nothing to do; then withdraw its jobs.
 
     Jobs that wait are cancelled before the workers are retired, or they would take their place.

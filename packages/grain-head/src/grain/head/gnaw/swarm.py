@@ -10,6 +10,7 @@ import importlib.util
 import logging
 import os
 from pathlib import Path
+from typing import Literal
 
 import trio
 
@@ -22,15 +23,27 @@ AGAIN = 60.0
 PATIENCE = 30.0
 """Seconds that the child has for a submission under way when this process leaves."""
 
+SwarmSize = int | Literal["auto"]
+"""The number of workers to keep alive; ``"auto"`` for as many as the tasks need."""
+
 _log = logging.getLogger("grain.head")
 
 
-def command(size: int, config: str, parent: int) -> list[str]:
+def swarm_size(text: str) -> SwarmSize:
+    """Return the size of a swarm that a command line names.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return "auto" if text == "auto" else int(text)
+
+
+def command(size: SwarmSize, config: str, parent: int) -> list[str]:
     """Return the command line of a child that ends with its parent, however that ends."""
     chosen = ["-c", config] if config else []
     return [
         *(*python_command("grain.cli"), *chosen),
-        *("scale", str(size), "--parent", str(parent)),
+        *("scale", "--auto" if size == "auto" else str(size), "--parent", str(parent)),
     ]
 
 
@@ -39,11 +52,11 @@ def _folder(config: str) -> Path:
     return Path(config).parent if config else Path.home()
 
 
-async def keep_swarm(size: int, config: str) -> None:
+async def keep_swarm(size: SwarmSize, config: str) -> None:
     """Keep workers alive until cancelled; then the child ends, and its jobs stay.
 
     Args:
-        size: how many.
+        size: how many, or ``"auto"``.
         config: the configuration file; empty for the defaults. Relative outputs of workers go to
             its directory.
     """
@@ -52,7 +65,7 @@ async def keep_swarm(size: int, config: str) -> None:
         return
     words = command(size, config, os.getpid())
     while True:
-        _log.info("keeping %d workers: %s", size, " ".join(words))
+        _log.info("keeping %s workers: %s", size, " ".join(words))
         # Its output goes where our own errors go.
         done = await trio.run_process(
             words,
@@ -73,7 +86,7 @@ async def _end(child: trio.Process) -> None:
     child.kill()
 
 
-async def withdraw_swarm(size: int, config: str) -> None:
+async def withdraw_swarm(size: SwarmSize, config: str) -> None:
     """Cancel the jobs that `keep_swarm` submitted and that still wait.
 
     Takes half a minute at most. The log says so if jobs are left.

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from grain.edge.questions import pack
 from grain.edge.version import Versions
+from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview
 from grain.head.hub.answers.snapshot import (
     find_mission,
@@ -406,14 +407,12 @@ class Hub:
         return {**answer, "state": state}
 
     def _answer(self, link: Link, ask: Ask, now: float) -> None:
-        answer: Any
-        if ask.about == "state":
-            answer = self.snapshot(now)
-        elif ask.about == "overview":
+        if ask.about == "overview":
             self._outgoing.post(link, Answer(ask.about, ask.number), self.overview.packed(now))
             return
-        elif ask.about == "runs":
-            answer = self.overview.runs(ask.pattern, now)
+        answer = self._view(ask, now)
+        if answer is not None:
+            pass
         elif ask.about == "arguments":
             owner = find_mission(self.registry, ask.mission)
             if owner is not None and owner.link is not None:
@@ -428,8 +427,6 @@ class Hub:
                 self.workers.inspect(link, lease, ask)
                 return
             answer = {"programs": []}
-        elif ask.about == "load":
-            answer = self.scheduler.cores()
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         elif ask.about == "find":
@@ -443,6 +440,19 @@ class Hub:
             facts = self.facts(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
+
+    def _view(self, ask: Ask, now: float) -> Any:
+        """Return how things stand, if that is the question; else None."""
+        match ask.about:
+            case "state":
+                return self.snapshot(now)
+            case "runs":
+                return self.overview.runs(ask.pattern, now)
+            case "demand":
+                return demand(self.tasks, now)
+            case "load":
+                return self.scheduler.cores()
+        return None
 
 
 def _goes_by(worker: WorkerRecord, pattern: str) -> bool:

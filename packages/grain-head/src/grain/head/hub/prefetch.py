@@ -20,9 +20,11 @@ Only the head of a chain holds resources: when it ends, its successor takes over
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from grain.head.hub.state import Chain
+from grain.head.scheduler.state import DURATIONS
 from grain.resource import to_data
 
 if TYPE_CHECKING:
@@ -152,7 +154,13 @@ class Prefetch:
                 self._distrust(chain.head)
             return None
         queue = self._scheduler.tasks[lease.scheduler_id].queue
-        self._measure(queue, now - lease.began if measured else _LONG)
+        if measured:
+            self._measure(queue, now - lease.began)
+            if queue.durations is None:
+                queue.durations = deque(maxlen=DURATIONS)
+            queue.durations.append(now - lease.began)
+        else:
+            self._measure(queue, _LONG)
         if chain is None or not chain.waiting:
             return None
         successor = chain.head = chain.waiting.popleft()

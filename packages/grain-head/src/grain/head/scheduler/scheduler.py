@@ -77,6 +77,7 @@ class Scheduler:
             self._queues.join(supply, interpreter),
             self._queues.levels.of(interpreter),
             end,
+            now,
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
@@ -219,6 +220,8 @@ class Scheduler:
         assert worker is not None
         worker.returned.append((ended.queue, ended.held))
         del worker.tasks[task]
+        if not worker.tasks:
+            worker.idle_since = now
         self._clear_run(ended)
         if worker.reservation is not None:
             worker.reservation.on_finished(task)

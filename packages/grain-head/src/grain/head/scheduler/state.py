@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from grain.resource import Resource, RunTimes
 
 
+DURATIONS = 100
+"""The number of ended runs of a queue whose durations are kept."""
+
+
 class Task:
     """One task: it waits in its queue, or it runs and holds resources of a worker.
 
@@ -114,6 +118,8 @@ class TaskQueue:
         overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
             task was overtaken, and at most the limit of the starvation guard.
         span: a mean of the seconds that runs took lately, kept by `grain.head.hub.prefetch`.
+        durations: the seconds that its last `DURATIONS` runs took which ended by themselves, kept
+            by `grain.head.hub.prefetch`; None before the first.
         reservations: the reservations of its oldest tasks, each on a worker of its own.
         reservation_sought: True if a reservation with a known start was looked for since the
             oldest task became the oldest or lost its reservation: once is enough, as looking
@@ -125,6 +131,7 @@ class TaskQueue:
         "_asked",
         "bit",
         "cancelled",
+        "durations",
         "heap",
         "interpreter",
         "limits",
@@ -170,6 +177,7 @@ class TaskQueue:
         self.rank: tuple[int, int] | None = None
         self.overtakers: list[int] = []
         self.span = 1.0
+        self.durations: deque[float] | None = None
         self.reservations: list[Reservation] = []
         self.reservation_sought = False
         self.sought_at = -1
@@ -257,6 +265,7 @@ class WorkerState:
             placed (it is new, or it took part in a reservation). Then tasks of all queues are to
             be considered for it, and what was returned is not handed over.
         draining: True if it takes no more tasks.
+        idle_since: when its last task ended, or when it joined; of no meaning while tasks run.
         reservation: the reservation on it, if there is one.
     """
 
@@ -264,6 +273,7 @@ class WorkerState:
         "draining",
         "end",
         "id",
+        "idle_since",
         "level",
         "name",
         "open_to_all",
@@ -284,11 +294,13 @@ class WorkerState:
         shape: Shape,
         peers: dict[Hashable, Level],
         end: float,
+        now: float,
     ) -> None:
         self.id = id
         self.name = name
         self.supply = supply
         self.end = end
+        self.idle_since = now
         self.order = (end, id)
         self.shape = shape
         self.peers = peers

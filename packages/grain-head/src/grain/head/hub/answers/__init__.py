@@ -7,4 +7,5 @@ Map:
 
 - ``snapshot``: everything at one moment, for ``grain ls``; facts of a task; names of peers
 - ``overview``: what changes, as often as somebody looks, for ``grain top`` and for metrics
+- ``demand``: what tasks ask for, and what workers have, for ``grain scale``
 """

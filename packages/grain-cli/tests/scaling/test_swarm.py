@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.cli.batch import JobPhase, JobState
-from grain.cli.workers.swarm import PAUSES, PROVEN, UNLISTED, Swarm
+from grain.cli.scaling.swarm import PAUSES, PROVEN, UNLISTED, Swarm
 
 PENDING, RUNNING, ENDING = (
     JobState(JobPhase.PENDING),

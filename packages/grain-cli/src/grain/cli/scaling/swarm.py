@@ -1,4 +1,4 @@
-"""The decisions of `grain scale`: how many jobs to submit, and when. Pure; time is an argument.
+"""Jobs of one sort: how many to submit, and when. Pure; time is an argument.
 
 A job counts, whether it waits or runs, from its submission until the batch system has reported
 twice that it is gone: so there are never more jobs than wanted. Jobs that fail as soon as they
@@ -178,9 +178,26 @@ class Swarm:
             self._fail(now, new=new)
         return failed
 
+    def excuse(self, job: str) -> None:
+        """Take the end of a job, which was asked to end, for no failure."""
+        if job in self._jobs:
+            self._jobs[job].proven = True
+
+    @property
+    def unproven(self) -> set[str]:
+        """The ids of the jobs that have not proven themselves."""
+        return {one for one, job in self._jobs.items() if not job.proven}
+
+    def __contains__(self, job: str) -> bool:
+        """Return True if a job counts."""
+        return job in self._jobs
+
     def wanted(self, now: float) -> int:
         """Return the number of jobs to submit now."""
-        missing = self._size - len(self._jobs)
+        return self.allowed(self._size - len(self._jobs), now)
+
+    def allowed(self, missing: int, now: float) -> int:
+        """Return how many of the jobs that are missing may be submitted now, after failures."""
         if missing <= 0 or now < self._not_before:
             return 0
         if not self.failures:

@@ -1,0 +1,163 @@
+"""What there is here: batch systems by their commands, scratch directories, modules, GPUs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.batch import BatchError
+from grain.cli.batch.command import CommandResult, Complaints, run
+from grain.cli.init import pbs, sge, slurm
+from grain.cli.init.document import lines_of, title
+from grain.cli.init.site import Queue, Site, rounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# In this order: Slurm may bring the commands of PBS, and Grid Engine has some of the same names.
+_MARKS = {
+    "slurm": ("sbatch", "sinfo"),
+    "sge": ("qsub", "qconf"),
+    "pbs": ("qsub", "pbsnodes"),
+    "lsf": ("bsub", "bjobs"),
+    "htcondor": ("condor_submit", "condor_q"),
+    "flux": ("flux",),
+    "oar": ("oarsub", "oarstat"),
+}
+_SCRATCH = ("SCRATCH", "WORK", "WORKDIR", "LOCAL_SCRATCH")
+_NONE = Complaints((), (), "")
+
+
+class Finding(NamedTuple):
+    """The answers of one batch system.
+
+    Attributes:
+        queues: Its queues.
+        accounts: The accounts of the user.
+        trouble: Why it cannot be used from here; empty if it can.
+    """
+
+    queues: tuple[Queue, ...] = ()
+    accounts: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def survey(env: Mapping[str, str] = os.environ) -> Site:
+    """Look around; commands that hang are given up after a minute each."""
+    notes = []
+    system, finding = "local", Finding()
+    for name, commands in _MARKS.items():
+        if not all(shutil.which(command) for command in commands):
+            continue
+        found = _LOOKS.get(name, Finding)()
+        if found.trouble:
+            notes.append(f"The commands of {title(name)} are here, but: {found.trouble}")
+            continue
+        system, finding = name, found
+        break
+    if system == "local":
+        notes.append("No batch system that answers: workers are processes of this machine.")
+    else:
+        queues = lines_of([queue.name for queue in finding.queues]) or "none is known"
+        notes.append(f"{title(system)}, with the queues: {queues}.")
+    cores, memory, gpus = _machine()
+    notes.append(
+        f"This machine: {cores} cores, {memory:g} GB" + (f", {gpus} GPUs." if gpus else ", no GPU.")
+    )
+    scratch, modules = _scratch(env), _modules(env)
+    return Site(
+        system,
+        finding.queues,
+        finding.accounts,
+        scratch,
+        modules,
+        cores,
+        memory,
+        gpus,
+        tuple(notes),
+    )
+
+
+def _answer(*words: str) -> CommandResult:
+    """Return the answer of a command; one that cannot be run answers with that."""
+    try:
+        return run(words, _NONE)
+    except BatchError as error:
+        return CommandResult(1, "", error.what)
+
+
+def _slurm() -> Finding:
+    shown = _answer(*slurm.SINFO)
+    if shown.code:
+        return Finding(trouble=_first_line(shown))
+    queues = slurm.queues(shown.out)
+    if not queues:
+        return Finding(trouble="sinfo lists no partition that is up")
+    asked = _answer(*slurm.accounts_command(getpass.getuser()))
+    return Finding(queues, () if asked.code else slurm.accounts(asked.out))
+
+
+def _pbs() -> Finding:
+    listed = _answer(*pbs.QUEUES)
+    if listed.code:
+        return Finding(trouble=_first_line(listed))
+    server, nodes = _answer(*pbs.SERVER), _answer(*pbs.NODES)
+    queues = pbs.queues(listed.out, server.out, nodes.out)
+    return Finding(queues) if queues else Finding(trouble="qstat -Q lists no queue that takes jobs")
+
+
+def _sge() -> Finding:
+    listed = _answer(*sge.LIST)
+    if listed.code:
+        return Finding(trouble=_first_line(listed))
+    shown = {name: _answer(*sge.queue_command(name)).out for name in sge.names(listed.out)[:50]}
+    queues = sge.queues(shown, _answer(*sge.HOSTS).out)
+    return Finding(queues) if queues else Finding(trouble="qconf -sql lists no queue")
+
+
+_LOOKS: dict[str, Callable[[], Finding]] = {"slurm": _slurm, "pbs": _pbs, "sge": _sge}
+
+
+def _first_line(done: CommandResult) -> str:
+    lines = (done.err.strip() or done.out.strip()).splitlines()
+    text = lines[0] if lines else f"exit code {done.code}"
+    return "".join(mark for mark in text if mark.isprintable())[:200]
+
+
+def _machine() -> tuple[int, float, int]:
+    """Return cores, memory in GB and GPUs of this machine."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
+    gpus = [path for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+    return len(os.sched_getaffinity(0)), rounded(memory), len(gpus)
+
+
+def _scratch(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return directories for temporary files; by their variables, which may differ by node."""
+    user = env.get("USER", "")
+    named = [f"${name}" for name in _SCRATCH if env.get(name) and _writable(env[name])]
+    usual = [f"/scratch/{user}", "/scratch", f"/local/{user}", "/local", "/tmp"]  # noqa: S108
+    plain = [path for path in usual if user or path.count("/") == 1 if _writable(path)]
+    return tuple(named + plain)
+
+
+def _writable(path: str) -> bool:
+    try:
+        return Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+def _modules(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the environment modules by their first names, from the directories that have them."""
+    names: set[str] = set()
+    for folder in env.get("MODULEPATH", "").split(":"):
+        try:
+            entries = list(Path(folder).iterdir()) if folder else []
+        except OSError:
+            continue
+        names |= {entry.name for entry in entries if not entry.name.startswith(".")}
+    return tuple(sorted(names))

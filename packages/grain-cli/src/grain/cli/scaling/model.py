@@ -1,0 +1,202 @@
+"""What the decisions of `grain scale --auto` are made from, and what they are. Values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.resource import ZERO, Cores, GPUs, Opaque, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from grain.cli.batch import JobState
+
+CHARGE_OF_GPU = 16.0
+"""The charge of a GPU where none is configured, in cores."""
+
+
+def count_of(kind: type[Cores | GPUs], resource: Resource) -> int:
+    """Return the number of cores or GPUs in a resource."""
+    part = resource.get(kind)
+    return part.N if isinstance(part, Cores | GPUs) else 0
+
+
+def without(resource: Resource, kinds: frozenset[str]) -> Resource:
+    """Return a resource without some of its kinds."""
+    rest = ZERO
+    for kind, part in resource.parts().items():
+        if kind not in kinds:
+            rest = rest & part
+    return rest
+
+
+@dataclass(frozen=True)
+class WorkerShape:
+    """A sort of worker that can be submitted.
+
+    Attributes:
+        name: The word for it.
+        total: What such a worker has, as far as it is known; without its time.
+        unknown: The kinds that it has some of, nobody knows how much before the first has joined.
+        seconds: The time that it has for tasks; ``math.inf`` if it is not known.
+        most: The largest number of them.
+        charge: What one costs, where that is configured.
+        interpreter: Its interpreter, as hubs name them; None before the first has joined.
+    """
+
+    name: str
+    total: Resource
+    unknown: frozenset[str] = frozenset()
+    seconds: float = math.inf
+    most: float = math.inf
+    charge: float | None = None
+    interpreter: str | None = None
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs of such a worker."""
+        return count_of(GPUs, self.total)
+
+    @property
+    def cores(self) -> int:
+        """The number of cores of such a worker, at least 1."""
+        return max(count_of(Cores, self.total), 1)
+
+    @property
+    def cost(self) -> float:
+        """What such a worker costs for as long as it runs."""
+        return self.charge or self.cores + CHARGE_OF_GPU * self.gpus
+
+
+@dataclass(frozen=True)
+class TaskClass:
+    """Tasks that ask for the same.
+
+    Attributes:
+        space: What each asks for, without its time limit.
+        ask: The whole request as a user writes it.
+        waiting: How many wait.
+        running: How many run.
+        elapsed: The seconds that those have run, together.
+        mean: The mean duration of such tasks, in seconds; None if too few have ended.
+        need: The seconds that a worker must have left.
+        interpreter: The one that they need; empty if any will do.
+    """
+
+    space: Resource
+    ask: str
+    waiting: int = 0
+    running: int = 0
+    elapsed: float = 0.0
+    mean: float | None = None
+    need: float = 0.0
+    interpreter: str = ""
+
+    @property
+    def opaque(self) -> frozenset[str]:
+        """The kinds of the request that have no class here."""
+        parts = self.space.parts()
+        return frozenset(kind for kind, part in parts.items() if isinstance(part, Opaque))
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that is with the scheduler.
+
+    Attributes:
+        id: The hub's id of it.
+        name: Its name.
+        total: What it has, without its time.
+        free: What of it is free.
+        left: The seconds that remain; ``math.inf`` without a limit.
+        running: How many tasks run there.
+        idle: The seconds since the last one ended; 0 while one runs.
+        draining: True if it takes no more tasks.
+        interpreter: Its interpreter.
+        job: The id of its job; None if `grain scale` did not submit it.
+    """
+
+    id: str
+    name: str
+    total: Resource
+    free: Resource
+    left: float = math.inf
+    running: int = 0
+    idle: float = 0.0
+    draining: bool = False
+    interpreter: str = ""
+    job: str | None = None
+
+
+class View(NamedTuple):
+    """How things stand at one moment.
+
+    Attributes:
+        classes: What tasks ask for; empty if no scheduler answers.
+        workers: The workers with the scheduler; None if no scheduler answers.
+        states: The states of the jobs, by id, as the batch system reports them.
+    """
+
+    classes: Sequence[TaskClass]
+    workers: Sequence[Worker] | None
+    states: Mapping[str, JobState]
+
+
+class Submit(NamedTuple):
+    """Submit workers.
+
+    Attributes:
+        shape: Their shape.
+        number: How many.
+        why: The reason, for people.
+        avoid: The nodes to stay away from.
+    """
+
+    shape: str
+    number: int
+    why: str
+    avoid: tuple[str, ...] = ()
+
+
+class Cancel(NamedTuple):
+    """Cancel a job.
+
+    Attributes:
+        job: Its id.
+        why: The reason, for people.
+    """
+
+    job: str
+    why: str
+
+
+class Release(NamedTuple):
+    """Let an idle worker go.
+
+    Attributes:
+        worker: The hub's id of it.
+        job: The id of its job.
+        why: The reason, for people.
+    """
+
+    worker: str
+    job: str
+    why: str
+
+
+class Decision(NamedTuple):
+    """What to do now.
+
+    Attributes:
+        submit: The workers to submit.
+        cancel: The jobs to cancel.
+        release: The workers to let go.
+        news: What has happened, a line each.
+    """
+
+    submit: Sequence[Submit] = ()
+    cancel: Sequence[Cancel] = ()
+    release: Sequence[Release] = ()
+    news: Sequence[str] = ()

@@ -1,0 +1,286 @@
+"""How many workers tasks need, and how many are worth it: rules 1 and 2. Pure functions.
+
+The share of a task is the largest part of a worker that it takes of any kind; its work is its share
+times its duration, so the work of a worker is its time. For tasks that ask for cores alone that is
+cores times duration over the cores of a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.scaling.model import TaskClass, Worker, WorkerShape, count_of
+from grain.cli.scaling.room import MOST, Room, empty, share, why_never
+from grain.resource import Cores, GPUs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+HORIZON = 600.0
+"""Seconds: a worker is worth it if it has work for so long, or for half of its walltime."""
+
+
+class AskedFor(NamedTuple):
+    """A worker that was asked for and is not here yet: its job waits, or has just begun.
+
+    Attributes:
+        job: The id of its job.
+        shape: The name of its shape.
+    """
+
+    job: str
+    shape: str
+
+
+class Impossible(NamedTuple):
+    """Tasks that no worker can ever run.
+
+    Attributes:
+        ask: What they ask for.
+        waiting: How many wait.
+        reasons: A clause for each shape, by its name.
+    """
+
+    ask: str
+    waiting: int
+    reasons: dict[str, str]
+
+
+class Part(NamedTuple):
+    """The tasks of a class for which workers of a shape are wanted.
+
+    Attributes:
+        ask: What they ask for.
+        waiting: How many wait.
+        seconds: The work of those that wait, as the time of one worker.
+    """
+
+    ask: str
+    waiting: int
+    seconds: float
+
+
+@dataclass
+class Plan:
+    """What tasks need.
+
+    Attributes:
+        needed: New workers, by shape.
+        worth: New workers that have enough to do, by shape.
+        due: The shapes of tasks that have neither a worker nor a job, which get one anyway.
+        jobs: The jobs, of those that were asked for, that are needed.
+        workers: The ids of the workers that have room for waiting tasks.
+        impossible: Tasks that no shape can ever run.
+        reasons: The tasks for which workers of a shape are wanted, those with the most work first.
+    """
+
+    needed: dict[str, int] = field(default_factory=dict)
+    worth: dict[str, int] = field(default_factory=dict)
+    due: set[str] = field(default_factory=set)
+    jobs: set[str] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
+    impossible: list[Impossible] = field(default_factory=list)
+    reasons: dict[str, list[Part]] = field(default_factory=dict)
+
+
+class _Fit(NamedTuple):
+    """A shape on which a class fits: how many tasks at a time, and the share of each."""
+
+    shape: WorkerShape
+    number: int
+    share: float
+
+
+def horizon(shape: WorkerShape) -> float:
+    """Return the seconds for which a new worker should have work."""
+    return min(HORIZON, shape.seconds / 2)
+
+
+def plan(
+    classes: Iterable[TaskClass],
+    workers: Sequence[Worker],
+    asked_for: Sequence[AskedFor],
+    shapes: Sequence[WorkerShape],
+    room: Mapping[str, int],
+    shape_of: Mapping[str, str],
+) -> Plan:
+    """Return what tasks need.
+
+    Args:
+        classes: The tasks.
+        workers: The workers that are here.
+        asked_for: The others, the oldest job first.
+        shapes: The sorts of workers.
+        room: How many more there may be of each shape.
+        shape_of: The shapes of the workers that are here, by their ids; without those of others.
+    """
+    return _Planning(workers, asked_for, shapes, room, shape_of).result(classes)
+
+
+class _Planning:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        asked_for: Sequence[AskedFor],
+        shapes: Sequence[WorkerShape],
+        room: Mapping[str, int],
+        shape_of: Mapping[str, str],
+    ) -> None:
+        by_name = {shape.name: shape for shape in shapes}
+        self._shapes = shapes
+        self._workers = workers
+        self._asked_for = [one for one in asked_for if one.shape in by_name]
+        self._room = dict(room)
+        self._shape_of = {worker.id: shape_of.get(worker.id) for worker in workers}
+        self._here = [
+            (worker, Room(worker.free, worker.left, interpreter=worker.interpreter))
+            for worker in workers
+            if not worker.draining
+        ]
+        self._coming = [(one, by_name[one.shape], empty(by_name[one.shape])) for one in asked_for]
+        self._new: list[tuple[WorkerShape, Room]] = []
+        self._work = {shape.name: 0.0 for shape in shapes}
+        self.plan = Plan(needed={shape.name: 0 for shape in shapes})
+
+    def result(self, classes: Iterable[TaskClass]) -> Plan:
+        """Return the plan."""
+        fitting = [(one, self._fits(one)) for one in classes]
+        for one, fits in fitting:
+            if fits:
+                self._count_work(one, fits[0])
+            elif one.waiting and not self._runs_here(one):
+                reasons = {shape.name: why_never(one, shape) for shape in self._shapes}
+                self.plan.impossible.append(Impossible(one.ask, one.waiting, reasons))
+        possible = [(one, fits) for one, fits in fitting if fits and one.waiting]
+        for one, fits in sorted(possible, key=lambda pair: -pair[1][0].share):
+            self._place(one, fits)
+        for shape in self._shapes:
+            self.plan.worth[shape.name] = self._worth(shape)
+            self.plan.reasons.setdefault(shape.name, []).sort(key=lambda part: -part.seconds)
+        return self.plan
+
+    def _fits(self, one: TaskClass) -> list[_Fit]:
+        """Return the shapes on which a class fits, the one to prefer first.
+
+        Tasks without GPUs go to workers with some only where no others would do.
+        """
+        fits = []
+        for shape in self._shapes:
+            count = empty(shape).take(one, MOST)
+            if count:
+                fits.append(_Fit(shape, count, share(one, shape, count)))
+        if not count_of(GPUs, one.space):
+            fits = [fit for fit in fits if not fit.shape.gpus] or fits
+        return sorted(fits, key=lambda fit: fit.shape.cost / fit.number)
+
+    def _runs_here(self, one: TaskClass) -> bool:
+        return any(
+            Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
+            for worker, _ in self._here
+        )
+
+    def _count_work(self, one: TaskClass, fit: _Fit) -> None:
+        """Add the work of a class to that of the shape that it prefers."""
+        mean = horizon(fit.shape) if one.mean is None else one.mean
+        waiting = one.waiting * mean * fit.share
+        running = max(one.running * mean - one.elapsed, 0.0) * fit.share
+        self._work[fit.shape.name] += waiting + running
+        if one.waiting:
+            part = Part(one.ask, one.waiting, waiting)
+            self.plan.reasons.setdefault(fit.shape.name, []).append(part)
+
+    def _place(self, one: TaskClass, fits: list[_Fit]) -> None:
+        """Put the waiting tasks of a class into the room that there is, then into new workers."""
+        left = one.waiting
+        # Where others will do, workers with GPUs do not count for tasks without.
+        spared = not count_of(GPUs, one.space) and not fits[0].shape.gpus
+        served = False
+        for worker, room in self._here:
+            if left and not (spared and count_of(GPUs, worker.total)):
+                before = left
+                left -= room.take(one, left)
+                if left < before:
+                    self.plan.workers.add(worker.id)
+                    served = True
+        for asked, shape, room in self._coming:
+            if left and not (spared and shape.gpus):
+                before = left
+                left -= room.take(one, left)
+                if left < before:
+                    self.plan.jobs.add(asked.job)
+                    served = True
+        if not left:
+            return
+        if not served and not self._is_served(one, spared):
+            self.plan.due.add(
+                next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape).name
+            )
+        for shape, room in self._new:
+            if left and not (spared and shape.gpus):
+                left -= room.take(one, left)
+        for fit in fits:
+            left -= self._open(one, fit, left)
+
+    def _is_served(self, one: TaskClass, spared: bool) -> bool:
+        """Return True if a worker, or one that was asked for, can run a class when it is empty."""
+        return any(
+            Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
+            for worker, _ in self._here
+            if not (spared and count_of(GPUs, worker.total))
+        ) or any(
+            empty(shape).take(one, 1) for _, shape, _ in self._coming if not (spared and shape.gpus)
+        )
+
+    def _open(self, one: TaskClass, fit: _Fit, left: int) -> int:
+        """Put tasks into new workers of a shape, as many as there may be; return how many fit."""
+        name = fit.shape.name
+        count = min(-(-left // fit.number), self._room[name])
+        if count <= 0:
+            return 0
+        self._room[name] -= count
+        self.plan.needed[name] += count
+        placed = min(left, count * fit.number)
+        full = empty(fit.shape)
+        full.take(one, fit.number)
+        self._new += [(fit.shape, full.copy()) for _ in range(count - 1)]
+        last = empty(fit.shape)
+        last.take(one, placed - (count - 1) * fit.number)
+        self._new.append((fit.shape, last))
+        return placed
+
+    def _worth(self, shape: WorkerShape) -> int:
+        """Return how many new workers have enough to do."""
+        seconds = horizon(shape)
+        supply = 0.0
+        for worker in self._workers:
+            if self._attributed(worker) != shape.name:
+                continue
+            size = count_of(Cores, worker.total) / shape.cores if worker.total.get(Cores) else 1.0
+            part = _used(worker) if worker.draining else 1.0
+            supply += size * part * min(worker.left, seconds)
+        supply += seconds * sum(one.shape == shape.name for one in self._asked_for)
+        # A rounding error is no worker.
+        return max(math.ceil((self._work[shape.name] - supply) / seconds - 1e-9), 0)
+
+    def _attributed(self, worker: Worker) -> str:
+        """Return the shape whose tasks a worker runs: its own, or that which is most like it."""
+        if (own := self._shape_of[worker.id]) is not None:
+            return own
+        gpus = bool(count_of(GPUs, worker.total))
+        alike = [shape for shape in self._shapes if bool(shape.gpus) == gpus] or self._shapes
+        cores = count_of(Cores, worker.total)
+        return min(alike, key=lambda shape: abs(shape.cores - cores)).name
+
+
+def _used(worker: Worker) -> float:
+    """Return the part of a worker that is in use."""
+    if not worker.running:
+        return 0.0
+    total, free = worker.total.get(Cores), worker.free.get(Cores)
+    if total is None or free is None:
+        return 1.0
+    return 1 - free._stat()[0] / max(total._stat()[0], 1)

@@ -1,0 +1,386 @@
+"""`Scaler`: how many workers of which shape to submit, cancel and let go, by demand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from grain.cli.batch import WAITING, JobPhase
+from grain.cli.scaling.model import Cancel, Decision, Release, Submit, Worker
+from grain.cli.scaling.nodes import NodeWatch
+from grain.cli.scaling.patience import Patience
+from grain.cli.scaling.plan import AskedFor, Impossible, Plan, plan
+from grain.cli.scaling.swarm import Swarm
+from grain.cli.scaling.words import demand, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from grain.cli.batch import JobState
+    from grain.cli.scaling.model import View, WorkerShape
+
+IDLE = 300.0
+"""Seconds for which a worker may be idle before it is let go, at first."""
+
+UNNEEDED = 600.0
+"""Seconds for which a job may wait unneeded before it is cancelled, at first."""
+
+LOST = 600.0
+"""Seconds for which a job may run without its worker before it is lost."""
+
+UNPROVEN = 4
+"""Jobs of a shape that there may be until its first worker has joined."""
+
+_AGAIN = 120.0  # seconds after which a job that is still there is cancelled again
+
+
+@dataclass
+class _Job:
+    """A job that counts.
+
+    Attributes:
+        id: The batch system's id.
+        shape: The shape of its worker.
+        phase: By the last report.
+        node: Where it runs or ran, as far as it is known.
+        apart_since: When it was first seen to run without its worker, without a break since.
+        unneeded_since: When it was first not needed, without a break since.
+        lost: True while its place is given away.
+        cancelled_at: When it was cancelled.
+        released: True once its worker was let go.
+    """
+
+    id: str
+    shape: str
+    phase: JobPhase = JobPhase.PENDING
+    node: str = ""
+    apart_since: float | None = None
+    unneeded_since: float | None = None
+    lost: bool = False
+    cancelled_at: float = -math.inf
+    released: bool = False
+
+
+class _Sort:
+    """What is known of a shape: its jobs, its failures, and what was learnt.
+
+    Args:
+        shape: The shape, as it is configured.
+        most: The largest number of its workers.
+        idle: The configured seconds for which its workers may be idle; None to learn them.
+    """
+
+    def __init__(self, shape: WorkerShape, most: int, idle: float | None) -> None:
+        self.shape = shape
+        self.most = min(shape.most, most)
+        self.swarm = Swarm(most)
+        self.nodes = NodeWatch()
+        self.joined = False
+        self.idle = Patience(IDLE if idle is None else idle, fixed=idle is not None)
+        self.unneeded = Patience(UNNEEDED)
+
+    def learn(self, worker: Worker) -> None:
+        """Take what a worker of this shape really has for what they all have."""
+        self.joined = True
+        seconds = self.shape.seconds
+        self.shape = replace(
+            self.shape,
+            total=worker.total,
+            unknown=frozenset(),
+            interpreter=worker.interpreter,
+            seconds=worker.left if seconds == math.inf else seconds,
+        )
+
+
+class Scaler:
+    """How many workers of which shape to submit, cancel and let go.
+
+    Args:
+        shapes: The sorts of workers, at least one.
+        least: The number of workers that there always are.
+        most: The largest number of workers.
+        idle: The seconds for which a worker may be idle; None to begin with `IDLE` and learn.
+
+    Attributes:
+        impossible: The waiting tasks that no shape can ever run, by the last look.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[WorkerShape],
+        *,
+        least: int = 0,
+        most: int,
+        idle: float | None = None,
+    ) -> None:
+        self._sorts = {shape.name: _Sort(shape, most, idle) for shape in shapes}
+        self._least = least
+        self._most = most
+        self._jobs: dict[str, _Job] = {}
+        self._seen: set[str] = set()  # the workers that have joined
+        self.impossible: list[Impossible] = []
+
+    @property
+    def jobs(self) -> list[str]:
+        """The ids of the jobs whose states are wanted."""
+        return [one for sort in self._sorts.values() for one in sort.swarm.jobs]
+
+    @property
+    def alive(self) -> int:
+        """The number of jobs that count: those that wait or run and are not lost."""
+        return sum(not job.lost for job in self._jobs.values())
+
+    def shape_of(self, job: str) -> str:
+        """Return the name of a job's shape."""
+        return self._jobs[job].shape
+
+    # ---- what was done
+
+    def adopted(self, shape: str, job: str, now: float) -> None:
+        """Count a job that was left from before; one of an unknown shape as one of the first."""
+        name = shape if shape in self._sorts else next(iter(self._sorts))
+        self._sorts[name].swarm.submitted([job], now)
+        self._jobs[job] = _Job(job, name)
+
+    def submitted(self, shape: str, job: str, now: float) -> None:
+        """Count a job that the batch system has accepted."""
+        sort = self._sorts[shape]
+        sort.swarm.submitted([job], now)
+        self._jobs[job] = _Job(job, shape)
+        sort.idle.on_submitted(now)
+        sort.unneeded.on_submitted(now)
+
+    def refused(self, shape: str, now: float) -> None:
+        """Begin a pause, as the batch system has refused a job."""
+        self._sorts[shape].swarm.refused(now)
+
+    def cancelled(self, job: str, now: float) -> None:
+        """Note that a job was cancelled: its end is no failure."""
+        if (one := self._jobs.get(job)) is not None:
+            one.cancelled_at = now
+            sort = self._sorts[one.shape]
+            sort.swarm.excuse(job)
+            if one.phase is JobPhase.PENDING and not one.lost:
+                sort.unneeded.on_ended(now)
+
+    def released(self, job: str, now: float) -> None:
+        """Note that the worker of a job was let go: its end is no failure."""
+        if (one := self._jobs.get(job)) is not None:
+            one.released = True
+            self._sorts[one.shape].swarm.excuse(job)
+            self._sorts[one.shape].idle.on_ended(now)
+
+    # ---- decisions
+
+    def decide(self, view: View, now: float) -> Decision:
+        """Return what to do now.
+
+        The caller reports what it has done of it.
+        """
+        news = self._look(view.states, now)
+        news += self._look_at_workers(view.workers, now)
+        workers = view.workers or ()
+        mine = {worker.id: worker for worker in workers if worker.job in self._jobs}
+        here = {worker.job for worker in mine.values()}
+        asked_for = [
+            AskedFor(job.id, job.shape)
+            for job in self._jobs.values()
+            if job.id not in here
+            and not (job.lost or job.released or job.cancelled_at > -math.inf)
+            and job.phase is not JobPhase.STUCK
+        ]
+        room = {name: self._room(sort, now) for name, sort in self._sorts.items()}
+        made = plan(
+            view.classes,
+            workers,
+            asked_for,
+            [sort.shape for sort in self._sorts.values()],
+            {name: max(count, 0) for name, count in room.items()},
+            {worker.id: self._jobs[worker.job].shape for worker in mine.values() if worker.job},
+        )
+        self.impossible = made.impossible
+        submit = self._submissions(made, room)
+        lost = [
+            Cancel(job.id, f"it runs without its worker for {span(LOST)}, and is lost")
+            for job in self._jobs.values()
+            if job.lost and job.cancelled_at == -math.inf
+        ]
+        stuck = [
+            Cancel(one, f"it would never start: {view.states[one].reason or 'nobody says why'}")
+            for sort in self._sorts.values()
+            for one in sort.swarm.stuck
+            if now - self._jobs[one].cancelled_at > _AGAIN
+        ]
+        spare = self._active() - self._least
+        cancel = self._cancellations(made, spare, now)
+        release = self._releases(made, mine.values(), spare - len(cancel))
+        return Decision(submit, [*lost, *stuck, *cancel], release, news)
+
+    def _look(self, states: Mapping[str, JobState], now: float) -> list[str]:
+        """Take in the states of the jobs; return what happened to them."""
+        news: list[str] = []
+        for one, state in states.items():
+            job = self._jobs.get(one)
+            if job is None or state.phase is JobPhase.UNKNOWN:
+                continue
+            job.node = state.node or job.node
+            if state.phase is not JobPhase.GONE:
+                job.phase = state.phase
+            if state.phase in WAITING:
+                job.lost = False
+        for name, sort in self._sorts.items():
+            unproven = sort.swarm.unproven
+            failed = sort.swarm.look(states, now)
+            for one in unproven - sort.swarm.unproven - set(failed):
+                sort.nodes.on_proven(self._jobs[one].node)
+            news += self._failures(name, sort, failed, now)
+            for one in [one for one, job in self._jobs.items() if job.shape == name]:
+                if one not in sort.swarm:
+                    del self._jobs[one]
+        return news
+
+    def _failures(self, name: str, sort: _Sort, failed: list[str], now: float) -> list[str]:
+        """Note failures; return a line on them, and one for each node that is avoided now."""
+        at_once = [one for one in failed if one not in sort.swarm.stuck]
+        if not at_once:
+            return []
+        which = f"{len(at_once)} {name} failed at once ({', '.join(at_once)})"
+        pause = span(sort.swarm.pause(now))
+        news = [f"{which}, see `grain logs`; nothing of it is submitted for {pause}"]
+        news += [
+            f"two jobs in a row failed on {self._jobs[one].node}, which is avoided from now on"
+            for one in at_once
+            if sort.nodes.on_failed(self._jobs[one].node)
+        ]
+        return news
+
+    def _look_at_workers(self, workers: Sequence[Worker] | None, now: float) -> list[str]:
+        """Take in the workers with the scheduler; return which jobs are lost or found again."""
+        news: list[str] = []
+        here = {worker.job for worker in workers or ()}
+        for worker in workers or ():
+            job = self._jobs.get(worker.job or "")
+            if job is not None and worker.id not in self._seen:
+                self._seen.add(worker.id)
+                self._sorts[job.shape].learn(worker)
+        for job in self._jobs.values():
+            runs = job.phase in {JobPhase.RUNNING, JobPhase.ENDING}
+            if workers is None or not runs or job.id in here:
+                # Without a scheduler's answer, nobody knows where its worker is.
+                job.apart_since = None
+                job.lost = job.lost and job.id not in here
+            elif job.apart_since is None:
+                job.apart_since = now
+            elif now - job.apart_since >= LOST and not (job.lost or job.released):
+                job.lost = True
+                where = f" on {job.node}" if job.node else ""
+                news.append(
+                    f"{job.id}{where} runs, and its worker has not been with the scheduler for "
+                    f"{span(LOST)}: its place is given away"
+                )
+        return news
+
+    def _active(self) -> int:
+        """Return how many workers there are or will be that nobody has let go."""
+        return sum(
+            not (job.lost or job.released or job.cancelled_at > -math.inf)
+            for job in self._jobs.values()
+        )
+
+    def _room(self, sort: _Sort, now: float) -> int:
+        """Return how many more jobs of a shape there may be now, by its own limit."""
+        own = [job for job in self._jobs.values() if job.shape == sort.shape.name]
+        alive = _occupied(own, sort.most)
+        left = int(min(sort.most, self._most)) - alive
+        if not sort.joined:
+            left = min(left, UNPROVEN - alive)
+        return sort.swarm.allowed(max(left, 0), now)
+
+    def _submissions(self, made: Plan, room: Mapping[str, int]) -> list[Submit]:
+        """Return what to submit: rule 3."""
+        left = self._most - _occupied(self._jobs.values(), self._most)
+        counts: dict[str, int] = {}
+        whys: dict[str, str] = {}
+        # What is due first: its tasks have nobody else. Then where there is most to do.
+        order = sorted(self._sorts, key=lambda name: (name not in made.due, -made.worth[name]))
+        for name in order:
+            wanted = max(min(made.needed[name], made.worth[name]), name in made.due)
+            counts[name] = max(min(wanted, room[name], left), 0)
+            left -= counts[name]
+            parts = made.reasons[name] or next(filter(None, made.reasons.values()), [])
+            whys[name] = demand(parts) if parts else ""
+        missing = self._least - self._active() - sum(counts.values())
+        for name in self._sorts:
+            more = max(min(missing, room[name] - counts[name], left), 0)
+            if more:
+                why = f"there are always {self._least}"
+                whys[name] = f"{whys[name]}; {why}" if counts[name] else why
+            counts[name] += more
+            missing -= more
+            left -= more
+        return [
+            Submit(name, count, whys[name], self._sorts[name].nodes.avoided)
+            for name, count in counts.items()
+            if count
+        ]
+
+    def _cancellations(self, made: Plan, spare: int, now: float) -> list[Cancel]:
+        """Return the jobs that were not needed for too long, the youngest first: rule 4."""
+        cancel: list[Cancel] = []
+        for job in reversed(list(self._jobs.values())):
+            waits = job.phase is JobPhase.PENDING and not job.lost
+            if not waits or job.id in made.jobs:
+                job.unneeded_since = None
+                continue
+            if job.unneeded_since is None:
+                job.unneeded_since = now
+            patience = self._sorts[job.shape].unneeded.seconds
+            due = now - job.unneeded_since >= patience and now - job.cancelled_at > _AGAIN
+            if due and len(cancel) < spare:
+                cancel.append(Cancel(job.id, f"nothing has needed it for {span(patience)}"))
+        return cancel
+
+    def _releases(self, made: Plan, mine: Iterable[Worker], spare: int) -> list[Release]:
+        """Return the workers that were idle for too long: rule 5."""
+        release: list[Release] = []
+        for worker in sorted(mine, key=lambda worker: -worker.idle):
+            job = self._jobs[worker.job or ""]
+            patience = self._sorts[job.shape].idle.seconds
+            idle = not worker.running and worker.idle >= patience
+            gone = worker.draining or job.released
+            if idle and not gone and worker.id not in made.workers and len(release) < spare:
+                why = f"it was idle for {span(worker.idle)}"
+                release.append(Release(worker.id, job.id, why))
+        return release
+
+    # ---- for people
+
+    def describe(self, now: float) -> dict[str, Any]:
+        """Return how things stand, as plain data."""
+        phases: dict[str, Counter[str]] = {name: Counter() for name in self._sorts}
+        for job in self._jobs.values():
+            phases[job.shape]["lost" if job.lost else job.phase.value] += 1
+        return {
+            "min": self._least,
+            "max": self._most,
+            "shapes": [
+                {
+                    "name": name,
+                    "jobs": dict(phases[name]),
+                    "max": None if sort.most == math.inf else sort.most,
+                    "pause": sort.swarm.pause(now),
+                    "idle": sort.idle.seconds,
+                    "avoided": list(sort.nodes.avoided),
+                }
+                for name, sort in self._sorts.items()
+            ],
+            "impossible": [one._asdict() for one in self.impossible],
+        }
+
+
+def _occupied(jobs: Iterable[_Job], most: float) -> int:
+    """Return how many places jobs take: a lost one gives its place away once."""
+    lost = [job.lost for job in jobs]
+    return len(lost) - sum(lost) + int(max(sum(lost) - most, 0))

@@ -1,0 +1,329 @@
+"""The loop of `grain scale --auto`: asks, and does what a `Scaler` decides."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grain.cli.batch import BatchError, JobPhase, open_system
+from grain.cli.query import NoScheduler, ask
+from grain.cli.scaling.model import TaskClass, View, Worker, WorkerShape
+from grain.cli.scaling.scaler import Scaler
+from grain.cli.show import clean
+from grain.cli.workers.jobs import own_jobs
+from grain.cli.workers.loop import SignalLoop, seconds_between
+from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
+from grain.cli.workers.submission import memory_share, submit_workers
+from grain.edge.questions import Ask
+from grain.resource import from_data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from grain.cli.batch import JobState
+    from grain.cli.scaling.model import Cancel, Decision, Release, Submit
+    from grain.cli.workers.scaling_state import ScalingState
+    from grain.config import Config, Shape
+
+ONE_SHAPE = "node"
+"""The name of the only sort of worker, where the configuration has no ``[[shape]]``."""
+
+MOST = 10
+"""Workers at most, where neither ``--max`` nor the shapes say."""
+
+ENOUGH = 3
+"""Ended runs of which a mean duration is believed."""
+
+
+def default_most(config: Config) -> int:
+    """Return the largest number of workers where ``--max`` does not say."""
+    limits = [shape.max for shape in config.shape]
+    if limits and None not in limits:
+        return sum(limit for limit in limits if limit is not None)
+    if config.system == "local":
+        return 1
+    if config.system == "ssh":
+        return sum(int(host.partition(":")[2] or 1) for host in config.hosts)
+    return MOST
+
+
+def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerShape:
+    """Return what is known of the workers of a shape before one has joined.
+
+    Args:
+        config: The configuration of such workers.
+        shape: The shape; None where there is one sort only.
+        sharing: The number of workers that share this machine where there is no batch system.
+
+    Raises:
+        click.ClickException: The resources of the configuration make no sense.
+    """
+    script, held = config.worker.script, config.worker.held_back
+    gpus = gpus_asked(script.extra_args) if shape is None or shape.gpus is None else shape.gpus
+    cores, memory = script.cores, script.memory
+    if config.system == "local":
+        cores = cores or max(1, len(os.sched_getaffinity(0)) // sharing)
+        memory = memory or memory_share(sharing)
+    data: dict[str, Any] = {"Cores": cores or "auto", "Memory": "auto"}
+    if memory is not None:
+        data["Memory"] = max(round(memory - held.memory, 6), 0)
+    if gpus:
+        data["GPUs"] = gpus
+    data.update(config.worker.res)
+    data.pop("WTime", None)
+    unknown = frozenset(kind for kind, amount in data.items() if _detected(amount))
+    stated = {kind: amount for kind, amount in data.items() if not _detected(amount)}
+    try:
+        total = from_data(stated, unknown="keep")
+    except (ValueError, LookupError, TypeError) as error:
+        raise click.ClickException(f"worker.res: {error}") from None
+    return WorkerShape(
+        ONE_SHAPE if shape is None else shape.name,
+        total,
+        unknown,
+        float("inf") if script.walltime is None else script.walltime - held.walltime,
+        float("inf") if shape is None or shape.max is None else shape.max,
+        None if shape is None else shape.charge,
+    )
+
+
+def _detected(amount: object) -> bool:
+    """Return True if a worker is to detect an amount, which nobody knows before."""
+    return amount is None or amount == "auto" or (isinstance(amount, dict) and "auto" in amount)
+
+
+class AutoLoop:
+    """The loop of `grain scale --auto`.
+
+    Args:
+        config: The configuration, with the shapes to choose from.
+        least: The number of workers that there always are.
+        most: The largest number of workers.
+        idle: The seconds for which a worker may be idle; None to learn them.
+        options: Further options for the batch system.
+        report: Takes a sentence, the number of jobs that are alive, and the largest number.
+        by: The mark in the records of its jobs.
+        adopts: The marks of jobs that it takes over.
+        state: Takes notes for `grain ls`.
+        parent: The pid of the process with which it ends; None if it ends by signals only.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        least: int,
+        most: int,
+        idle: float | None,
+        options: tuple[str, ...],
+        report: Callable[[str, int, int], None],
+        by: str,
+        adopts: Iterable[str],
+        state: ScalingState,
+        parent: int | None = None,
+    ) -> None:
+        self._config = config
+        self._configs = {shape.name: with_shape(config, shape) for shape in config.shape} or {
+            ONE_SHAPE: config
+        }
+        by_name = {shape.name: shape for shape in config.shape}
+        self._scaler = Scaler(
+            [worker_shape(one, by_name.get(name), most) for name, one in self._configs.items()],
+            least=least,
+            most=most,
+            idle=idle,
+        )
+        self._most = most
+        self._options = options
+        self._report_to = report
+        self._by = by
+        self._adopts = frozenset(adopts)
+        self._state = state
+        self._parent = parent
+        self._names: dict[str, str] = {}  # of the workers, by the ids of their jobs
+        self._troubles: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Keep workers until SIGINT, SIGTERM, SIGHUP or the parent's end; jobs stay."""
+        loop = SignalLoop(self._parent)
+        self._adopt()
+        try:
+            loop.run(self._step, seconds_between(self._config.system))
+        finally:
+            self._state.remove()
+        self._report("ending; workers and jobs stay, `grain quit` ends them")
+
+    def _adopt(self) -> None:
+        """Count the jobs that an earlier `grain scale` left behind."""
+        count = 0
+        for job in own_jobs(self._config):
+            gone = job.state.phase in {JobPhase.GONE, JobPhase.UNKNOWN}
+            if job.record.by in self._adopts and not gone:
+                self._scaler.adopted(job.record.shape, job.record.id, time.monotonic())
+                self._names[job.record.id] = job.record.name
+                count += 1
+        left = f"; {count} jobs are left from before" if count else ""
+        self._report(f"workers by demand, {self._most} at most{left}")
+
+    def _step(self) -> None:
+        """Look at everything once, and do what is to be done."""
+        try:
+            states = open_system(self._config).states(self._scaler.jobs)
+        except BatchError as error:
+            # How many workers there are is not known, so nothing is submitted or ended.
+            self._complain("batch system", str(error))
+            return
+        self._troubles.pop("batch system", None)
+        decision = self._scaler.decide(self._view(states), time.monotonic())
+        for line in decision.news:
+            self._report(line)
+        self._cancel(decision)
+        for release in decision.release:
+            self._release(release)
+        for submit in decision.submit:
+            self._submit(submit)
+        for one in self._scaler.impossible:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in one.reasons.items())
+            self._complain(one.ask, f"{one.ask} can run on no worker of this file: {reasons}")
+        self._state.write(self._scaler.describe(time.monotonic()))
+
+    def _view(self, states: Mapping[str, JobState]) -> View:
+        """Return how things stand."""
+        try:
+            [answer] = ask(self._config, Ask("demand"))
+            view = View(
+                [task_class(one) for one in answer["classes"]],
+                self._workers(answer["workers"]),
+                states,
+            )
+        except NoScheduler as error:
+            self._complain("scheduler", f"{error}")
+            return View((), None, states)
+        except (KeyError, TypeError, ValueError, LookupError) as error:
+            # A scheduler of another version, or one that answers nonsense.
+            what = (
+                f"the scheduler's answer is not understood ({error!r}): is it of another version?"
+            )
+            self._complain("scheduler", what)
+            return View((), None, states)
+        self._troubles.pop("scheduler", None)
+        return view
+
+    def _workers(self, answers: Iterable[dict[str, Any]]) -> list[Worker]:
+        """Return the workers of an answer, each with its job: names may repeat."""
+        jobs: dict[str, list[str]] = {}
+        for job in self._scaler.jobs:
+            jobs.setdefault(self._names.get(job, ""), []).append(job)
+        workers = []
+        for answer in answers:
+            mine = jobs.get(answer["name"]) or jobs.get(_without_restarts(answer["name"])) or []
+            workers.append(worker_of(answer, mine.pop(0) if mine else None))
+        return workers
+
+    def _cancel(self, decision: Decision) -> None:
+        if not decision.cancel:
+            return
+        try:
+            open_system(self._config).cancel([one.job for one in decision.cancel])
+        except BatchError as error:
+            self._complain("cancel", str(error))
+            return
+        self._troubles.pop("cancel", None)
+        for one in decision.cancel:
+            self._report(f"-1 {self._named(one)}: {one.why}")
+            self._scaler.cancelled(one.job, time.monotonic())
+
+    def _release(self, release: Release) -> None:
+        try:
+            ask(self._config, Ask("retire", pattern=release.worker))
+        except NoScheduler as error:
+            self._complain("scheduler", str(error))
+            return
+        self._report(f"-1 {self._named(release)}: {release.why}")
+        self._scaler.released(release.job, time.monotonic())
+
+    def _named(self, one: Cancel | Release) -> str:
+        shape = self._scaler.shape_of(one.job)
+        return f"{shape} ({clean(self._names.get(one.job, one.job))})"
+
+    def _submit(self, submit: Submit) -> None:
+        config = self._configs[submit.shape]
+        options = (*self._options, *avoiding(config.system, submit.avoid))
+        names = []
+        trouble = ""
+        try:
+            for record in submit_workers(
+                config, submit.number, options, by=self._by, sharing=self._most
+            ):
+                self._names[record.id] = record.name
+                self._scaler.submitted(submit.shape, record.id, time.monotonic())
+                names.append(clean(record.name))
+        except (BatchError, OSError) as error:
+            self._scaler.refused(submit.shape, time.monotonic())
+            trouble = str(error)
+        if names:
+            self._report(f"+{len(names)} {submit.shape}: {submit.why} ({', '.join(names)})")
+        if trouble:
+            self._complain(f"submit {submit.shape}", trouble)
+        else:
+            self._troubles.pop(f"submit {submit.shape}", None)
+
+    def _report(self, text: str) -> None:
+        self._state.note(text)
+        self._report_to(text, self._scaler.alive, self._most)
+
+    def _complain(self, about: str, text: str) -> None:
+        """Report trouble once, as long as it stays the same."""
+        if self._troubles.get(about) != text:
+            self._report(text)
+        self._troubles[about] = text
+
+
+def task_class(answer: Mapping[str, Any]) -> TaskClass:
+    """Return a class of tasks of the scheduler's answer.
+
+    Raises:
+        ValueError, KeyError, TypeError: It makes no sense.
+    """
+    return TaskClass(
+        from_data(answer["request"], unknown="keep"),
+        clean(answer["ask"]),
+        answer["waiting"],
+        answer["running"],
+        answer["elapsed"],
+        answer["mean"] if answer["ended"] >= ENOUGH else None,
+        answer["need"],
+        answer["interpreter"],
+    )
+
+
+def worker_of(answer: Mapping[str, Any], job: str | None) -> Worker:
+    """Return a worker of the scheduler's answer.
+
+    Raises:
+        ValueError, KeyError, TypeError: It makes no sense.
+    """
+    total, free = (
+        {k: v for k, v in answer[one].items() if k != "WTime"} for one in ("total", "free")
+    )
+    return Worker(
+        answer["id"],
+        clean(answer["name"]),
+        from_data(total, unknown="keep"),
+        from_data(free, unknown="keep"),
+        float("inf") if answer["left"] is None else answer["left"],
+        answer["running"],
+        answer["idle"],
+        answer["draining"],
+        answer["interpreter"],
+        job,
+    )
+
+
+def _without_restarts(name: str) -> str:
+    """Return the name under which a job was submitted that Slurm has started again."""
+    head, mark, digits = name.rpartition("-r")
+    return head if mark and digits.isdecimal() else name

@@ -1,0 +1,71 @@
+"""What `grain scale --auto` does at this moment, in a file for `grain ls`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from grain.edge.trust import make_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FRESH = 180.0
+"""Seconds for which a note holds: a batch system may take minutes to answer."""
+
+_LINES = 5
+
+
+def mark_of(address: str) -> str:
+    """Return the part of a file's name that stands for an address."""
+    return hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+class ScalingState:
+    """The file of one `grain scale --auto`.
+
+    Args:
+        folder: The directory of the command's own files.
+        address: The address of its workers.
+    """
+
+    def __init__(self, folder: Path, address: str) -> None:
+        make_folder(folder)
+        self._path = folder / f"scale-{mark_of(address)}.json"
+        self._lines: deque[list[Any]] = deque(maxlen=_LINES)
+
+    def note(self, line: str) -> None:
+        """Remember a line for the next `write`."""
+        self._lines.append([time.time(), line])
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Write the state of a `Scaler`; a disk that is full is no reason to end."""
+        here = {"time": time.time(), "pid": os.getpid(), "host": socket.gethostname()}
+        text = json.dumps({**here, **state, "lines": list(self._lines)})
+        new = self._path.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            new.touch(mode=0o600)
+            new.write_text(text, encoding="utf-8")
+            new.replace(self._path)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def read_state(folder: Path, address: str) -> dict[str, Any] | None:
+    """Return the last state of a `grain scale --auto` that runs; None if there is none."""
+    try:
+        text = (folder / f"scale-{mark_of(address)}.json").read_text(encoding="utf-8")
+        state = json.loads(text)
+        fresh = time.time() - state["time"] < FRESH
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(state) if fresh else None

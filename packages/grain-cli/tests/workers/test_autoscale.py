@@ -1,0 +1,218 @@
+"""`grain scale --auto`, with commands in place of a batch system and a scheduler that is a fake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from grain.cli import main
+from grain.cli.status.scaling_text import scaling_text
+from grain.cli.workers.autoscale import default_most, worker_shape
+from grain.cli.workers.scaling_state import ScalingState, read_state
+from grain.cli.workers.shapes import avoiding, with_shape
+from grain.config import Config
+from grain.resource import Cores, GPUs, Memory, from_data
+from grain_testkit.scale_command import line, scaling, slurm
+
+Put = Callable[[str, str], Path]
+Configure = Callable[[str], Config]
+CLASS = {
+    "request": {"Cores": 4}, "ask": "Cores(4)", "interpreter": "", "waiting": 3, "running": 0,
+    "elapsed": 0.0, "need": 0.0, "ended": 0, "mean": 0.0,
+}  # fmt: skip
+SHAPED = """\
+system = "slurm"
+address = "{address}"
+[worker]
+log_file = ""
+[script]
+cores = 4
+[[shape]]
+name = "cpu"
+max = 2
+[[shape]]
+name = "large"
+cores = 16
+"""
+
+
+@pytest.fixture
+def site(alone: Path, command: Put) -> str:
+    """A Slurm and a configuration with two shapes; the address."""
+    slurm(alone, command)
+    (alone / "edge").mkdir(mode=0o700)
+    address = f"edge://{alone}/edge/meeting"
+    (alone / "grain.toml").write_text(SHAPED.format(address=address))
+    return address
+
+
+def demand(*classes: dict[str, Any]) -> dict[str, Any]:
+    return {"epoch": 1, "classes": list(classes), "more_classes": 0, "workers": []}
+
+
+def test_it_submits_what_tasks_need_and_says_why(alone: Path, site: str, answering: Any) -> None:
+    with answering(site, demand=demand(CLASS)), scaling("--auto", "--max", "3") as output:
+        assert (0, 3, "workers by demand, 3 at most") == line(output)
+        alive, _, what = line(output)
+
+    assert 2 == alive
+    assert what.startswith("+2 cpu: 3 tasks of Cores(4) wait, 30 min of work (")
+    [file] = (alone / "state/grain/jobs").iterdir()
+    marks = [json.loads(one) for one in file.read_text().splitlines()]
+    assert [("cpu", "scale")] * 2 == [(one["shape"], one["by"]) for one in marks]
+
+
+def test_impossible_tasks_are_reported_once_and_nothing_is_submitted(
+    alone: Path, site: str, answering: Any
+) -> None:
+    huge = {**CLASS, "request": {"Cores": 64}, "ask": "Cores(64)"}
+    with answering(site, demand=demand(huge)), scaling("--auto", "--max", "3") as output:
+        line(output)
+        _, _, what = line(output)
+
+    assert (
+        "Cores(64) can run on no worker of this file: cpu: it has CPU_Cores([0-3]), asked for "
+        "Cores(64); large: it has CPU_Cores([0-15]), asked for Cores(64)"
+    ) == what
+    assert not (alone / "n").exists()
+
+
+@pytest.mark.parametrize("nonsense", [{"classes": 3}, [], {"classes": [{}], "workers": []}])
+def test_a_scheduler_that_answers_nonsense_is_named_and_nothing_is_submitted(
+    alone: Path, site: str, answering: Any, nonsense: Any
+) -> None:
+    with answering(site, demand=nonsense), scaling("--auto", "--max", "3") as output:
+        line(output)
+        _, _, what = line(output)
+
+    assert what.startswith("the scheduler's answer is not understood")
+    assert not (alone / "n").exists()
+
+
+def test_a_batch_system_that_does_not_answer_stops_everything(
+    alone: Path, site: str, answering: Any, command: Put
+) -> None:
+    command("sbatch", "cat > /dev/null; echo 1")
+    with scaling("--auto", "--min", "1", "--max", "3", "-s", "cpu") as output:
+        lines = [line(output) for _ in range(3)]
+    assert any("there are always 1" in what for *_, what in lines)
+    command("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with answering(site, demand=demand(CLASS)):
+        refused = CliRunner().invoke(main, ["scale", "--auto"])
+
+    assert 1 == refused.exit_code
+    assert "squeue failed (exit code 1)" in refused.output
+
+
+def test_a_second_one_for_an_address_ends_with_a_sentence(alone: Path, site: str) -> None:
+    with scaling("--auto") as output:
+        line(output)
+        second = CliRunner().invoke(main, ["scale", "--auto"])
+
+    assert 1 == second.exit_code
+    assert f"keeps workers for {site} already; end it first" in second.output
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("4", "--auto"), "for 4 at most: grain scale --auto --max 4"),
+        (("4", "--min", "2"), "--min belongs to --auto: grain scale --auto --min 2"),
+        (("4", "--idle", "5m"), "--idle belongs to --auto: grain scale --auto --idle 5m"),
+        (("--auto", "--min", "3", "--max", "2"), "--min 3 is more than --max 2"),
+        (("--auto", "--idle", "soon"), "--idle soon: write a span of time, as 10m, 1h30m or"),
+        ((), "or let the tasks decide: grain scale --auto"),
+    ],
+)
+def test_wrong_usage_is_explained(alone: Path, words: tuple[str, ...], expected: str) -> None:
+    done = CliRunner().invoke(main, ["scale", *words])
+
+    assert 2 == done.exit_code
+    assert expected in " ".join(done.output.split())
+
+
+def test_an_unknown_shape_is_refused(alone: Path, site: str) -> None:
+    done = CliRunner().invoke(main, ["scale", "--auto", "-s", "gpu"])
+
+    assert (1, True) == (done.exit_code, "there is no shape 'gpu'" in done.output)
+
+
+def test_what_a_worker_will_have_follows_from_the_configuration(configure: Configure) -> None:
+    text = """
+    system = "slurm"
+    [worker.res]
+    Token = { token = "a" }
+    Capacity = "auto"
+    [worker.held_back]
+    memory = 1
+    walltime = 100
+    [script]
+    cores = 8
+    memory = 32
+    walltime = 3700
+    [[shape]]
+    name = "gpu"
+    max = 3
+    charge = 7
+    extra_args = ["--gres=gpu:2"]
+    """
+    config = configure(text)
+    shape = worker_shape(with_shape(config, config.shape[0]), config.shape[0], 1)
+
+    have = Cores(8) & Memory(31) & GPUs(2) & from_data({"Token": {"token": "a"}})
+    assert (have, frozenset({"Capacity"})) == (shape.total, shape.unknown)
+    assert (3600, 3, 7.0, "gpu") == (shape.seconds, shape.most, shape.cost, shape.name)
+    plain = worker_shape(configure('system = "slurm"'), None, 1)
+    assert ("node", frozenset({"Cores", "Memory"})) == (plain.name, plain.unknown)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('system = "slurm"', 10),
+        ('system = "local"', 1),
+        ('system = "ssh"\nhosts = ["n1", "n2:3"]', 4),
+        ("[[shape]]\nname = 'a'\nmax = 3\n[[shape]]\nname = 'b'\nmax = 4", 7),
+        ("system = 'slurm'\n[[shape]]\nname = 'a'\nmax = 3\n[[shape]]\nname = 'b'", 10),
+    ],
+)
+def test_without_max_there_is_a_sane_limit(configure: Configure, text: str, expected: int) -> None:
+    assert expected == default_most(configure(text))
+
+
+def test_nodes_are_avoided_where_the_batch_system_can() -> None:
+    nodes = ("n1", "n2")
+    assert ("--exclude=n1,n2",) == avoiding("slurm", nodes)
+    assert ("-l", "h=!(n1|n2)") == avoiding("sge", nodes)
+    assert () == avoiding("pbs", nodes) == avoiding("slurm", ())
+
+
+def test_ls_shows_shapes_decisions_and_impossible_tasks(tmp_path: Path) -> None:
+    state = ScalingState(tmp_path, "edge:///x")
+    state.note("+2 cpu: 3 tasks of Cores(4) wait, 30 min of work (w1, w2)")
+    shape = {"name": "cpu", "jobs": {"pending": 2}, "max": 4, "pause": 30.0, "avoided": ["n1"]}
+    reasons = {"cpu": "it has CPU_Cores([0-3]), asked for Cores(64)"}
+    impossible = [{"ask": "Cores(64)", "waiting": 3, "reasons": reasons}]
+    state.write({"min": 0, "max": 10, "shapes": [shape], "impossible": impossible})
+    text = scaling_text(read_state(tmp_path, "edge:///x"), 80)
+    state.remove()
+
+    assert "cpu    2        0        0     4    pause of 30 s after failures; avoids n1\n" in text
+    assert " +2 cpu: 3 tasks of Cores(4) wait, 30 min of work (w1, w2)\n" in text
+    assert "Impossible: Cores(64), of which 3 wait (cpu: it has CPU_Cores([0-3])" in text
+    assert "From 0 to 10 workers, by process " in text
+    assert "" == scaling_text(read_state(tmp_path, "edge:///x"))
+
+
+def test_a_state_that_is_old_or_cut_off_is_not_shown(tmp_path: Path) -> None:
+    state = ScalingState(tmp_path, "a")
+    state.write({})
+    [path] = tmp_path.iterdir()
+    for text in ('{"time": 1.0}', '{"time', "[]", '{"time": "x"}'):
+        path.write_text(text)
+        assert read_state(tmp_path, "a") is None

@@ -1,0 +1,113 @@
+"""The answer to ``Ask("demand")``: what tasks ask for and what workers have, for `grain scale`.
+
+Tasks are counted by *class*: those of all missions and priorities that ask for the same, of the
+same interpreter. Nothing goes through the waiting tasks, of which there may be a million. Tasks
+that no more workers would start are left out: those of a mission that does not take its outcomes,
+and those that wait for the report of the worker that they ran on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from grain.resource import to_data
+
+if TYPE_CHECKING:
+    from grain.head.hub.state import WorkerRecord
+    from grain.head.hub.tasks import TaskTable
+    from grain.head.scheduler.state import TaskQueue
+    from grain.resource import Resource
+
+_CLASSES = 1000  # in an answer: those with the most tasks
+
+
+class _Class:
+    """The tasks of a class."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self.queue = queue
+        self.waiting = self.running = self.ended = 0
+        self.elapsed = self.seconds = 0.0
+
+
+def demand(table: TaskTable, now: float) -> dict[str, Any]:
+    """Return what tasks ask for and what workers have.
+
+    Args:
+        table: the hub's tasks.
+        now: the time.
+
+    Returns:
+        ``epoch`` of the head. ``classes``: ``request`` as plain data, ``ask``: the same as a user
+        writes it, ``interpreter`` (empty if any will do), ``waiting`` and ``running``: how many
+        tasks; ``elapsed``: the seconds that the running ones have run, together; ``need``: the
+        seconds that a worker must have left; ``ended``: of how many runs, at most 100 of each
+        mission, ``mean`` is the mean duration. ``more_classes``: how many are left out.
+        ``workers``: ``id``, ``name``, ``host``, ``interpreter``; ``total`` and ``free``; ``left``:
+        the seconds that remain, or None; ``running``: how many tasks; ``idle``: the seconds since
+        the last one ended; ``draining``: True if it takes no more.
+    """
+    scheduler = table.scheduler
+    classes: dict[tuple[Resource, str], _Class] = {}
+
+    def of(queue: TaskQueue) -> _Class:
+        key = queue.request, queue.interpreter
+        if (found := classes.get(key)) is None:
+            found = classes[key] = _Class(queue)
+        return found
+
+    for queue in scheduler.queues.values():
+        # Those without tasks, too: a mission that has ended leaves the durations of its class.
+        its = of(queue)
+        its.waiting += queue.waiting
+        its.running += queue.running
+        if queue.durations:
+            its.ended += len(queue.durations)
+            its.seconds += sum(queue.durations)
+    for worker in scheduler.workers.values():
+        for task in worker.tasks.values():
+            of(task.queue).elapsed += max(now - task.started, 0.0)
+    for suspect in table.quarantine.waiting:
+        if suspect.queue is not None:
+            of(suspect.queue).waiting += 1
+    shown = [one for one in classes.values() if one.waiting or one.running]
+    shown.sort(key=lambda one: -one.waiting - one.running)
+    return {
+        "epoch": table.epoch,
+        "classes": [_plain(one) for one in shown[:_CLASSES]],
+        "more_classes": max(len(shown) - _CLASSES, 0),
+        "workers": [_worker(table, worker, now) for worker in table.registry.workers.values()],
+    }
+
+
+def _plain(one: _Class) -> dict[str, Any]:
+    queue = one.queue
+    return {
+        "request": to_data(queue.space),
+        "ask": queue.request.ask(),
+        "interpreter": queue.interpreter,
+        "waiting": one.waiting,
+        "running": one.running,
+        "elapsed": one.elapsed,
+        "need": queue.need,
+        "ended": one.ended,
+        "mean": one.seconds / one.ended if one.ended else 0.0,
+    }
+
+
+def _worker(table: TaskTable, worker: WorkerRecord, now: float) -> dict[str, Any]:
+    scheduled = table.scheduler.workers[worker.number]
+    scheduled.give_back()
+    return {
+        "id": worker.id,
+        "name": worker.name,
+        "host": worker.host,
+        "interpreter": scheduled.shape.interpreter,
+        "total": to_data(scheduled.supply.total),
+        "free": to_data(scheduled.supply.free),
+        "left": None if scheduled.end == math.inf else scheduled.end - now,
+        "running": len(scheduled.tasks),
+        "idle": 0.0 if scheduled.tasks else max(now - scheduled.idle_since, 0.0),
+        "draining": worker.draining or worker.retired is not None,
+    }
