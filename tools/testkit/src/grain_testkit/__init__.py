@@ -18,6 +18,7 @@ Map:
 - ``program_trees``: grain-worker: programs that start programs
 - ``runner_station``: grain-worker: a runner process and a record of its events
 - ``seats``: grain-resource: a kind of resource of named seats
+- ``overviews``: grain-cli: answers of a scheduler to `grain top`
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``hostile_messages``: grain-head: random messages of every kind
 - ``hostile_peers``: grain-head: members that talk nonsense

@@ -18,6 +18,7 @@ Map:
 - ``history/``: `grain history`, and what `grain why` knows of the past
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
 - ``bridge/``: `grain bridge`: the server by which several clusters meet
+- ``top/``: `grain top`, the live view
 - ``doctor/``: `grain doctor` and its checks
 - ``batch/``: batch systems: scripts, submission, states, cancellation
 """

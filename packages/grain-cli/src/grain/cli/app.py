@@ -37,6 +37,7 @@ OWN = {
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
+    "top": _Own("grain.cli.top.command", "Watch workers, missions and tasks."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
     "why": _Own("grain.cli.status.why", "Explain why a task waits or runs."),
 }
@@ -48,7 +49,7 @@ _MEANT = {
     "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
     "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
     "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
-    "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
+    "status": "ls", "stop": "quit", "submit": "up", "watch": "top", "workers": "ls",
 }  # fmt: skip
 
 
