@@ -36,7 +36,7 @@ from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from grain.edge.messages import Message, Payload
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
@@ -261,6 +261,11 @@ class Hub:
         return mail
 
     # ---- questions
+
+    @property
+    def troubles(self) -> Mapping[str, str]:
+        """What keeps this head from working as it should, by where it is."""
+        return self._notices.troubles
 
     @property
     def idle(self) -> bool:
