@@ -50,7 +50,7 @@ navigation = {
     ],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "commands"],
+    "My job waits": ["waiting", "commands", "top"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": [
         "workers",
