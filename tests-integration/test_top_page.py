@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from grain.cli.top.dialogs import KEYS
+from grain.cli.top.prompts import KEYS
 from grain.head.gnaw.metrics import METRICS
 
 PAGE = (Path(__file__).parents[1] / "docs/top.md").read_text(encoding="utf-8")

@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.color import Color
 from textual.widgets import Input
 
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
-from grain.cli.top.dialogs import KEYS, Confirm, Help
 from grain.cli.top.link import Seen
 from grain.cli.top.pane import Pane
+from grain.cli.top.prompts import KEYS, Confirm, Help
 from grain_testkit.overviews import overview, worker
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def titles(lines: list[str]) -> list[str]:
     return [
         line.split()[0]
         for line in lines
-        if line.startswith(("MISS", "WORK", "RUNN", "WAITI", "FAIL"))
+        if line.startswith(("MISS", "WORK", "RUNNING", "WAITING", "FAILURES"))
     ]
 
 
@@ -165,7 +166,7 @@ def test_without_colours_the_styles_have_none(monkeypatch: pytest.MonkeyPatch) -
         for strip in strips:
             for line_filter in app._filters:
                 if line_filter.enabled:
-                    strip = strip.apply_filter(line_filter, app.screen.background_colors[0])
+                    strip = strip.apply_filter(line_filter, Color(0, 0, 0))
             assert not any(
                 segment.style and segment.style.color and not segment.style.color.is_default
                 for segment in strip

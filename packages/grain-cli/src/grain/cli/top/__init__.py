@@ -18,7 +18,7 @@ Map:
 - ``plain``: the same as plain text
 - ``app``: the application of textual, its main screen and its keys
 - ``pane``: a table on the screen
-- ``dialogs``: help, and questions before something ends
+- ``prompts``: help, and questions before something ends
 - ``details``: one worker or one task on a screen of its own
 - ``log``: the log of a worker, as it grows
 """

@@ -16,10 +16,10 @@ from textual.widgets import Input
 from grain.cli.show import clean
 from grain.cli.status.cancel import who
 from grain.cli.top.details import Line, TaskScreen, WorkerScreen
-from grain.cli.top.dialogs import Confirm, Help
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.pane import Pane
 from grain.cli.top.picture import UNICODE, Marks, fitted, heights, marks
+from grain.cli.top.prompts import Confirm, Help
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import PANES, Use, next_column, tables, totals, use_of
 from grain.edge.questions import Ask
@@ -66,9 +66,9 @@ class Top(App[int]):
     Input { height: 1; border: none; padding: 0; display: none; background: ansi_default; }
     Input:focus { border: none; }
     ModalScreen { align: center middle; background: ansi_default 0%; }
-    .dialog { width: auto; height: auto; max-width: 100%; max-height: 100%; padding: 0 1;
+    .prompt { width: auto; height: auto; max-width: 100%; max-height: 100%; padding: 0 1;
               border: ascii ansi_default; background: ansi_default; color: ansi_default; }
-    .dialog Static { width: auto; background: ansi_default; color: ansi_default; }
+    .prompt Static { width: auto; background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar = [
         Binding("q,ctrl+c", "quit", priority=False),
@@ -112,7 +112,7 @@ class Top(App[int]):
         for name in PANES:
             yield Pane(name, self._by)
         yield Line(style="dim", id="hints")
-        yield Input(id="words", placeholder="words that a row is to have", compact=True)
+        yield Input(id="words", placeholder="words that a row is to have")
 
     def on_mount(self) -> None:
         """Begin to look."""

@@ -41,7 +41,7 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        with Vertical(classes="dialog"):
+        with Vertical(classes="prompt"):
             yield Static("\n".join([*help_lines(), "", "Any key goes back."]), markup=False)
 
     def on_key(self, event: events.Key) -> None:
@@ -68,7 +68,7 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        with Vertical(classes="dialog"):
+        with Vertical(classes="prompt"):
             yield Static(f"{self._question}\n\ny  yes\nn  no", markup=False)
 
     def action_answer(self, yes: bool) -> None:
