@@ -66,9 +66,8 @@ class Top(App[int]):
     Input { height: 1; border: none; padding: 0; display: none; background: ansi_default; }
     Input:focus { border: none; }
     ModalScreen { align: center middle; background: ansi_default 0%; }
-    .prompt { width: auto; height: auto; max-width: 100%; max-height: 100%; padding: 0 1;
-              border: ascii ansi_default; background: ansi_default; color: ansi_default; }
-    .prompt Static { width: auto; background: ansi_default; color: ansi_default; }
+    .prompt { max-width: 100%; max-height: 100%; padding: 0 1; border: ascii ansi_default;
+              background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar = [
         Binding("q,ctrl+c", "quit", priority=False),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widget import Widget
+
+from grain.cli.top.pane import strip
+from grain.cli.top.picture import width
 
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
+    from textual.strip import Strip
 
 KEYS = (
     ("q, Ctrl-C", "end"),
@@ -36,13 +39,31 @@ def help_lines() -> list[str]:
     return ["grain top", "", *(f"{keys:{wide}}  {what}" for keys, what in KEYS)]
 
 
+class Box(Widget):
+    """Lines of text in a frame, drawn as they are.
+
+    Args:
+        lines: its text.
+    """
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(classes="prompt")
+        self._lines = lines
+        # The frame and the space within it take four cells and two lines.
+        self.styles.width = max(map(width, lines)) + 4
+        self.styles.height = len(lines) + 2
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        return strip(self._lines[y] if y < len(self._lines) else "", "", self.size.width)
+
+
 class Help(ModalScreen[None]):
     """The keys; any key closes it."""
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        with Vertical(classes="prompt"):
-            yield Static("\n".join([*help_lines(), "", "Any key goes back."]), markup=False)
+        yield Box([*help_lines(), "", "Any key goes back."])
 
     def on_key(self, event: events.Key) -> None:
         """Close it."""
@@ -68,8 +89,7 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        with Vertical(classes="prompt"):
-            yield Static(f"{self._question}\n\ny  yes\nn  no", markup=False)
+        yield Box([*self._question.splitlines(), "", "y  yes", "n  no"])
 
     def action_answer(self, yes: bool) -> None:
         """End with an answer."""
