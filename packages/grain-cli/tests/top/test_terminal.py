@@ -111,7 +111,7 @@ def test_once_prints_it_once(address: str, answering: Any) -> None:
         done = CliRunner().invoke(main, ["top", "--once", "--patience", "60"])
 
     assert 0 == done.exit_code
-    assert "w093015-2" in done.stdout
+    assert "w093015-2" in done.output
     assert ["overview"] == [ask.about for ask in fake.asked][:1]
 
 
@@ -119,7 +119,7 @@ def test_without_a_scheduler_it_says_so(address: str) -> None:
     done = CliRunner().invoke(main, ["top", "--once", "--patience", "0.3"])
 
     assert 1 == done.exit_code
-    assert f"no scheduler answers at {address}" in done.stderr
+    assert f"no scheduler answers at {address}" in done.output
 
 
 @pytest.mark.parametrize("term", ["dumb", "", "unknown"])

@@ -113,6 +113,12 @@ class Top(App[int]):
         yield Line(style="dim", id="hints")
         yield Input(id="words", placeholder="words that a row is to have")
 
+    def on_load(self) -> None:
+        """Heed signals, before the screen is taken: the terminal is left as it was."""
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(one, self.exit, 128 + one)
+
     def on_mount(self) -> None:
         """Begin to look."""
         self.query_one("#workers", Pane).focus()
@@ -398,13 +404,5 @@ def show(address: str, *, seconds: float, patience: float) -> int:
     ask_at(address, Ask("overview"), patience=max(patience, PATIENCE))
     by = marks(sys.stdout.encoding or "ascii")
     app = Top(address, seconds=seconds, patience=max(patience, PATIENCE), by=by)
-    return asyncio.run(_run(app))
-
-
-async def _run(app: Top) -> int:
-    """Run the application; a signal ends it in good order, so that the terminal is as before."""
-    loop = asyncio.get_running_loop()
-    for one in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(one, app.exit, 128 + one)
-    code = await app.run_async()
+    code = app.run()
     return code if code is not None else app.return_code or 0
