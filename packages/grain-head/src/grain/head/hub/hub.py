@@ -12,16 +12,14 @@ from grain.edge.version import Versions
 from grain.head.hub.answers.overview import Overview
 from grain.head.hub.answers.snapshot import (
     find_mission,
-    find_peer,
-    labels,
     named_mission,
-    numbered,
     retired_worker,
     snapshot,
     task_facts,
 )
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
+from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
@@ -288,7 +286,7 @@ class Hub:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.answers.snapshot.find_peer` takes it.
+            mission: its mission, as `grain.head.hub.names.find_peer` takes it.
             task: its number there.
             now: the time.
         """
@@ -380,7 +378,7 @@ class Hub:
         """End a mission, or one task of it, for somebody outside.
 
         Args:
-            mission: which, as `grain.head.hub.answers.snapshot.find_peer` takes it.
+            mission: which, as `grain.head.hub.names.find_peer` takes it.
             task: the number of the task; 0 for the whole mission.
             by: who wants that, for people.
 

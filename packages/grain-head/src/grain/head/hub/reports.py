@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.head.hub.answers.snapshot import numbered
+from grain.head.hub.names import numbered
 from grain.head.messages import OtherVersions, WorkerEnded, WorkerFacts
 from grain.resource import to_data
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.edge.questions import pack
-from grain.head.hub.answers.snapshot import labels, peer_label, used_parts, worker_state
+from grain.head.hub.answers.snapshot import used_parts, worker_state
+from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import LeaseRecord
 from grain.resource import Cores, to_data
 
