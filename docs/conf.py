@@ -51,7 +51,7 @@ navigation = {
     ],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "commands"],
+    "My job waits": ["waiting", "commands", "top"],
     "My jobs have run": ["history", "report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": [

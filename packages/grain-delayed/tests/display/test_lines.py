@@ -166,6 +166,49 @@ def test_rates_count_from_the_first_task() -> None:
     assert 3 == progress.seconds_left
 
 
+def paced(*paces: tuple[float, float], step: float = 5.0) -> Progress:
+    """Return the progress of a mission that ran for so many seconds at so many tasks a second."""
+    progress, at, ended = Progress(), 0.0, 0.0
+    now = stats(0, 4, 100_000)
+    progress.on_opened(lambda: now)
+    progress.look(at)
+    for seconds, rate in paces:
+        for _ in range(int(seconds / step)):
+            at += step
+            ended += rate * step
+            now = stats(int(ended), 4, 100_000 - int(ended))
+            progress.look(at)
+    return progress
+
+
+def test_the_rate_is_that_of_the_last_quarter() -> None:
+    """A mission that waited long for workers would otherwise never get an estimate that is true."""
+    assert 4.0 == pytest.approx(paced((3600, 0.01), (1500, 4.0)).rate, rel=0.02)
+    assert 0.2 == pytest.approx(paced((3600, 4.0), (1500, 0.2)).rate, rel=0.02)
+
+
+def test_the_rate_is_that_of_all_time_while_little_has_ended_lately() -> None:
+    few = paced((3600, 0.002))
+
+    assert few.now.done / 3600 == pytest.approx(few.rate)
+    assert 2.0 == pytest.approx(paced((50, 2.0)).rate)
+
+
+def test_a_mission_of_a_week_keeps_few_points() -> None:
+    assert len(paced((7 * 86400, 1.0), step=20.0)._points) <= 32
+
+
+def test_a_mission_that_waits_for_others_says_so() -> None:
+    waits = stats(5, 0, 9, cores=(64, 64))
+
+    assert live(waits, 120).endswith("64/64 cores, 40 s elapsed, other missions have the cores")
+    assert log_line(after(40.0, waits)).endswith(
+        "64 of 64 cores busy, other missions have the cores"
+    )
+    assert "other missions" not in live(stats(5, 1, 9, cores=(64, 64)), 120)
+    assert "other missions" not in live(stats(5, 0, 9, cores=(0, 64)), 120)
+
+
 def test_busy_cores_are_averaged_over_the_time_in_which_tasks_ran() -> None:
     progress, now = Progress(), stats(cores=(0, 4))
     progress.on_opened(lambda: now)

@@ -41,6 +41,7 @@ OWN = {
         "grain.cli.workers.scale", "Keep workers alive: N, or as many as the tasks need."
     ),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
+    "top": _Own("grain.cli.top.command", "Watch workers, missions and tasks."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
     "why": _Own("grain.cli.status.why", "Explain why a task waits or runs, or how it has ended."),
 }
@@ -53,7 +54,7 @@ _MEANT = {
     "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls",
     "qsub": "up", "queue": "ls", "sacct": "history", "sbatch": "up", "scancel": "cancel",
     "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit",
-    "submit": "up", "workers": "ls",
+    "submit": "up", "watch": "top", "workers": "ls",
 }  # fmt: skip
 
 

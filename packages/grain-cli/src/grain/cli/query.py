@@ -49,17 +49,28 @@ def ask(
     Raises:
         NoScheduler: There is none, or its answer cannot be understood.
     """
+    address = config.worker.cli_dial
+    return ask_at(address, *questions, patience=patience, answer=answer, others=others)
+
+
+def ask_at(
+    address: str,
+    *questions: Ask,
+    patience: float = PATIENCE,
+    answer: float = ANSWER,
+    others: Sequence[Ask] = (),
+) -> list[Any]:
+    """Put questions to the scheduler at an address, as `ask` does."""
     import trio
 
     from grain.edge.errors import DialError, EdgeError
 
-    address = config.worker.cli_dial
     try:
         return trio.run(_put, address, questions, patience, answer, others)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
-        while len(inner := _members(failure)) == 1:
+        while len(inner := members(failure)) == 1:
             failure = inner[0]
         if isinstance(failure, DialError | trio.TooSlowError):
             if frozen := _frozen(address):
@@ -92,10 +103,11 @@ def _frozen(address: str) -> str:
     )
 
 
-def _members(error: BaseException) -> tuple[BaseException, ...]:
+def members(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the exceptions of a group; none of any other exception."""
     # Python 3.10 has no name for groups.
-    members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return members
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return inner
 
 
 async def _put(

@@ -27,11 +27,14 @@ def clean(text: object, *, keep: str = "") -> str:
         text: The text to show.
         keep: Characters to keep.
     """
+    words = str(text)
+    if words.isprintable():  # so none of them is in there
+        return words
     return "".join(
         one
         if one in keep or unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
         else "?"
-        for one in str(text)
+        for one in words
     )
 
 

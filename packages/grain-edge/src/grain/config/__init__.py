@@ -15,6 +15,7 @@ Map:
 - ``errors``: ``Mistake`` and ``ConfigError``, for people to read
 - ``expansion``: from the text of a value to its meaning: $HOME and ~, {{HHMMSS}}, ``defer``
 - ``walltime``: spans of time
+- ``metrics``: the place of metrics
 - ``kinds``: the sorts of values, with the words in which to ask for them
 - ``schema``: every key with its type, kind, default and meaning
 - ``suggestion``: the known key that is nearest to an unknown one
@@ -28,6 +29,8 @@ from grain.config.errors import Mistake as Mistake
 from grain.config.expansion import split_defer as split_defer
 from grain.config.expansion import stamp as stamp
 from grain.config.loading import load as load
+from grain.config.metrics import MetricsPlace as MetricsPlace
+from grain.config.metrics import parse_metrics as parse_metrics
 from grain.config.schema import Config as Config
 from grain.config.schema import CustomSystem as CustomSystem
 from grain.config.schema import EventLog as EventLog

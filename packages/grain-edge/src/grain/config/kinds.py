@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.config.expansion import Unfit, check_defer, entries, expand_place, placeholders
+from grain.config.metrics import parse_metrics
 from grain.config.walltime import parse_walltime
 
 if TYPE_CHECKING:
@@ -148,6 +149,16 @@ def _check_address(text: object, context: ExpansionContext) -> None:
             "port 0 is another port at each start, so nobody knows where to connect; write a port "
             "from 1 to 65535"
         )
+
+
+def _metrics(value: object, context: ExpansionContext) -> str:
+    """Return the place of metrics, with its variables expanded."""
+    if not (text := _place(value, context)):
+        return ""
+    try:
+        return str(parse_metrics(text))
+    except ValueError as error:
+        raise Unfit(str(error)) from None
 
 
 def _beside(value: object, context: ExpansionContext) -> str:
@@ -306,6 +317,10 @@ PHASES_BY_WORD = Kind(
 )
 ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, True, _check_address)
 OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, True, _check_address)
+METRICS = Kind(
+    "an interface and a port as '127.0.0.1:9100', the path of a Unix socket, or '' for none",
+    _metrics,
+)
 FILE = Kind("the path of a file", _place, place=True)
 STAMPED_FILE = Kind(
     "the path of a file", lambda v, context: _stamped(_place(v, context)), place=True

@@ -91,6 +91,7 @@ class Gnaw(Table, frozen=True, kw_only=True):
         grace: Seconds for which it waits for missions and workers whose connection is lost.
         max_silence: Seconds for which it waits for a mission that does not run its event loop,
             while its process, or over a network its host, is there.
+        metrics: Where it serves metrics, see `grain.config.parse_metrics`; empty for nowhere.
         swarm: The number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
             0 leaves that to the user.
         extra_args: Further arguments for its command line.
@@ -102,6 +103,7 @@ class Gnaw(Table, frozen=True, kw_only=True):
     idle_quit: Annotated[int, kind.SPAN] = 1800
     grace: Annotated[int, kind.SPAN] = 60
     max_silence: Annotated[int, kind.SPAN] = 43200
+    metrics: Annotated[str, kind.METRICS] = ""
     swarm: Annotated[int | Literal["auto"], kind.SWARM] = 0
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 

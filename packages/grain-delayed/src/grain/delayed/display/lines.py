@@ -44,6 +44,8 @@ def log_line(progress: Progress) -> str:
         fits = "fit" if 1 < now.stuck < now.queued else "fits"
         which = "a worker" if count == "none" else "no worker"
         parts.append(f"{count} of those queued {fits} {which}: grain why {now.stuck_task}")
+    elif _others_first(now):
+        parts.append("other missions have the cores")
     elif progress.seconds_left is not None:
         parts.append(f"about {span(progress.seconds_left)} left")
     return ", ".join(parts)
@@ -168,9 +170,16 @@ def _end(progress: Progress, width: int) -> Part:
             wait = f"{_wait(now.stuck)} for a worker" if now.absent else "fit nowhere"
             text = f"{now.stuck} {wait}: grain why {now.stuck_task}"
         return Part(text, "yellow")
+    if _others_first(now):
+        return Part("other missions have the cores", "yellow")
     if progress.seconds_left is not None:
         return Part(f"{span(progress.seconds_left)} left")
     return Part("")
+
+
+def _others_first(now: Statistics) -> bool:
+    """Return True if nothing of a mission runs, as cores are in use that are not by its tasks."""
+    return bool(now.queued and not now.running and now.busy)
 
 
 def _stuck(now: Statistics) -> str:

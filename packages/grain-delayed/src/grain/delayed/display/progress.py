@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from grain.head import Statistics
@@ -9,7 +10,9 @@ from grain.head import Statistics
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ENOUGH = 10  # looks from which a mean of busy cores says something
+_ENOUGH = 10  # looks from which a mean of busy cores says something, and ends from which a rate
+_SPANS = 32  # points in time that are kept at most, and half as many at least
+_LATELY = 60.0  # seconds that are lately, at least
 
 NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 
@@ -31,6 +34,11 @@ class Progress:
         self._looks = 0
         # The integrals over time of busy cores and of all cores.
         self._busy = self._cores = 0.0
+        # How many tasks had ended at points in time that are evenly spread, and when the next one
+        # is due.
+        self._points: deque[tuple[float, int]] = deque()
+        self._spread = _LATELY / _SPANS * 2
+        self._due = 0.0
 
     def on_opened(self, source: Callable[[], Statistics]) -> None:
         """Look at these statistics from now on; until then there are no tasks."""
@@ -50,6 +58,17 @@ class Progress:
             self._looks += 1
             self._busy += passed * (before.busy + self.now.busy) / 2
             self._cores += passed * (before.cores + self.now.cores) / 2
+        self._keep_point()
+
+    def _keep_point(self) -> None:
+        """Keep this point in time if one is due; of too many, every second one stays."""
+        if self.elapsed < self._due:
+            return
+        self._points.append((self.elapsed, self.ended))
+        if len(self._points) > _SPANS:
+            self._points = deque(list(self._points)[::2])
+            self._spread *= 2
+        self._due = self.elapsed + self._spread
 
     def count(self) -> None:
         """Look at the statistics between two looks, for the counts alone."""
@@ -73,8 +92,19 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """The number of tasks that end in a second, on average since the first one came."""
+        """The number of tasks that end in a second.
+
+        On average since the first one came; or over the last quarter of that time, which is a
+        minute at least, where enough have ended in it: workers come and go, and what began slowly
+        need not go on so.
+        """
         since = self.elapsed - self._tasks_began
+        lately = self.elapsed - max(since / 4, _LATELY)
+        before = [point for point in self._points if self._tasks_began <= point[0] <= lately]
+        if before:
+            at, ended = before[-1]
+            if self.ended - ended >= _ENOUGH:
+                return (self.ended - ended) / (self.elapsed - at)
         return self.ended / since if since > 0 else 0.0
 
     @property

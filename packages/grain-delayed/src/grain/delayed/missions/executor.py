@@ -164,6 +164,8 @@ def _shared(
     address, gnaw = config.head.listen, config.head.gnaw
     options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
     options += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
+    if gnaw.metrics:
+        options += [f"--metrics={gnaw.metrics}"]
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
     if config.head.event_log.enabled:

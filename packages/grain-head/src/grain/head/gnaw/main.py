@@ -86,6 +86,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="for missions that are there and do not run their event loops",
     )
     parser.add_argument(
+        "--metrics", default="", metavar="PLACE", help="where it serves them, as 127.0.0.1:9100"
+    )
+    parser.add_argument(
         "--event-log",
         default=None,
         metavar="FOLDER",
@@ -117,6 +120,7 @@ async def run_gnaw(
     max_silence: float = MAX_SILENCE,
     swarm: SwarmSize = 0,
     config: str = "",
+    metrics: str = "",
     frozen: float = FROZEN,
     log: LogFile | None = None,
     event_log: EventLogOptions | None = None,
@@ -132,6 +136,7 @@ async def run_gnaw(
         max_silence: as in `Service`.
         swarm: how many workers are kept alive meanwhile, or ``"auto"``; 0 leaves that to others.
         config: the configuration file by which they are submitted.
+        metrics: where it serves metrics; empty for nowhere.
         frozen: as of `serve`.
         log: where it logs; missions are informed when nothing can be stored there.
         event_log: where its event log is; None for none.
@@ -160,6 +165,11 @@ async def run_gnaw(
             task_status.started(serving)
             nursery.start_soon(service.run)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
+            if metrics:
+                # Imported where it is used, as that takes time and memory.
+                from grain.head.gnaw.metrics_port import serve_metrics
+
+                nursery.start_soon(serve_metrics, metrics, service.hub)
             if log is not None and not _same_disk(log.path, address):
                 nursery.start_soon(_watch_log, log, service)
             await _until_idle(service, idle_quit, swarm, config)
@@ -266,6 +276,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 max_silence=options.max_silence,
                 swarm=options.swarm,
                 config=options.config,
+                metrics=options.metrics,
                 frozen=options.frozen,
                 log=log if isinstance(log, LogFile) else None,
                 event_log=None

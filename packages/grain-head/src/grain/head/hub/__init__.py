@@ -46,5 +46,6 @@ Map:
 - ``fair_share``: turns of missions of equal priority
 - ``notices``: requests that no worker here can meet, and troubles of the head, for missions
 - ``reports``: reports to missions of workers that run their tasks, or have other versions
+- ``names``: the names of peers, as people and commands use them
 - ``answers/``: the state of everything as plain data, for ``grain ls`` and ``grain top``
 """

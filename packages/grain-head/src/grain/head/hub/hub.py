@@ -13,16 +13,14 @@ from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview
 from grain.head.hub.answers.snapshot import (
     find_mission,
-    find_peer,
-    labels,
     named_mission,
-    numbered,
     retired_worker,
     snapshot,
     task_facts,
 )
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
+from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
@@ -37,7 +35,7 @@ from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from grain.edge.messages import Message, Payload
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
@@ -270,6 +268,11 @@ class Hub:
     # ---- questions
 
     @property
+    def troubles(self) -> Mapping[str, str]:
+        """What keeps this head from working as it should, by where it is."""
+        return self._notices.troubles
+
+    @property
     def idle(self) -> bool:
         """True if no mission is here or waited for."""
         return not self.registry.missions
@@ -290,7 +293,7 @@ class Hub:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.answers.snapshot.find_peer` takes it.
+            mission: its mission, as `grain.head.hub.names.find_peer` takes it.
             task: its number there.
             now: the time.
         """
@@ -382,7 +385,7 @@ class Hub:
         """End a mission, or one task of it, for somebody outside.
 
         Args:
-            mission: which, as `grain.head.hub.answers.snapshot.find_peer` takes it.
+            mission: which, as `grain.head.hub.names.find_peer` takes it.
             task: the number of the task; 0 for the whole mission.
             by: who wants that, for people.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.answers.snapshot import labels, next_ordinal
+from grain.head.hub.names import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,

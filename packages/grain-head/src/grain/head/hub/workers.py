@@ -17,7 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
-from grain.head.hub.answers.snapshot import next_ordinal
+from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of

@@ -5,7 +5,7 @@ at each worker at most, and no look at each task.
 
 Map:
 
-- ``snapshot``: everything at one moment, for ``grain ls``; facts of a task; names of peers
+- ``snapshot``: everything at one moment, for ``grain ls``; facts of a task
 - ``overview``: what changes, as often as somebody looks, for ``grain top`` and for metrics
 - ``demand``: what tasks ask for, and what workers have, for ``grain scale``
 """

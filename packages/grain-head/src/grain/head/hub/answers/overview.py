@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.edge.questions import pack
-from grain.head.hub.answers.snapshot import labels, peer_label, used_parts, worker_state
+from grain.head.hub.answers.snapshot import used_parts, worker_state
+from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import LeaseRecord
 from grain.resource import Cores, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from grain.head.hub.state import EndedTask, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
@@ -110,7 +111,7 @@ class Overview:
             first turn; ``worker_states``: how many workers are in which state.
         """
         table = self._table
-        self._take_turns(now)
+        self.look(now)
         numbered = self._registry.numbered
         missions = self._registry.missions
         own = labels(missions.values())
@@ -152,9 +153,24 @@ class Overview:
             more = max(len(self._table.scheduler.workers[record.number].tasks) - len(runs), 0)
         return {"runs": runs, "more": more, "at": self._table.wall_time(now)}
 
+    @property
+    def cores(self) -> tuple[int, int]:
+        """How many cores are in use, and how many there are, by the last looks."""
+        return self._busy, self._cores
+
+    @property
+    def worker_states(self) -> Mapping[str, int]:
+        """How many workers are in which state, by the last looks."""
+        return self._states
+
+    @property
+    def looks_for_all(self) -> int:
+        """The number of looks after which it was the turn of each worker."""
+        return math.ceil(2 * len(self._registry.numbered) / _LOOKS)
+
     # ---- workers
 
-    def _take_turns(self, now: float) -> None:
+    def look(self, now: float) -> None:
         """Look at the workers whose turn it is."""
         numbered = self._registry.numbered
         # Numbers grow, so of two sets with the same last member and the same size neither lacks

@@ -1,0 +1,24 @@
+"""`grain top`: a live view of workers, missions and tasks on a terminal.
+
+`link` asks the scheduler once a second, in a thread of its own, and hands over what it answers.
+`tables` makes tables of an answer, and `picture` text of tables: both are pure. `app` and the
+screens show that, by the library textual, which no other module imports; `plain` prints it where
+there is no terminal that could be drawn on.
+
+Every cell goes through `grain.cli.show.clean`, and is drawn as it is, without markup: names come
+from other processes.
+
+Map:
+
+- ``command``: the command `grain top`
+- ``link``: the connection to the scheduler, in a thread
+- ``rates``: how many tasks end in a second, from answer to answer
+- ``tables``: the tables of an answer
+- ``picture``: tables, columns and bars as text that fits; heights of panes
+- ``plain``: the same as plain text
+- ``app``: the application of textual, its main screen and its keys
+- ``pane``: a table on the screen
+- ``prompts``: help, and questions before something ends
+- ``details``: one worker or one task on a screen of its own
+- ``log``: the log of a worker, as it grows
+"""

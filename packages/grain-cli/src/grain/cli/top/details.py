@@ -1,0 +1,263 @@
+"""One worker or one task on a screen of its own, with its log as it grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widget import Widget
+
+from grain.cli.show import clean, folded
+from grain.cli.status.why import facts_text, state_text
+from grain.cli.top.log import WorkerLog, about
+from grain.cli.top.pane import Pane, strip
+from grain.cli.top.tables import running_table
+from grain.edge.questions import Ask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.app import ComposeResult
+    from textual.strip import Strip
+
+    from grain.cli.top.link import Link
+    from grain.cli.top.picture import Marks
+    from grain.cli.top.tables import Task
+
+_LOOK = 1.0  # seconds between two looks at a task, and at a log
+
+
+class Page(Widget, can_focus=True):
+    """Lines of text, folded to the width of the screen; at its end it stays at its end."""
+
+    BINDINGS: ClassVar = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "move(-1000000)", show=False),
+        Binding("end", "move(1000000)", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given: list[tuple[str, str]] = []
+        self._folded: list[tuple[str, str]] = []
+        self._first = 0
+        self._follows = True
+
+    def put(self, lines: list[tuple[str, str]]) -> None:
+        """Show lines, each with its style."""
+        self._given = lines
+        self._fold()
+
+    def on_resize(self) -> None:
+        """Fold the lines anew."""
+        self._fold()
+
+    def _fold(self) -> None:
+        cells = max(self.size.width, 10)
+        self._folded = [
+            (part, style)
+            for line, style in self._given
+            for part in (folded(line, cells) if len(line) > cells else [line]) or [""]
+        ]
+        if self._follows:
+            self._first = self._last
+        self._first = max(min(self._first, self._last), 0)
+        self.refresh()
+
+    @property
+    def _last(self) -> int:
+        return max(len(self._folded) - self.size.height, 0)
+
+    def action_move(self, by: int) -> None:
+        """Scroll."""
+        self._first = max(min(self._first + by, self._last), 0)
+        self._follows = self._first == self._last
+        self.refresh()
+
+    def action_page(self, by: int) -> None:
+        """Scroll by what is seen."""
+        self.action_move(by * max(self.size.height - 1, 1))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Scroll."""
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Scroll."""
+        self.action_move(-3)
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        at = self._first + y
+        text, style = self._folded[at] if at < len(self._folded) else ("", "")
+        return strip(text, style, self.size.width)
+
+
+class Line(Widget):
+    """A line of text."""
+
+    def __init__(self, text: str = "", style: str = "", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._text = text
+        self._style = style
+
+    def put(self, text: str, style: str = "") -> None:
+        """Show another text."""
+        self._text = text
+        self._style = style
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        return strip(self._text if y == 0 else "", self._style, self.size.width)
+
+
+class _Details(Screen[None]):
+    """A screen that asks again and again, and reads a log meanwhile."""
+
+    def __init__(self, link: Link, worker: str) -> None:
+        super().__init__()
+        self._link = link
+        self._log = WorkerLog(worker) if worker else None
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._look()
+        self.set_interval(_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._ask()
+        if self._log is not None:
+            # A file system that hangs must not hold up the screen; one look at a time.
+            self.run_worker(self._read, thread=True, group="log", exclusive=True)
+        self._draw()
+
+    def _read(self) -> None:
+        # In a thread of its own.
+        assert self._log is not None
+        self._log.read()
+        self.app.call_later(self._draw)
+
+    def _ask(self) -> None:
+        raise NotImplementedError
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+
+class TaskScreen(_Details):
+    """A task: its state and the reasons, its call and its programs, and the log of its worker.
+
+    Args:
+        link: answers the questions about it.
+        task: which.
+    """
+
+    def __init__(self, link: Link, task: Task) -> None:
+        super().__init__(link, task.worker)
+        self.about = task
+        self._facts: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """Make its widgets."""
+        yield Line(f"TASK {self.about.name}", "focus")
+        yield Page()
+        yield Line("Escape back   c cancel   arrows scroll", "dim")
+
+    def _ask(self) -> None:
+        for what in ("why", "arguments", "programs"):
+            question = Ask(what, mission=self.about.mission, task=self.about.number)
+            self._link.put(question, self._take)
+
+    def _take(self, answer: Any) -> None:
+        # In the thread of the link.
+        if isinstance(answer, dict):
+            self.app.call_later(self._on_answer, answer)
+
+    def _on_answer(self, answer: Mapping[str, Any]) -> None:
+        self._facts = {**self._facts, **answer}
+        worker = str(self._facts.get("worker") or "")
+        if self._log is None and worker:
+            self._log = WorkerLog(worker)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self.is_attached:
+            self.query_one(Page).put(task_lines(self.about.name, self._facts, self._log))
+
+
+class WorkerScreen(_Details):
+    """A worker: what runs on it, and its log.
+
+    Args:
+        link: answers the questions about it.
+        worker: its id.
+        label: its label.
+        name: its name, which is that of its job.
+        by: the characters of pictures.
+    """
+
+    def __init__(self, link: Link, worker: str, label: str, name: str, by: Marks) -> None:
+        super().__init__(link, name)
+        self.worker = worker
+        self.label = label
+        self._by = by
+        # The last overview, for the names of missions.
+        self.answer: dict[str, Any] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Make its widgets."""
+        yield Line(f"WORKER {clean(self.label)}", "focus")
+        yield Pane("runs", self._by)
+        yield Page()
+        yield Line("Escape back   Enter open a task   d drain   Tab to the log", "dim")
+
+    def _ask(self) -> None:
+        self._link.put(Ask("runs", pattern=self.worker), self._take)
+
+    def _take(self, answer: Any) -> None:
+        if isinstance(answer, dict):
+            self.app.call_later(self._on_answer, answer)
+
+    def _on_answer(self, answer: Mapping[str, Any]) -> None:
+        if self.answer is None:
+            return
+        one = {
+            "label": self.label,
+            "running": len(answer["runs"]) + answer["more"],
+            "runs": answer["runs"],
+        }
+        shown = {**self.answer, "workers": [one], "at": answer["at"]}
+        self.query_one(Pane).show(running_table(shown, {}, self.label))
+
+    def _draw(self) -> None:
+        if self.is_attached:
+            self.query_one(Page).put(log_lines(self._log))
+
+
+def task_lines(name: str, facts: Mapping[str, Any], log: WorkerLog | None) -> list[tuple[str, str]]:
+    """Return the lines about a task, each with its style."""
+    if "state" not in facts:
+        return [("looking ...", "dim")]
+    lines = [(f"task {name} {state_text(dict(facts))}", "title")]
+    lines += [(f"  {clean(line)}", "") for line in facts_text(dict(facts))]
+    lines += [(f"  {clean(line)}", "") for line in facts.get("reasons", ())]
+    if log is not None:
+        lines += [("", ""), *log_lines(log, name)]
+    return lines
+
+
+def log_lines(log: WorkerLog | None, task: str = "") -> list[tuple[str, str]]:
+    """Return the lines of a log, or those of them that name a task, if any do."""
+    if log is None or log.path is None:
+        return [(log.problem if log is not None else "", "dim")]
+    lines = list(log.lines)
+    named = about(lines, task) if task else []
+    which = f"the lines that name {task}" if named else "the last lines"
+    title = f"LOG  {clean(log.path)}, {which}"
+    rest = [(line, "") for line in named or lines]
+    return [(title, "head"), *rest, *([(log.problem, "dim")] if log.problem else [])]

@@ -1,0 +1,199 @@
+"""The connection to the scheduler: a thread that asks once a second, and asks more on request.
+
+The thread has an event loop of trio's, and the screen one of asyncio's: what arrives is handed over
+by a function that may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from grain.edge.questions import CODEC, Answer, Ask, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.edge import Peer
+
+SECONDS = 1.0
+"""Seconds between two looks."""
+
+_SOON = 0.5  # the same while the scheduler has not looked at all its workers yet
+_AGAIN = 2.0  # seconds until the scheduler is looked for again
+_ANSWER = 30.0  # seconds for its answers
+_PENDING = 1000  # questions without an answer, at most
+
+
+class Seen(NamedTuple):
+    """What a look has brought.
+
+    Attributes:
+        answer: the scheduler's; None if there is none.
+        problem: why there is none, as a sentence.
+    """
+
+    answer: dict[str, Any] | None
+    problem: str = ""
+
+
+class Link:
+    """A connection that comes back when it is lost.
+
+    Args:
+        address: where the scheduler is.
+        on_seen: called in the thread with each look, and when the connection is lost.
+        seconds: between two looks.
+        patience: seconds to look for the scheduler, each time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        on_seen: Callable[[Seen], object],
+        *,
+        seconds: float = SECONDS,
+        patience: float = 2.0,
+    ) -> None:
+        self._address = address
+        self._on_seen = on_seen
+        self._seconds = seconds
+        self._patience = patience
+        self._thread = threading.Thread(target=self._run, name="grain top", daemon=True)
+        self._lock = threading.Lock()
+        # Set while the thread runs its loop.
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope = trio.CancelScope()
+        self._peer: Peer | None = None
+        self._last = 0
+        self._pending: dict[int, Callable[[Any], object]] = {}
+        self._unsent: list[Ask] = []
+        self._wake = trio.Event()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the connection, and wait for the thread; it takes a moment at most."""
+        with self._lock:
+            token = self._token
+        if token is not None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._scope.cancel)
+        self._thread.join(1.0)
+
+    def put(self, question: Ask, done: Callable[[Any], object]) -> None:
+        """Put a question; the answer is plain data, and comes in the thread or never.
+
+        Args:
+            question: which.
+            done: called with the answer.
+        """
+        with self._lock:
+            token = self._token
+        if token is not None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._enqueue, question, done)
+
+    # ---- in the thread
+
+    def _enqueue(self, question: Ask, done: Callable[[Any], object]) -> None:
+        if self._peer is None:
+            return
+        self._last += 1
+        self._pending[self._last] = done
+        if len(self._pending) > _PENDING:
+            del self._pending[next(iter(self._pending))]
+        numbered = Ask(
+            question.about,
+            question.mission,
+            question.task,
+            question.pattern,
+            question.at_once,
+            question.by,
+            self._last,
+        )
+        self._unsent.append(numbered)
+        self._wake.set()
+
+    def _run(self) -> None:
+        trio.run(self._look)
+
+    async def _look(self) -> None:
+        with self._lock:
+            self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            while True:
+                try:
+                    await self._watch()
+                except Exception as error:
+                    self._on_seen(Seen(None, problem(error, self._address)))
+                self._peer = None
+                self._pending.clear()
+                self._unsent.clear()
+                await trio.sleep(_AGAIN)
+
+    async def _watch(self) -> None:
+        from grain.edge import dial
+
+        dialled = dial(self._address, role="cli", codec=CODEC, patience=self._patience)
+        async with dialled as peer, trio.open_nursery() as nursery:
+            self._peer = peer
+            nursery.start_soon(self._send, peer)
+            nursery.start_soon(self._receive, peer)
+            nursery.start_soon(self._ask)
+
+    async def _send(self, peer: Peer) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            unsent, self._unsent = self._unsent, []
+            if unsent:
+                await peer.channel.send([(question, None) for question in unsent])
+
+    async def _receive(self, peer: Peer) -> None:
+        while True:
+            for message, payload in await peer.channel.receive():
+                if isinstance(message, Answer):
+                    done = self._pending.pop(message.number, None)
+                    if done is not None:
+                        done(unpack(payload))
+
+    async def _ask(self) -> None:
+        """Look again and again; a scheduler that does not answer is looked for anew."""
+        while True:
+            answered = trio.Event()
+            seen: list[dict[str, Any]] = []
+
+            def done(
+                answer: Any,
+                answered: trio.Event = answered,
+                seen: list[dict[str, Any]] = seen,
+            ) -> None:
+                seen.append(answer)
+                answered.set()
+
+            self._enqueue(Ask("overview"), done)
+            with trio.fail_after(_ANSWER):
+                await answered.wait()
+            self._on_seen(Seen(seen[0]))
+            await trio.sleep(_SOON if seen[0].get("more_workers") else self._seconds)
+
+
+def problem(error: BaseException, address: str) -> str:
+    """Return why a scheduler cannot be asked, as a sentence."""
+    from grain.cli.query import members
+    from grain.edge.errors import DialError
+
+    while len(inner := members(error)) == 1:
+        error = inner[0]
+    if isinstance(error, DialError):
+        return f"no scheduler answers at {address}: there is one while missions run"
+    if isinstance(error, trio.TooSlowError):
+        return f"the scheduler at {address} does not answer"
+    reason = str(error) or "it has ended the connection"
+    return f"the scheduler at {address} cannot be asked: {reason}"

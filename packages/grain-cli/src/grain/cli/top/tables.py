@@ -1,0 +1,536 @@
+"""The tables of an answer: workers, missions, what runs, what waits, and failures. Pure.
+
+A table has all its rows; `arranged` sorts and filters them, and `grain.cli.top.picture` makes text
+of those that are to be seen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.cli.show import clean, moment, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from grain.cli.top.rates import Rates
+
+PANES = ("missions", "workers", "running", "waiting", "failures")
+"""The names of the tables, in the order in which they are shown."""
+
+_BARS = 4  # kinds of resources that have a column
+
+
+class Bar(NamedTuple):
+    """A part of a whole.
+
+    Attributes:
+        share: from 0 to 1; None if it is not known.
+        text: behind the bar.
+    """
+
+    share: float | None
+    text: str
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        head: its name.
+        rank: the larger, the sooner it gives way where there is little room; 0 never does.
+        right: True for numbers, which stand at the right.
+        least: characters to which it may be shortened; 0 if it may not.
+        tail: True for names, of which the end tells one from the other: what is too long lacks its
+            middle.
+    """
+
+    head: str
+    rank: int
+    right: bool = False
+    least: int = 0
+    tail: bool = False
+
+
+class Task(NamedTuple):
+    """A task that a row is about.
+
+    Attributes:
+        mission: the id of its mission.
+        number: its number.
+        name: as commands take it.
+        worker: where it runs or ran; empty if it waits.
+    """
+
+    mission: str
+    number: int
+    name: str
+    worker: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        key: by which it is recognised in the next answer.
+        cells: one for each column.
+        values: for sorting, one for each column: numbers, or text as in `natural`.
+        style: "" or one of "good", "warn", "bad", "dim".
+        about: the task that it is about, if it is about one.
+    """
+
+    key: str
+    cells: tuple[str | Bar, ...]
+    values: tuple[Any, ...]
+    style: str = ""
+    about: Task | None = None
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        title: its name and what it has in all.
+        columns: its columns.
+        rows: its rows, in the order in which they are shown unless the user sorts them.
+        nothing: what is shown without rows.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    nothing: str
+
+
+class Use(NamedTuple):
+    """What the programs of a task use now.
+
+    Attributes:
+        programs: how many there are.
+        seconds: for how long the oldest has been running.
+        command: the command of the oldest.
+    """
+
+    programs: int
+    seconds: float
+    command: str
+
+
+def tables(
+    answer: Mapping[str, Any], rates: Rates, uses: Mapping[tuple[str, int], Use]
+) -> dict[str, Table]:
+    """Return all tables of an answer.
+
+    Args:
+        answer: the scheduler's, as docs/protocol.md has it.
+        rates: of the missions.
+        uses: of tasks that run, by the mission's id and the task's number, as far as they are
+            known.
+    """
+    return {
+        "missions": missions_table(answer, rates),
+        "workers": workers_table(answer),
+        "running": running_table(answer, uses),
+        "waiting": waiting_table(answer),
+        "failures": failures_table(answer),
+    }
+
+
+# ---- workers
+
+_WORKER_STYLES = {"away": "bad", "draining": "warn", "paused": "warn", "joining": "dim"}
+
+
+def workers_table(answer: Mapping[str, Any]) -> Table:
+    """Return the workers, with a bar for each kind of resource."""
+    workers = answer["workers"]
+    kinds = _kinds(workers)
+    columns: tuple[Column, ...] = (
+        Column("NAME", 0, least=16, tail=True),
+        Column("HOST", 5, least=8, tail=True),
+        Column("STATE", 2),
+        Column("LEFT", 3, right=True),
+        Column("RUNS", 1, right=True),
+        *(Column(kind.upper(), 4 + 2 * number, least=5) for number, kind in enumerate(kinds)),
+    )
+    columns = tuple(
+        column._replace(rank=1) if column.head == "CORES" else column for column in columns
+    )
+    rows = [_worker(worker, kinds, answer["at"]) for worker in workers]
+    rows.sort(key=lambda row: natural(row.values[0]))
+    states = ", ".join(f"{count} {clean(one)}" for one, count in answer["worker_states"].items())
+    more = answer.get("more_workers", 0)
+    title = f"WORKERS  {states}" + (f", {more} to be looked at" if more else "")
+    return Table(title, columns, tuple(rows), "none is here; `grain up` submits some")
+
+
+def _kinds(workers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the kinds of resources that most workers have, cores and memory first."""
+    counts: dict[str, int] = {}
+    for worker in workers:
+        for kind in worker["used"]:
+            if amount(worker["total"].get(kind)) is not None:
+                counts[kind] = counts.get(kind, 0) + 1
+    first = {"Cores": -2, "Memory": -1}
+    kinds = sorted(counts, key=lambda kind: (first.get(kind, 0), -counts[kind], kind))
+    return kinds[:_BARS]
+
+
+def amount(data: Any) -> float | None:
+    """Return the amount of a resource from its plain data; None if it has none."""
+    if isinstance(data, bool):
+        return None
+    if isinstance(data, int | float):
+        return float(data)
+    return float(len(data)) if isinstance(data, list) else None
+
+
+def _worker(worker: Mapping[str, Any], kinds: Sequence[str], at: float) -> Row:
+    left = None if worker["ends"] is None else max(worker["ends"] - at, 0.0)
+    bars = [_bar(worker["used"].get(kind), worker["total"].get(kind)) for kind in kinds]
+    label = clean(worker["label"])
+    return Row(
+        worker["id"],
+        (
+            label,
+            clean(worker["host"]),
+            clean(worker["state"]),
+            span(left),
+            str(worker["running"]),
+            *bars,
+        ),
+        (
+            label,
+            clean(worker["host"]),
+            worker["state"],
+            math.inf if left is None else left,
+            worker["running"],
+            *(-1.0 if bar.share is None else bar.share for bar in bars),
+        ),
+        _WORKER_STYLES.get(worker["state"], ""),
+    )
+
+
+def _bar(share: Any, total: Any) -> Bar:
+    whole = amount(total)
+    if whole is None:
+        return Bar(None, "-")
+    if not isinstance(share, int | float):
+        return Bar(None, f"?/{whole:g}")
+    share = min(max(float(share), 0.0), 1.0)
+    used = share * whole
+    text = f"{used:.0f}" if used >= 10 or abs(used - round(used)) < 0.05 else f"{used:.1f}"
+    return Bar(share, f"{text}/{whole:g}")
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key by which w9 comes before w10."""
+    parts = re.findall(r"\d{1,18}|\D+|\d+", text)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+# ---- missions
+
+
+def missions_table(answer: Mapping[str, Any], rates: Rates) -> Table:
+    """Return the missions, with rate and estimate."""
+    columns = (
+        Column("NAME", 0, least=16, tail=True),
+        Column("HOST", 8, least=8, tail=True),
+        Column("STATE", 7),
+        Column("DONE", 3, right=True),
+        Column("FAILED", 2, right=True),
+        Column("RUNS", 4, right=True),
+        Column("WAITS", 5, right=True),
+        Column("RATE", 6, right=True),
+        Column("LEFT", 1, right=True),
+        Column("PROGRESS", 9, least=8),
+    )
+    rows = [_mission(mission, rates.rate(mission["id"])) for mission in answer["missions"]]
+    more = answer.get("more_missions", 0)
+    title = "MISSIONS" + (f"  {more} more are not shown" if more else "")
+    return Table(title, columns, tuple(rows), "none is here")
+
+
+def _mission(mission: Mapping[str, Any], rate: float) -> Row:
+    done, failed, left = mission["done"], mission["failed"], mission["left"]
+    running = mission["running"]
+    waiting = None if running is None else max(left - running, 0)
+    estimate = left / rate if rate > 0 and left else None
+    state = "paused" if mission["paused"] else "connected" if mission["connected"] else "away"
+    every = done + failed + left
+    share = (done + failed) / every if every else 0.0
+    style = {"paused": "warn", "away": "bad"}.get(state, "")
+    label = clean(mission["label"])
+    cells = (
+        label,
+        clean(mission["host"]),
+        state,
+        str(done),
+        str(failed),
+        "?" if running is None else str(running),
+        f"<{left}" if waiting is None else str(waiting),
+        rate_text(rate) if rate > 0 else "-",
+        span(estimate) if left else "",
+        Bar(share, f"{math.floor(100 * share)} %"),
+    )
+    values = (
+        label,
+        clean(mission["host"]),
+        state,
+        done,
+        failed,
+        running or 0,
+        waiting or 0,
+        rate,
+        math.inf if estimate is None else estimate,
+        share,
+    )
+    return Row(mission["id"], cells, values, style)
+
+
+def rate_text(per_second: float) -> str:
+    """Return a rate in the unit that suits it."""
+    factor, unit = next(
+        (pair for pair in ((1, "s"), (60, "min")) if per_second * pair[0] >= 1), (3600, "h")
+    )
+    rate = per_second * factor
+    return f"{rate:.1f}/{unit}" if rate < 10 and rate != int(rate) else f"{rate:.0f}/{unit}"
+
+
+# ---- tasks
+
+
+def running_table(
+    answer: Mapping[str, Any], uses: Mapping[tuple[str, int], Use], worker: str = ""
+) -> Table:
+    """Return the tasks that run, those that have run longest first.
+
+    Args:
+        answer: the scheduler's.
+        uses: as of `tables`.
+        worker: the label of the only worker whose tasks are wanted; empty for all.
+    """
+    missions = {mission["number"]: mission for mission in answer["missions"]}
+    rows = [
+        _run(run, one["label"], missions.get(run[0]), answer["at"], uses)
+        for one in answer["workers"]
+        if not worker or one["label"] == worker
+        for run in one["runs"]
+    ]
+    rows.sort(key=lambda row: -row.values[3])
+    count = answer["tasks"]["running"]
+    if worker:
+        count = sum(one["running"] for one in answer["workers"] if one["label"] == worker)
+    more = f", {len(rows)} of them here" if len(rows) < count else ""
+    columns: tuple[Column, ...] = RUNNING
+    if not uses:  # nobody has said anything about programs
+        columns = tuple(c._replace(rank=9) if c.head == "PROGRAM" else c for c in RUNNING)
+    return Table(f"RUNNING  {count}{more}", columns, tuple(rows), "nothing runs")
+
+
+RUNNING = (
+    Column("TASK", 0, least=12, tail=True),
+    Column("FUNCTION", 3, least=8),
+    Column("WORKER", 2, least=14, tail=True),
+    Column("TIME", 1, right=True),
+    Column("PROGRAM", 4, least=12),
+    Column("ASKS FOR", 5, least=10),
+)
+"""The columns of tasks that run."""
+
+
+def _run(
+    run: Sequence[Any],
+    worker: str,
+    mission: Mapping[str, Any] | None,
+    at: float,
+    uses: Mapping[tuple[str, int], Use],
+) -> Row:
+    number, task, function, began, request = run
+    label = clean(mission["label"]) if mission else f"mission {number}"
+    seconds = max(at - began, 0.0)
+    name = f"{label}:{task}"
+    use = uses.get((mission["id"], task)) if mission else None
+    program = program_text(use)
+    cells = (
+        name,
+        clean(function),
+        clean(worker),
+        span(seconds),
+        program,
+        clean(request),
+    )
+    values = (name, cells[1], cells[2], seconds, program, cells[5])
+    about = Task(mission["id"], task, name, clean(worker)) if mission else None
+    return Row(f"{number}:{task}", cells, values, "", about)
+
+
+def program_text(use: Use | None) -> str:
+    """Return what runs for a task now, in a few words."""
+    if use is None:
+        return ""
+    if not use.programs:
+        return "-"
+    more = f" and {use.programs - 1} more" if use.programs > 1 else ""
+    return f"{span(use.seconds)} {clean(use.command)}{more}"
+
+
+def use_of(answer: Mapping[str, Any]) -> Use:
+    """Return what a task uses, from the answer about its programs."""
+    programs = answer.get("programs") or ()
+    if not programs:
+        return Use(0, 0.0, "")
+    oldest = max(programs, key=lambda program: program[1])
+    return Use(len(programs), float(oldest[1]), str(oldest[0]))
+
+
+def waiting_table(answer: Mapping[str, Any]) -> Table:
+    """Return what waits, by request, the most first, and why."""
+    columns = (
+        Column("TASKS", 0, right=True),
+        Column("OLDEST", 1, least=12, tail=True),
+        Column("ASKS FOR", 2, least=10),
+        Column("WHY", 1, least=12),
+        Column("RUNS", 4, right=True),
+        Column("PRIORITY", 5, right=True),
+    )
+    rows = [_queue(queue) for queue in answer["queues"] if queue["waiting"]]
+    tasks = answer["tasks"]
+    others = [f"{tasks[name]} {name}" for name in ("held back", "suspect") if tasks.get(name)]
+    more = answer.get("more_queues", 0)
+    if more:
+        others.append(f"{more} more requests are not shown")
+    title = ", ".join([f"WAITING  {tasks['waiting']}", *others])
+    return Table(title, columns, tuple(rows), "nothing waits")
+
+
+def _queue(queue: Mapping[str, Any]) -> Row:
+    label = clean(queue["mission"])
+    oldest = f"{label}:{queue['oldest']}" if queue["oldest"] else label or "-"
+    request, why = clean(queue["request"]), clean(queue["why"])
+    cells = (
+        str(queue["waiting"]),
+        oldest,
+        request,
+        why,
+        str(queue["running"]),
+        str(queue["priority"]),
+    )
+    values = (
+        queue["waiting"],
+        oldest,
+        request,
+        why,
+        queue["running"],
+        queue["priority"],
+    )
+    about = Task(queue["mission_id"], queue["oldest"], oldest) if queue["oldest"] else None
+    style = "warn" if why.startswith("no worker") else ""
+    key = f"{label}\0{queue['priority']}\0{queue['request']}"
+    return Row(key, cells, values, style, about)
+
+
+def failures_table(answer: Mapping[str, Any]) -> Table:
+    """Return the last tasks that failed, the latest first."""
+    columns = (
+        Column("TIME", 2),
+        Column("TASK", 0, least=12, tail=True),
+        Column("FUNCTION", 3, least=8),
+        Column("WORKER", 1, least=14, tail=True),
+        Column("RAN", 4, right=True),
+        Column("HOW", 2, least=10),
+    )
+    rows = [_failure(failure, answer["at"]) for failure in reversed(answer["failures"])]
+    count = answer["tasks"]["failed"]
+    more = f", the last {len(rows)} of them here" if len(rows) < count else ""
+    return Table(f"FAILURES  {count}{more}", columns, tuple(rows), "none")
+
+
+def _failure(failure: Mapping[str, Any], at: float) -> Row:
+    label = clean(failure["mission"])
+    name = f"{label}:{failure['task']}"
+    ran = max(failure["ended"] - failure["began"], 0.0)
+    how = clean(failure["why"]) if failure["why"] else "it raised an exception"
+    if failure["how"] == "crashed":
+        how = f"given up after crashes: {clean(failure['why'])}"
+    cells = (
+        moment(failure["ended"], at),
+        name,
+        clean(failure["function"]),
+        clean(failure["worker"]),
+        span(ran),
+        how,
+    )
+    values = (failure["ended"], name, cells[2], cells[3], ran, how)
+    about = Task(failure["mission_id"], failure["task"], name, clean(failure["worker"]))
+    return Row(f"{name}:{failure['ended']}", cells, values, "bad", about)
+
+
+# ---- order
+
+
+class Order(NamedTuple):
+    """The order and the choice of the rows of a table.
+
+    Attributes:
+        column: the head of the column by which they are sorted; empty for the table's own order.
+        reverse: True if the order is turned round.
+        words: rows without these words are left out.
+    """
+
+    column: str = ""
+    reverse: bool = False
+    words: str = ""
+
+
+def arranged(table: Table, order: Order) -> list[Row]:
+    """Return the rows that are to be shown, in their order."""
+    words = order.words.lower().split()
+    rows: Iterable[Row] = table.rows
+    if words:
+        rows = (row for row in rows if _has(row, words))
+    listed = list(rows)
+    heads = [column.head for column in table.columns]
+    if order.column in heads:
+        at = heads.index(order.column)
+        # Numbers from the largest, and words from A: what is looked for is most often there.
+        largest_first = not any(isinstance(row.values[at], str) for row in listed[:1])
+        listed.sort(key=lambda row: _rank(row.values[at]), reverse=largest_first)
+    if order.reverse:
+        listed.reverse()
+    return listed
+
+
+def _rank(value: Any) -> Any:
+    return natural(value) if isinstance(value, str) else value
+
+
+def _has(row: Row, words: Sequence[str]) -> bool:
+    cells = " ".join(cell.text if isinstance(cell, Bar) else cell for cell in row.cells).lower()
+    return all(word in cells for word in words)
+
+
+def next_column(table: Table, order: Order) -> Order:
+    """Return the order by the next column; after the last one comes the table's own."""
+    heads = ["", *(column.head for column in table.columns)]
+    at = heads.index(order.column) if order.column in heads else 0
+    return order._replace(column=heads[(at + 1) % len(heads)], reverse=False)
+
+
+# ---- the lines on top
+
+
+def totals(answer: Mapping[str, Any], rates: Rates) -> list[str]:
+    """Return what there is in all, in parts of which the last ones may be left out."""
+    busy, cores = answer["cores"]
+    tasks = answer["tasks"]
+    parts = [f"{busy:g} of {cores:g} cores busy"]
+    parts.append(f"{tasks['running']} running, {tasks['waiting']} waiting")
+    parts.append(f"{tasks['done']} done, {tasks['failed']} failed")
+    rate = sum(rates.rate(mission["id"]) for mission in answer["missions"])
+    if rate > 0:
+        parts.append(rate_text(rate))
+    return parts

@@ -1,0 +1,387 @@
+"""The screens of `grain top`, drawn without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.color import Color
+from textual.widgets import Input
+
+from grain.cli.top.app import Arrived, Top
+from grain.cli.top.details import TaskScreen, WorkerScreen
+from grain.cli.top.link import Seen
+from grain.cli.top.pane import Pane
+from grain.cli.top.prompts import KEYS, Confirm, Help
+from grain_testkit.overviews import overview, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from grain.edge.questions import Ask
+
+
+class Answers:
+    """The link to a scheduler that gives prepared answers, and records the questions."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[Ask] = []
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def put(self, question: Ask, done: Callable[[Any], object]) -> None:
+        self.asked.append(question)
+        if question.about in self.answers:
+            done(self.answers[question.about])
+
+
+def shown(app: Top) -> list[str]:
+    """Return the lines of the screen."""
+    strips = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+def use(
+    play: Callable[[Top, Pilot[Any]], Awaitable[None]],
+    *seen: Seen,
+    size: tuple[int, int] = (80, 24),
+    **answers: Any,
+) -> Answers:
+    """Let somebody use the program; return the questions and answers."""
+    given = Answers(**answers)
+
+    async def run() -> None:
+        app = Top("unix:///tmp/grain")
+        app.link = given  # type: ignore[assignment]
+        async with app.run_test(size=size) as pilot:
+            for one in seen or (Seen(overview()),):
+                app.post_message(Arrived(one))
+            await pilot.pause()
+            await pilot.pause()
+            await play(app, pilot)
+
+    asyncio.run(run())
+    return given
+
+
+def picture(*seen: Seen, size: tuple[int, int] = (80, 24), keys: tuple[str, ...] = ()) -> list[str]:
+    """Return the lines of the screen after some keys."""
+    lines: list[str] = []
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press(*keys)
+        await pilot.pause()
+        lines.extend(line.rstrip() for line in shown(app))
+
+    use(look, *seen, size=size)
+    return lines
+
+
+def titles(lines: list[str]) -> list[str]:
+    return [
+        line.split()[0]
+        for line in lines
+        if line.startswith(("MISS", "WORK", "RUNNING", "WAITING", "FAILURES"))
+    ]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 24)])
+def test_every_table_is_on_the_screen_within_its_width(size: tuple[int, int]) -> None:
+    lines = picture(size=size)
+
+    assert ["MISSIONS", "WORKERS", "RUNNING", "WAITING", "FAILURES"] == titles(lines)
+    assert all(len(line) <= size[0] for line in lines)
+    assert any("w093015-0" in line for line in lines)
+    assert lines[0].startswith("grain top")
+    assert "48 of 48" in lines[0] or size[0] == 40
+    assert lines[-1].startswith("q quit")
+
+
+def test_a_large_screen_has_bars_for_all_kinds() -> None:
+    lines = picture(size=(120, 40))
+    [head] = [line for line in lines if "CORES" in line]
+    [row] = [line for line in lines if line.startswith("w093015-0")]
+
+    assert head.split()[-3:] == ["CORES", "MEMORY", "GPUS"]
+    assert "████████████ 16/16  ██████░░░░░░ 30/59.5  ░░░░░░░░░░░░ 0/2" in row
+
+
+@pytest.mark.parametrize("size", [(10, 3), (1, 1), (20, 5), (300, 100)])
+def test_no_size_is_an_error(size: tuple[int, int]) -> None:
+    assert picture(size=size)
+
+
+def test_a_thousand_workers_scroll() -> None:
+    many = Seen(overview(workers=1000, runs=1))
+    lines = picture(many, keys=("end",))
+
+    assert any(line.startswith("w093015-999") for line in lines)
+    assert not any(line.startswith("w093015-0 ") for line in lines)
+
+
+def test_the_cursor_stays_on_its_row_when_others_come() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "down")
+        pane = app.query_one("#workers", Pane)
+        assert pane.row is not None
+        assert "w093015-2" == pane.row.cells[0]
+        first = {**worker(0), "id": "new", "label": "a"}
+        app.post_message(Arrived(Seen({**overview(), "workers": [first, *overview()["workers"]]})))
+        await pilot.pause()
+        await pilot.pause()
+        assert "w093015-2" == pane.row.cells[0]
+
+    use(look)
+
+
+def test_names_are_drawn_as_they_are_without_markup_and_escape_codes() -> None:
+    odd = {**worker(0), "label": "[red]x[/red]\x1b[31m", "host": "[@click=app.quit]n[/]"}
+    lines = picture(Seen({**overview(), "workers": [odd]}), size=(200, 40))
+
+    assert any("[red]x[/red]?[31m" in line for line in lines)
+    assert any("[@click=app.quit]n[/]" in line for line in lines)
+
+
+def test_a_question_about_an_odd_name_is_drawn_as_it_is() -> None:
+    odd = {**worker(0), "label": "[red]x[/"}
+    lines = picture(Seen({**overview(), "workers": [odd]}), keys=("d",))
+
+    assert any("Drain worker [red]x[/?" in line for line in lines)
+
+
+def test_without_colours_the_styles_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look(app: Top, _: Pilot[Any]) -> None:
+        strips = app.screen._compositor.render_strips()
+        for strip in strips:
+            for line_filter in app._filters:
+                if line_filter.enabled:
+                    strip = strip.apply_filter(line_filter, Color(0, 0, 0))
+            assert not any(
+                segment.style and segment.style.color and not segment.style.color.is_default
+                for segment in strip
+            )
+
+    use(look, Seen({**overview(), "workers": [{**worker(0), "state": "away"}]}))
+
+
+def test_a_lost_scheduler_is_named_and_the_picture_stays() -> None:
+    lines = picture(Seen(overview()), Seen(None, "no scheduler answers at unix:///tmp/grain"))
+
+    assert "no scheduler answers at unix:///tmp/grain; looking again" == lines[1]
+    assert any("w093015-0" in line for line in lines)
+
+
+def test_troubles_of_the_scheduler_are_on_the_second_line() -> None:
+    lines = picture(Seen(overview(troubles=["the disk is full"])))
+
+    assert "the disk is full" == lines[1]
+
+
+def test_keys_choose_a_table_and_sort_it() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("5", "s")
+        pane = app.query_one("#failures", Pane)
+        assert pane.has_focus
+        assert "TIME" == pane.order.column
+        await pilot.press("r")
+        assert pane.order.reverse
+        assert "40" in str(pane.rows[0].cells[1])
+        await pilot.press("tab")
+        assert not pane.has_focus
+
+    use(look)
+
+
+def test_words_leave_out_other_rows_until_escape() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("slash", *"n18")
+        pane = app.query_one("#workers", Pane)
+        assert ["w093015-1"] == [row.cells[0] for row in pane.rows]
+        assert isinstance(app.focused, Input)
+        await pilot.press("enter")
+        assert pane.has_focus
+        assert "[1 with 'n18'; Escape shows all]" in "".join(shown(app))
+        await pilot.press("escape")
+        assert 3 == len(pane.rows)
+
+    use(look)
+
+
+def test_escape_ends_the_typing_of_words() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("slash", "q", "escape")
+        pane = app.query_one("#workers", Pane)
+        assert pane.has_focus
+        assert 3 == len(pane.rows)
+
+    use(look)
+
+
+def test_a_mission_that_is_opened_shows_its_tasks_alone() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("1", "down", "enter")
+        pane = app.query_one("#running", Pane)
+        assert pane.rows
+        assert all(str(row.cells[0]).startswith("screen:") for row in pane.rows)
+        assert [] == app.query_one("#waiting", Pane).rows
+
+    use(look)
+
+
+def test_help_lists_the_keys_and_any_key_closes_it() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, Help)
+        text = "\n".join(shown(app))
+        assert all(what in text for _, what in KEYS)
+        await pilot.press("q")
+        assert not isinstance(app.screen, Help)
+
+    use(look)
+
+
+def test_a_worker_is_drained_after_a_yes() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "d")
+        assert isinstance(app.screen, Confirm)
+        await pilot.press("n", "d", "x", "y")
+        await pilot.pause()
+        assert "worker w093015-1 leaves when 4 tasks ended" == shown(app)[1].rstrip()
+
+    given = use(look, retire=[{"running": 4}])
+    assert ["id1"] == [ask.pattern for ask in given.asked if ask.about == "retire"]
+    assert not any(ask.at_once for ask in given.asked)
+
+
+def test_a_task_is_cancelled_after_a_yes() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("4", "c", "escape", "c", "enter", "c", "y")
+        await pilot.pause()
+        assert "task opt:500 is cancelled; it waited" == shown(app)[1].rstrip()
+
+    given = use(look, cancel={"state": "waiting"})
+    asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "cancel"]
+    assert [("mission0", 500)] == asked
+
+
+def test_why_a_task_cannot_be_cancelled_is_shown() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "c", "y")
+        await pilot.pause()
+        assert "task 12 of opt has ended\x1b".replace("\x1b", "?") == shown(app)[1].rstrip()
+
+    use(look, cancel={"error": "task 12 of opt has ended\x1b"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"), [(("c",), "choose one that runs"), (("1", "d"), "d drains")]
+)
+def test_a_key_that_fits_no_row_says_what_it_is_for(keys: tuple[str, ...], words: str) -> None:
+    assert words in picture(keys=keys)[1]
+
+
+FACTS = {
+    "task": 12,
+    "state": "running",
+    "reasons": ["on w093015-2 with Cores(4)"],
+    "function": "optimise",
+    "worker": "w093015-2",
+    "host": "n19",
+    "began": 0.0,
+    "seconds": 720.0,
+}
+
+
+def test_a_task_that_is_opened_has_its_facts_and_its_log(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.cli.top.log.latest", lambda *_: ["job"])
+    monkeypatch.setattr("grain.cli.top.log.outputs", lambda _: [alone / "w.log"])
+    (alone / "w.log").write_text("hello\nINFO opt:12 optimise: SCF \x1b[2Jcycle 1\nopt:121 other\n")
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause(1.1)
+        assert isinstance(app.screen, TaskScreen)
+        text = "\n".join(line.rstrip() for line in shown(app))
+        assert "TASK opt:12" in text
+        assert "it calls optimise('caffeine.xyz')" in text
+        assert "it has run for 00:00:02: xtb caffeine.xyz" in text
+        assert "INFO opt:12 optimise: SCF ?[2Jcycle 1" in text
+        assert "opt:121" not in text
+        await pilot.press("escape")
+        assert not isinstance(app.screen, TaskScreen)
+
+    use(
+        look,
+        Seen(overview(missions=1)),
+        why=FACTS,
+        arguments={"call": "optimise('caffeine.xyz')"},
+        programs={"programs": [["xtb caffeine.xyz", 2.0]]},
+    )
+
+
+def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert isinstance(app.screen, WorkerScreen)
+        text = "\n".join(line.rstrip() for line in shown(app))
+        assert "WORKER w093015-0" in text
+        assert "RUNNING  70, 1 of them here" in text
+        assert "opt:77" in text
+        assert "no log of w093015-0 was written" in text
+
+    run = [1, 77, "optimise", 0.0, "Cores(4)"]
+    use(look, runs={"runs": [run], "more": 69, "at": 60.0})
+
+
+def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3")
+        app.post_message(Arrived(Seen(overview(workers=100, runs=1))))
+        await pilot.pause()
+        await pilot.pause()
+        app.post_message(Arrived(Seen(overview(workers=100, runs=1))))
+        await pilot.pause()
+        await pilot.pause()
+        assert "00:00:02 xtb a.xyz" in "\n".join(shown(app))
+
+    given = use(look, programs={"programs": [["xtb a.xyz", 2.0]]}, size=(120, 24))
+    asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "programs"]
+    assert 0 < len(asked) <= 40
+    assert len(asked) == len(set(asked))
+
+
+def test_a_picture_that_is_paused_does_not_change() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("p")
+        app.post_message(Arrived(Seen(overview(workers=1))))
+        await pilot.pause()
+        await pilot.pause()
+        assert "paused; p goes on" == shown(app)[1].rstrip()
+        assert 3 == len(app.query_one("#workers", Pane).rows)
+
+    use(look)
+
+
+def test_q_ends_it() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("q")
+        await pilot.pause()
+        assert 0 == app.return_value
+
+    use(look)

@@ -1,0 +1,279 @@
+"""The tables of an answer, their order, and rates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.cli.top.rates import Rates
+from grain.cli.top.tables import (
+    Bar,
+    Order,
+    Row,
+    Table,
+    Task,
+    Use,
+    arranged,
+    next_column,
+    rate_text,
+    tables,
+    totals,
+    use_of,
+)
+from grain_testkit.overviews import AT, failure, mission, overview, queue, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def made(
+    answer: dict[str, Any], name: str, uses: Mapping[tuple[str, int], Use] | None = None
+) -> Table:
+    rates = Rates()
+    rates.look(answer)
+    return tables(answer, rates, uses or {})[name]
+
+
+def column(table: Table, head: str) -> list[str | Bar]:
+    at = [column.head for column in table.columns].index(head)
+    return [row.cells[at] for row in table.rows]
+
+
+def test_workers_have_a_bar_for_each_kind_of_resource_and_the_time_left() -> None:
+    table = made(overview(workers=2), "workers")
+
+    assert ["01:00:00", "02:00:00"] == column(table, "LEFT")
+    assert [Bar(1.0, "16/16")] * 2 == column(table, "CORES")
+    assert Bar(0.5, "30/59.5") == column(table, "MEMORY")[0]
+    assert Bar(0.0, "0/2") == column(table, "GPUS")[0]
+
+
+def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
+    one = worker(0)
+    one["total"]["Licences"], one["used"]["Licences"] = 3, None
+    table = made(_with(one), "workers")
+
+    assert [Bar(None, "?/3")] == column(table, "LICENCES")
+
+
+def _with(one: dict[str, Any]) -> dict[str, Any]:
+    return {**overview(), "workers": [one]}
+
+
+def test_workers_are_in_the_order_of_their_numbers() -> None:
+    names = column(made(overview(workers=12), "workers"), "NAME")
+
+    assert "w093015-2" == names[2]
+    assert "w093015-11" == names[-1]
+
+
+def test_a_worker_without_an_end_has_no_time_left_to_show() -> None:
+    assert ["-"] == column(made(_with({**worker(0), "ends": None}), "workers"), "LEFT")
+
+
+def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
+    answer = overview(worker_states={"serving": 2, "away": 1}, more_workers=7)
+
+    assert "WORKERS  2 serving, 1 away, 7 to be looked at" == made(answer, "workers").title
+
+
+def test_a_mission_has_rate_and_estimate() -> None:
+    table = made({**overview(), "missions": [mission(0, 12)]}, "missions")
+
+    # 1,200 tasks in the 1,000 s since it came, and 4,000 are left.
+    assert ["1.2/s"] == column(table, "RATE")
+    assert ["00:55:33"] == column(table, "LEFT")
+    assert [Bar(1200 / 5200, "23 %")] == column(table, "PROGRESS")
+    assert ["3988"] == column(table, "WAITS")
+
+
+def test_a_mission_whose_running_tasks_are_not_counted_says_so() -> None:
+    table = made({**overview(), "missions": [mission(0, running=None)]}, "missions")
+
+    assert (["?"], ["<4000"]) == (column(table, "RUNS"), column(table, "WAITS"))
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [({"connected": False}, "away"), ({"paused": True}, "paused"), ({}, "connected")],
+)
+def test_a_mission_has_a_state(more: dict[str, Any], state: str) -> None:
+    table = made({**overview(), "missions": [mission(0, **more)]}, "missions")
+
+    assert [state] == column(table, "STATE")
+
+
+def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> None:
+    table = made(overview(workers=1, runs=3), "running")
+
+    assert ["opt:3", "screen:2", "opt:1"] == column(table, "TASK")
+    assert ["00:03:00", "00:02:00", "00:01:00"] == column(table, "TIME")
+    assert Task("mission0", 3, "opt:3", "w093015-0") == table.rows[0].about
+
+
+def test_a_running_task_shows_what_it_uses() -> None:
+    use = use_of({"programs": [["xtb a.xyz", 9.0], ["xtb b.xyz", 70.0]]})
+    table = made(overview(workers=1, runs=1), "running", {("mission0", 1): use})
+
+    assert ["00:01:10 xtb b.xyz and 1 more"] == column(table, "PROGRAM")
+    assert Use(0, 0.0, "") == use_of({"programs": []})
+
+
+def test_a_run_of_a_mission_that_has_left_is_shown_without_a_name() -> None:
+    table = made({**overview(workers=1, runs=1), "missions": []}, "running")
+
+    assert (["mission 1:1"], None) == (column(table, "TASK"), table.rows[0].about)
+
+
+def test_the_title_says_how_many_run_and_how_many_are_listed() -> None:
+    answer = overview(workers=1, runs=2)
+    answer["tasks"]["running"] = 64
+
+    assert "RUNNING  64, 2 of them here" == made(answer, "running").title
+
+
+def test_what_waits_has_the_reason() -> None:
+    table = made(overview(), "waiting")
+
+    assert ["3000", "1500", "1000"] == column(table, "TASKS")
+    assert "opt:500" == column(table, "OLDEST")[0]
+    assert Task("mission0", 500, "opt:500") == table.rows[0].about
+    assert "all 3 workers are full" == column(table, "WHY")[0]
+
+
+def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
+    answer = overview(more_queues=4)
+    answer["tasks"] |= {"held back": 2, "suspect": 1}
+    title = made(answer, "waiting").title
+
+    assert "WAITING  5500, 2 held back, 1 suspect, 4 more requests are not shown" == title
+
+
+def test_a_request_that_fits_nowhere_stands_out() -> None:
+    answer = {**overview(), "queues": [queue(0, why="no worker here has enough for it")]}
+
+    assert ["warn"] == [row.style for row in made(answer, "waiting").rows]
+
+
+def test_the_last_failure_is_the_first() -> None:
+    crashed = failure(9, how="crashed", why="SIGKILL")
+    table = made({**overview(), "failures": [failure(0), crashed]}, "failures")
+
+    assert ["opt:49", "opt:40"] == column(table, "TASK")
+    assert ["given up after crashes: SIGKILL", "it raised an exception"] == column(table, "HOW")
+
+
+def test_names_cannot_control_the_terminal() -> None:
+    answer = _with({**worker(0, 1), "label": "w\x1b[2J", "host": "n\u202e1"})
+    answer["missions"] = [mission(0, label="o\npt")]
+    answer["queues"] = [queue(0, request="Cores(1)\x07", why="\x9b31m")]
+    answer["failures"] = [failure(0, function="\x1b]0;x\x07", why="\r")]
+    cells = [
+        cell.text if isinstance(cell, Bar) else cell
+        for table in tables(answer, Rates(), {}).values()
+        for row in table.rows
+        for cell in row.cells
+    ]
+
+    assert "w?[2J" in cells
+    assert all(cell.isprintable() for cell in cells)
+
+
+# ---- order
+
+
+def names(table: Table, order: Order) -> list[str]:
+    return [str(row.cells[0]) for row in arranged(table, order)]
+
+
+def test_rows_are_sorted_by_numbers_from_the_largest_and_by_words_from_a() -> None:
+    table = made(overview(workers=3), "workers")
+
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order("LEFT"))
+    assert [f"w093015-{n}" for n in (0, 1, 2)] == names(table, Order("HOST"))
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order("HOST", reverse=True))
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order(reverse=True))
+
+
+def test_a_sort_by_a_column_that_is_not_there_changes_nothing() -> None:
+    table = made(overview(workers=3), "workers")
+
+    assert list(table.rows) == arranged(table, Order("LICENCES"))
+
+
+def test_rows_are_left_out_that_lack_a_word() -> None:
+    table = made(overview(workers=3), "workers")
+
+    assert ["w093015-1"] == names(table, Order(words="N18 serving"))
+    assert [] == names(table, Order(words="n18 away"))
+
+
+def test_the_order_goes_through_the_columns_and_back_to_the_tables_own() -> None:
+    table = made(overview(), "failures")
+    order, heads = Order(), []
+    for _ in range(len(table.columns) + 1):
+        order = next_column(table, order)
+        heads.append(order.column)
+
+    assert [*(column.head for column in table.columns), ""] == heads
+
+
+def test_the_totals_begin_with_the_cores() -> None:
+    answer = overview(workers=3)
+    rates = Rates()
+    rates.look(answer)
+
+    expected = ["48 of 48 cores busy", "12 running, 5500 waiting", "3600 done, 3 failed", "3.6/s"]
+    assert expected == totals(answer, rates)
+
+
+# ---- rates
+
+
+def looks(*seen: tuple[float, int]) -> float:
+    rates = Rates()
+    for at, done in seen:
+        rates.look({"at": AT + at, "missions": [mission(0, done=done, failed=0)]})
+    return rates.rate("mission0")
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    fast = [(second * 1.0, 1000 + 5 * second) for second in range(200)]
+
+    assert 5.0 == pytest.approx(looks(*fast))
+    assert 5.0 == pytest.approx(
+        looks((0.0, 0), (150.0, 10), *((200.0 + n, 5 * n) for n in range(70, 140)))
+    )
+
+
+def test_until_there_is_enough_to_see_it_is_that_since_the_mission_came() -> None:
+    assert 1.2 == pytest.approx(looks((0.0, 1200)))
+    assert 1.2 == pytest.approx(looks((0.0, 1000), (3.0, 1203)), rel=0.01)
+
+
+def test_another_scheduler_begins_to_count_anew() -> None:
+    assert 0.01 == pytest.approx(looks((0.0, 1000), (10.0, 10)), rel=0.02)
+
+
+def test_a_clock_that_was_set_back_does_no_harm() -> None:
+    assert looks((100.0, 1000), (0.0, 1000), (10.0, 1010)) == pytest.approx(1.0)
+
+
+def test_a_mission_that_left_has_no_rate() -> None:
+    rates = Rates()
+    rates.look(overview())
+    rates.look(overview(missions=1))
+
+    assert 0.0 == rates.rate("mission1")
+
+
+def test_a_rate_is_shown_in_the_unit_that_suits_it() -> None:
+    assert ["6.1/s", "15/min", "7.2/h", "12/s"] == [rate_text(r) for r in (6.12, 0.25, 0.002, 12.0)]
+
+
+def test_a_thousand_workers_have_a_row_each() -> None:
+    table = made(overview(workers=1000, runs=1), "workers")
+
+    assert 1000 == len({row.key for row in table.rows})
+    assert isinstance(table.rows[0], Row)

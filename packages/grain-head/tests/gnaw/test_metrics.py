@@ -1,0 +1,269 @@
+"""The metrics of a hub, and the small server that has them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import stat
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from grain.head.gnaw import metrics_port
+from grain.head.gnaw.main import make_parser
+from grain.head.gnaw.metrics import METRICS, MISSION_STATES, WORKER_STATES, Exposition
+from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
+from grain.head.hub.answers import overview
+from grain.head.messages import Synced
+from grain.worker.messages import Lease
+from grain_testkit.hub_harness import HubHarness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def busy() -> HubHarness:
+    """Return a hub with a worker of two cores, four tasks, and one more that has failed."""
+    harness = HubHarness()
+    harness.worker("w0", 2)
+    mission = harness.mission("opt")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    (lease,) = harness.sent("w0", Lease)
+    harness.send("w0", harness.ended(lease, "error"), payload=b"12345")
+    harness.submit(mission, 2, 3, 4, 5)
+    return harness
+
+
+def values(text: str) -> dict[str, float]:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+async def answer(server: MetricsServer, request: bytes) -> bytes:
+    """Return all that a server sends back."""
+    here, there = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.handle, there)
+        await here.send_all(request)
+        received = b""
+        while part := await here.receive_some():
+            received += part
+    return received
+
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
+    received = await answer(MetricsServer(busy().hub), GET)
+    head, _, body = received.decode().partition("\r\n\r\n")
+    found = values(body)
+
+    assert head.startswith("HTTP/1.1 200")
+    assert "text/plain; version=0.0.4" in head
+    assert 1 == found['grain_workers{state="serving"}']
+    assert 1 == found['grain_missions{state="connected"}']
+    assert 2 == found['grain_tasks{state="running"}']
+    assert 2 == found['grain_tasks{state="waiting"}']
+    assert 1 == found['grain_tasks_ended_total{outcome="failed"}']
+    assert (2, 2) == (found["grain_cores"], found["grain_cores_busy"])
+    assert (1, 5) == (found["grain_unconfirmed_outcomes"], found["grain_unconfirmed_bytes"])
+    assert 1 == found["grain_waiting_requests"]
+    assert found["process_cpu_seconds_total"] >= 0
+
+
+def test_every_metric_has_values_and_follows_the_conventions() -> None:
+    text = Exposition(busy().hub, 1.0).text().decode()
+    ours = {re.split(r"[{ ]", line)[0] for line in values(text) if line.startswith("grain_")}
+
+    assert {metric.name for metric in METRICS} == ours
+    for metric in METRICS:
+        assert (metric.kind == "counter") == metric.name.endswith("_total")
+        assert metric.help.endswith(".")
+
+
+def test_states_without_members_are_zero_and_not_absent() -> None:
+    found = values(Exposition(HubHarness().hub, 1.0).text().decode())
+
+    assert all(0 == found[f'grain_workers{{state="{state}"}}'] for state in WORKER_STATES)
+    assert all(0 == found[f'grain_missions{{state="{state}"}}'] for state in MISSION_STATES)
+
+
+def test_no_name_of_a_peer_is_among_the_metrics() -> None:
+    text = Exposition(busy().hub, 1.0).text().decode()
+
+    assert "opt" not in text
+    assert "w0" not in text
+
+
+async def test_all_of_many_workers_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_LOOKS", 4)
+    harness = HubHarness()
+    for number in range(20):
+        harness.worker(f"w{number}", 2)
+    received = await answer(MetricsServer(harness.hub), GET)
+    found = values(received.decode().partition("\r\n\r\n")[2])
+
+    assert (20, 40) == (found['grain_workers{state="serving"}'], found["grain_cores"])
+
+
+async def test_two_who_ask_within_a_second_get_the_same_text(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    harness = busy()
+    server = MetricsServer(harness.hub)
+    first = await answer(server, GET)
+    harness.worker("late", 2)
+    again = await answer(server, GET)
+    await trio.sleep(1.0)
+    later = await answer(server, GET)
+
+    assert first == again
+    assert b'grain_workers{state="serving"} 2' in later
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"GET /metrics/.. HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"405"),
+        (b"DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+        (b"\x16\x03\x01\x02\x00nonsense\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000, b"431"),
+        (b"GET /metrics?name=x HTTP/1.0\r\n\r\n", b"200"),
+    ],
+)
+async def test_anything_else_is_refused(request_: bytes, status: bytes) -> None:
+    received = await answer(MetricsServer(busy().hub), request_)
+
+    assert status == received.split(b" ")[1]
+    assert b"\r\nConnection: close\r\n" in received
+
+
+async def test_a_head_request_gets_no_body() -> None:
+    received = await answer(MetricsServer(busy().hub), GET.replace(b"GET", b"HEAD"))
+
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.endswith(b"\r\n\r\n")
+
+
+async def test_a_peer_that_sends_nothing_is_dropped_after_a_while(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    began = trio.current_time()
+
+    assert b"" == await answer(MetricsServer(busy().hub), b"GET /metrics")
+    assert 5.0 == trio.current_time() - began
+
+
+async def test_a_peer_that_reads_nothing_is_dropped_after_a_while(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    here, there = trio.testing.lockstep_stream_pair()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(MetricsServer(busy().hub).handle, there)
+        await here.send_all(GET)
+
+    assert 5.0 == trio.current_time() - began
+
+
+async def test_of_many_connections_some_are_closed_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MetricsServer(busy().hub)
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(16):
+            _, there = trio.testing.memory_stream_pair()
+            nursery.start_soon(server.handle, there)
+        await trio.testing.wait_all_tasks_blocked()
+        assert b"" == await answer(server, b"")
+        assert 0.0 == trio.current_time() - began
+    assert (await answer(server, GET)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_bug_while_metrics_are_made_is_logged_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Exposition, "text", lambda _: 1 / 0)
+
+    assert b"" == await answer(MetricsServer(busy().hub), GET)
+    assert "a request for metrics failed" in caplog.text
+
+
+async def fetched(stream: trio.SocketStream) -> bytes:
+    async with stream:
+        await stream.send_all(GET)
+        received = b""
+        while part := await stream.receive_some():
+            received += part
+    return received
+
+
+async def until_there(connect: object) -> trio.SocketStream:
+    while True:
+        try:
+            return await connect()  # type: ignore[operator, no-any-return]
+        except OSError:
+            await trio.sleep(0.01)  # nothing reports that a port is listened at
+
+
+async def test_metrics_are_served_on_a_loopback_port() -> None:
+    with trio.socket.socket() as probe:
+        await probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_metrics, f"127.0.0.1:{port}", busy().hub)
+        stream = await until_there(partial(trio.open_tcp_stream, "127.0.0.1", port))
+        assert b"grain_tasks" in await fetched(stream)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_socket_is_for_its_user_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "metrics"
+    with trio.socket.socket(trio.socket.AF_UNIX) as dead:
+        await dead.bind(str(path))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_metrics, str(path), busy().hub)
+        stream = await until_there(partial(trio.open_unix_socket, str(path)))
+        assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+        assert b"grain_tasks" in await fetched(stream)
+        nursery.cancel_scope.cancel()
+    assert not path.exists()
+
+
+async def test_a_place_that_is_taken_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_port, "_AGAIN", 0.01)
+    path = tmp_path / "metrics"
+    path.write_text("mine")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_metrics, str(path), busy().hub)
+        while "are not served" not in caplog.text:
+            await trio.sleep(0.01)
+        assert "mine" == path.read_text()
+        path.unlink()
+        stream = await until_there(partial(trio.open_unix_socket, str(path)))
+        assert b"grain_tasks" in await fetched(stream)
+        nursery.cancel_scope.cancel()
+    assert 1 == caplog.text.count("are not served")
+
+
+async def test_a_place_that_is_none_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await serve_metrics("0.0.0.0:9100", busy().hub)
+
+    assert "0.0.0.0 means every interface" in caplog.text
+
+
+def test_the_command_line_takes_a_place_for_metrics() -> None:
+    options = make_parser().parse_args(["--metrics", "127.0.0.1:9100"])
+
+    assert "127.0.0.1:9100" == options.metrics

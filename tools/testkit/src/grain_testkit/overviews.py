@@ -1,0 +1,116 @@
+"""Answers of a scheduler to ``Ask("overview")``, as large as a test wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+AT = 1_000_000.0
+"""When they were made."""
+
+
+def overview(
+    *,
+    workers: int = 3,
+    runs: int = 4,
+    missions: int = 2,
+    queues: int = 3,
+    failures: int = 3,
+    at: float = AT,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return an answer with so many of each; of ``more`` each replaces a part."""
+    return {
+        "at": at,
+        "epoch": 1,
+        "tasks": {
+            "waiting": 5500,
+            "held back": 0,
+            "running": workers * runs,
+            "done": 3600,
+            "failed": failures,
+            "suspect": 0,
+        },
+        "cores": [workers * runs * 4, workers * 16],
+        "worker_states": {"serving": workers},
+        "workers": [worker(number, runs, max(missions, 1), at) for number in range(workers)],
+        "more_workers": 0,
+        "missions": [mission(number, workers * runs // missions) for number in range(missions)],
+        "more_missions": 0,
+        "queues": [queue(number) for number in range(queues)],
+        "more_queues": 0,
+        "failures": [failure(number, at) for number in range(failures)],
+        "troubles": [],
+        **more,
+    }
+
+
+def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT) -> dict[str, Any]:
+    """Return a worker with tasks."""
+    tasks = range(number * runs, number * runs + runs)
+    return {
+        "id": f"id{number}",
+        "name": f"w093015-{number}",
+        "label": f"w093015-{number}",
+        "host": f"n{17 + number}",
+        "state": "serving",
+        "ends": at + 3600.0 * (number + 1),
+        "total": {"Cores": 16, "Memory": 59.5, "GPUs": [0, 1]},
+        "used": {"Cores": min(runs / 4, 1.0), "Memory": 0.5, "GPUs": 0.0},
+        "running": runs,
+        "runs": [
+            [1 + task % missions, task + 1, "optimise", at - 60.0 * (task + 1), "Cores(4)"]
+            for task in tasks
+        ],
+        "at": at,
+    }
+
+
+def mission(number: int, running: int | None = 0, **more: Any) -> dict[str, Any]:
+    """Return a mission: the first is opt, the second screen."""
+    name = ("opt", "screen", "third")[number % 3]
+    return {
+        "number": number + 1,
+        "id": f"mission{number}",
+        "name": name,
+        "label": name,
+        "host": "login1",
+        "connected": True,
+        "paused": False,
+        "since": AT - 1000.0,
+        "done": 1200 * (number + 1),
+        "failed": 3 * number,
+        "left": 4000,
+        "running": running,
+        **more,
+    }
+
+
+def queue(number: int, **more: Any) -> dict[str, Any]:
+    """Return waiting tasks of the first mission."""
+    return {
+        "mission": "opt",
+        "mission_id": "mission0",
+        "request": f"Cores({number + 1})",
+        "priority": 0,
+        "waiting": 3000 // (number + 1),
+        "running": 2,
+        "oldest": 500 + number,
+        "why": "all 3 workers are full",
+        **more,
+    }
+
+
+def failure(number: int, at: float = AT, **more: Any) -> dict[str, Any]:
+    """Return a task that has failed; the larger the number, the later."""
+    return {
+        "mission": "opt",
+        "mission_id": "mission0",
+        "task": 40 + number,
+        "function": "optimise",
+        "worker": "w093015-1",
+        "began": at - 700.0,
+        "ended": at - 100.0 + number,
+        "how": "error",
+        "why": "",
+        **more,
+    }
