@@ -22,27 +22,27 @@ PATIENCE = 0.5
 
 def workers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a worker that is here, or of a job that was submitted."""
-    return _names(incomplete, lambda: [*here(_state(ctx)), *recorded()])
+    return names_within(incomplete, lambda: [*here(_state(ctx)), *recorded()])
 
 
 def jobs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a job that was submitted."""
-    return _names(incomplete, recorded)
+    return names_within(incomplete, recorded)
 
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a task; with a mission's name alone, also that of a mission."""
-    return _names(incomplete, lambda: named_tasks(_state(ctx)))
+    return names_within(incomplete, lambda: named_tasks(_state(ctx)))
 
 
 def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a mission."""
-    return _names(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
+    return names_within(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
 
 
 def logs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a mission that has left an event log."""
-    return _names(incomplete, lambda: logged(_config(ctx)))
+    return names_within(incomplete, lambda: logged(_config(ctx)))
 
 
 def logged(config: Config) -> list[str]:
@@ -72,17 +72,6 @@ def recorded() -> list[str]:
     return list(dict.fromkeys(record.name for record in reversed(records)))
 
 
-def starts(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a mission that `grain run` has started."""
-    return _names(incomplete, _started)
-
-
-def _started() -> list[str]:
-    from grain.cli.missions.records import missions_folder, read
-
-    return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
-
-
 def _config(ctx: click.Context) -> Config:
     from grain.config import load
 
@@ -98,7 +87,13 @@ def _state(ctx: click.Context) -> dict[str, Any]:
     return dict(state)
 
 
-def _names(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str]:
+def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the names with a beginning; none if they cannot be found soon.
+
+    Args:
+        incomplete: the beginning.
+        look: returns all names; runs in a thread of its own.
+    """
     from grain.cli.show import clean
 
     found: list[str] = []

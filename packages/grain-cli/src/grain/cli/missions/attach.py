@@ -20,13 +20,24 @@ _POLL = 0.5  # seconds between two looks at the output
 _CHUNK = 1 << 20  # bytes read at once
 
 
+def complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that `grain run` has started."""
+    return completion.names_within(incomplete, _started)
+
+
+def _started() -> list[str]:
+    from grain.cli.missions.records import missions_folder, read
+
+    return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
+
+
 @click.command()
 @click.option(
     "-n", "--lines", default=20, show_default=True, metavar="N", type=click.IntRange(0),
     help="Begin with the last N lines.",
 )  # fmt: skip
 @config_option
-@click.argument("mission", metavar="N", required=False, shell_complete=completion.starts)
+@click.argument("mission", metavar="N", required=False, shell_complete=complete)
 @click.pass_context
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
     """Follow the output of a mission.

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from grain.cli import completion
+from grain.cli.missions.attach import complete
 from grain.cli.plugin import report_errors
 
 
 @click.command()
 @click.option("--changed", is_flag=True, help="Also if its program has changed since.")
-@click.argument("mission", metavar="N", required=False, shell_complete=completion.starts)
+@click.argument("mission", metavar="N", required=False, shell_complete=complete)
 @click.pass_context
 def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
     """Start a mission again that was killed.

@@ -85,13 +85,12 @@ def programs_text(config: Config, mission: str, number: int) -> list[str]:
     from grain.cli.query import NoScheduler, ask
     from grain.edge.questions import Ask
 
-    about = {"mission": mission, "task": number}
     try:
         _, programs = ask(
             config,
-            Ask("why", **about),
+            Ask("why", mission=mission, task=number),
             patience=_PATIENCE,
-            others=[Ask("programs", **about)],
+            others=[Ask("programs", mission=mission, task=number)],
         )
     except NoScheduler:
         return []
@@ -135,7 +134,7 @@ class TaskLines:
         at = self._places.get(file, 0)
         if size == at:
             return []
-        lines = []
+        lines: list[bytes] = []
         with file.open("rb") as source:
             source.seek(at if at < size else 0)  # or it was written anew
             for line in source:
