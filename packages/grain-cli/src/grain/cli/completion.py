@@ -40,18 +40,6 @@ def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
     return names_within(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
 
 
-def logs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a mission that has left an event log."""
-    return names_within(incomplete, lambda: logged(_config(ctx)))
-
-
-def logged(config: Config) -> list[str]:
-    """Return the names of the missions that have left event logs, the last first, each once."""
-    from grain.cli.history.logs import store_of
-
-    return list(dict.fromkeys(log.name for log in store_of(config).logs()))
-
-
 def here(state: dict[str, Any]) -> list[str]:
     """Return the names of the workers that are here."""
     return [str(worker["name"]) for worker in state["workers"]]
@@ -72,7 +60,8 @@ def recorded() -> list[str]:
     return list(dict.fromkeys(record.name for record in reversed(records)))
 
 
-def _config(ctx: click.Context) -> Config:
+def config_of(ctx: click.Context) -> Config:
+    """Return the configuration of a command line that is still typed."""
     from grain.config import load
 
     # Nothing was invoked yet, so `ctx.obj` has no file.
@@ -83,7 +72,7 @@ def _state(ctx: click.Context) -> dict[str, Any]:
     from grain.cli.query import ask
     from grain.edge.questions import Ask
 
-    [state] = ask(_config(ctx), Ask("state"), patience=PATIENCE, answer=PATIENCE)
+    [state] = ask(config_of(ctx), Ask("state"), patience=PATIENCE, answer=PATIENCE)
     return dict(state)
 
 

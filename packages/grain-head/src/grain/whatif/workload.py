@@ -339,8 +339,8 @@ class WorkloadBuilder:
         A task that is sent ahead waits on its worker after the line of its start, which must not
         count: so what lies before a run counts only as far as it is usual.
         """
-        befores = sorted(run.before for run in self._runs)
-        most = 3 * befores[len(befores) // 10] if befores else 0.0
+        earlier = sorted(run.before for run in self._runs)
+        most = 3 * earlier[len(earlier) // 10] if earlier else 0.0
         for run in self._runs:
             task = self._tasks[run.task]
             seconds = run.seconds + min(run.before, most)

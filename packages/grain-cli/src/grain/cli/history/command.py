@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
     from grain.cli.history.rows import Row
     from grain.cli.history.summary import LogSummary
+    from grain.config import Config
     from grain.eventlog.store import LogStore, StoredLog
+
+
+def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that has left an event log, the last first."""
+    return completion.names_within(incomplete, lambda: _logged(completion.config_of(ctx)))
+
+
+def _logged(config: Config) -> list[str]:
+    from grain.cli.history.logs import store_of
+
+    return list(dict.fromkeys(log.name for log in store_of(config).logs()))
 
 
 @click.command()
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--csv", "as_csv", is_flag=True, help="Print a row for each mission, or each run.")
 @click.option("--parquet", metavar="FILE", help="Write these rows to a Parquet file.")
 @config_option
-@click.argument("mission", metavar="NAME", required=False, shell_complete=completion.logs)
+@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
 @click.pass_context
 def history(
     ctx: click.Context,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli import completion
+from grain.cli.history.command import complete
 from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="Write a trace for ui.perfetto.dev instead; with -o the page as well.",
 )  # fmt: skip
 @config_option
-@click.argument("mission", metavar="NAME", required=False, shell_complete=completion.logs)
+@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
 @click.pass_context
 def report(
     ctx: click.Context,
