@@ -89,6 +89,16 @@ def test_a_single_brief_task_gets_a_worker() -> None:
     assert [1] == [submit.number for submit in site.look().submit]
 
 
+def test_tasks_that_no_worker_has_time_for_get_one_though_there_is_too_little_work() -> None:
+    site = Site()
+    site.classes = wanted(1)
+    site.submit(site.look())
+    site.join("1", left=1000.0)
+    site.classes = wanted(1, 1, mean=1.0, need=3600.0)
+
+    assert [1] == [submit.number for submit in site.look().submit]
+
+
 def test_there_are_always_so_many_and_they_are_never_released() -> None:
     site = Site(least=2)
     first = site.look()
