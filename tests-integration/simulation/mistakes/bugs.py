@@ -57,7 +57,7 @@ def acknowledge_at_once(
 
 
 def resolve_again(
-    self: MissionSession, task: int, ending: Any, payload: Payload, crashes: Any
+    self: MissionSession, task: int, ending: Any, payload: Payload, crashes: Any, _: bytes
 ) -> None:
     self.pending.pop(task, None)
     self.resolved.append(Resolution(task, ending, payload, crashes))
@@ -92,8 +92,10 @@ def take_stale_failures(
     TaskTable.on_run_ended(self, record, ended, payload, now)
 
 
-def drains_are_crashes(self: Workers, record: WorkerRecord, how: str | None, now: float) -> None:
-    Workers._remove(self, record, how or "its worker was lost", now)
+def drains_are_crashes(
+    self: Workers, record: WorkerRecord, how: str | None, now: float, *more: Any
+) -> None:
+    Workers._remove(self, record, how or "its worker was lost", now, *more)
 
 
 def forget_retractions(self: MissionSession) -> None:
@@ -110,7 +112,7 @@ def discard_quietly(self: TaskTable, task: TaskRecord) -> None:
 
 
 def never_count(
-    self: TaskTable, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float
+    self: TaskTable, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float, *_: bytes
 ) -> None:
     TaskTable._run_again(self, lease, task, None, now)
 
@@ -207,7 +209,7 @@ def adopt_nothing(
     TaskTable.adopt(self, record, held, owner, now)
 
 
-def blame_all(self: Workers, record: WorkerRecord, how: str | None, now: float) -> None:
+def blame_all(self: Workers, record: WorkerRecord, how: str | None, now: float, *_: Any) -> None:
     for lease in list(record.leases.values()):
         self._table.on_run_lost(lease, how, now)
     Workers._remove(self, record, how, now)

@@ -360,9 +360,11 @@ class MissionSession:
         match message:
             case Resolved():
                 self._unconfirmed.append(message.task)
-                self._resolve(message, message.ending, payload, message.crashes)
+                self._resolve(
+                    message.task, message.ending, payload, message.crashes, message.report
+                )
             case Retracted():
-                self._resolve(message, "cancelled", None, ())
+                self._resolve(message.task, "cancelled", None, (), message.report)
             case Started():
                 self._started(message)
             case Crashed():
@@ -469,12 +471,12 @@ class MissionSession:
 
     def _resolve(
         self,
-        message: Resolved | Retracted,
+        task: int,
         ending: Literal["value", "error", "crashed", "cancelled"],
         payload: Payload,
         crashes: tuple[Crash, ...],
+        report: bytes = b"",
     ) -> None:
-        task = message.task
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
@@ -490,9 +492,7 @@ class MissionSession:
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, pending.function, arguments))
         unless_value = None if ending == "value" else pending
-        self.resolved.append(
-            Resolution(task, ending, payload, crashes, unless_value, by, message.report)
-        )
+        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by, report))
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, for people; None if they are not known any more.
