@@ -38,6 +38,7 @@ COMMANDS = {
     "run": ["true"],
     "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
     "start": [],
+    "top": ["--once"],
     "up": [],
     "why": ["opt:1"],
     "cache": ["ls"],

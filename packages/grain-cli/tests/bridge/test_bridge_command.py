@@ -96,3 +96,13 @@ def test_a_key_in_an_argument_list_is_refused(words: list[str]) -> None:
     assert 2 == done.returncode
     assert "must not stand there: put it into a file" in " ".join(done.stderr.split())
     assert key not in done.stderr
+
+
+def test_a_mistake_in_an_address_does_not_show_its_key(tmp_path: Path) -> None:
+    key = new_key()
+    file = tmp_path / "grain.toml"
+    file.write_text(f'address = "bridge://{key}@host"\n')
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match="a port from 1 to 65535") as caught:
+        load(file, env={"HOME": str(tmp_path)})
+    assert key not in str(caught.value)

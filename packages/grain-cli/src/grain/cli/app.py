@@ -30,7 +30,7 @@ OWN = {
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
     "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
-    "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
+    "logs": _Own("grain.cli.workers.logs", "Show the output of workers, or of a task."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),

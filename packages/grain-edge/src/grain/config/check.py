@@ -112,7 +112,10 @@ def read_table(
                 text = f"found {described(value)}, expected {sort.expected}{hint}"
                 mistakes.append(Mistake(dotted(path), text))
         elif isinstance(sort, Tables):
-            given[name] = _read_tables(sort.table, value, path, context, mistakes)
+            given[name] = [
+                read_table(sort.table, one, (*path, label), context, mistakes)
+                for label, one in _labelled(value, path, mistakes)
+            ]
         elif isinstance(value, dict):
             given[name] = read_table(sort, value, path, context, mistakes)
         else:
@@ -121,24 +124,15 @@ def read_table(
     return given
 
 
-def _read_tables(
-    table: type[Table],
-    value: object,
-    path: KeyPath,
-    context: ExpansionContext,
-    mistakes: list[Mistake],
-) -> list[Plain]:
-    """Return the given values of an array of tables; each goes by its name in messages."""
+def _labelled(value: object, path: KeyPath, mistakes: list[Mistake]) -> Iterator[tuple[str, Plain]]:
+    """Yield the tables of an array, each with the name by which messages call it."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         text = f"found {described(value)}, expected tables, each under [[{dotted(path)}]]"
         mistakes.append(Mistake(dotted(path), text))
-        return []
-    given = []
+        return
     for number, one in enumerate(value, 1):
         name = one.get("name")
-        label = name if isinstance(name, str) and name else str(number)
-        given.append(read_table(table, one, (*path, label), context, mistakes))
-    return given
+        yield (name if isinstance(name, str) and name else str(number)), one
 
 
 def _unknown(path: KeyPath, keys: Mapping[str, object]) -> Mistake:

@@ -57,7 +57,8 @@ def described(value: object) -> str:
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
-        return f"the string {_short(value)}"
+        # The key of a bridge is for nobody's eyes.
+        return f"the string {_short(re.sub('bridge://[^@]+@', 'bridge://...@', value))}"
     if isinstance(value, int):
         # Python refuses to print whole numbers of more than 4300 digits.
         return f"the number {value}" if abs(value) < 10**40 else "a number of more than 40 digits"
