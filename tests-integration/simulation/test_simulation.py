@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from simulation.faults import KINDS
 from simulation.laws import Broken
 from simulation.mistakes.bugs import BUGS
+from simulation.mistakes.cast import Cast
 from simulation.mistakes.found import SEEDS, finds, read
 from simulation.runs import Ran, run_many
 from simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def run_seed(seed: int) -> tuple[str, set[str]]:
@@ -45,6 +51,35 @@ def test_every_law_holds_in_every_seed_and_every_fault_occurs() -> None:
 
     assert [] == [error for error, _ in ran if error]
     assert set(KINDS) == set().union(*[faults for _, faults in ran])
+
+
+def misfits(bug: Cast) -> list[str]:
+    """Return the methods of a bug that do not take what those in whose places they stand take."""
+    pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [
+        ("epoch", bug.epoch, Cast().epoch)
+    ]
+    for kind in (bug.hub, bug.worker, bug.mission, *bug.parts):
+        pairs += [
+            (name, method, getattr(kind.__base__, name))
+            for name, method in vars(kind).items()
+            if kind.__name__ == "Faulty" and inspect.isfunction(method)
+        ]
+    wrong = []
+    for name, method, right in pairs:
+        wanted = inspect.signature(right).parameters.values()
+        named = {p.name: None for p in wanted if p.kind is p.KEYWORD_ONLY}
+        places = [p for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD]
+        least = sum(p.default is p.empty for p in places)
+        try:
+            for count in (least, len(places)):
+                inspect.signature(method).bind(*[None] * count, **named)
+        except TypeError as error:
+            wrong.append(f"{name}: {error}")
+    return wrong
+
+
+def test_every_deliberate_bug_takes_what_the_product_takes_in_its_place() -> None:
+    assert {} == {name: wrong for name, bug in BUGS.items() if (wrong := misfits(bug))}
 
 
 def test_every_deliberate_bug_is_found_by_two_seeds() -> None:

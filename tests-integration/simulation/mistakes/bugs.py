@@ -57,10 +57,17 @@ def acknowledge_at_once(
 
 
 def resolve_again(
-    self: MissionSession, task: int, ending: Any, payload: Payload, crashes: Any, _: bytes
+    self: MissionSession,
+    task: int,
+    ending: Any,
+    payload: Payload,
+    crashes: Any,
+    report: bytes = b"",
 ) -> None:
-    self.pending.pop(task, None)
-    self.resolved.append(Resolution(task, ending, payload, crashes))
+    first = task in self.pending
+    MissionSession._resolve(self, task, ending, payload, crashes, report)
+    if not first:
+        self.resolved.append(Resolution(task, ending, payload, crashes))
 
 
 def no_epoch(self: TaskTable, *args: Any, **kwargs: Any) -> None:
@@ -93,9 +100,9 @@ def take_stale_failures(
 
 
 def drains_are_crashes(
-    self: Workers, record: WorkerRecord, how: str | None, now: float, *more: Any
+    self: Workers, record: WorkerRecord, how: str | None, now: float, why: str = ""
 ) -> None:
-    Workers._remove(self, record, how or "its worker was lost", now, *more)
+    Workers._remove(self, record, how or "its worker was lost", now, why)
 
 
 def forget_retractions(self: MissionSession) -> None:
@@ -112,9 +119,14 @@ def discard_quietly(self: TaskTable, task: TaskRecord) -> None:
 
 
 def never_count(
-    self: TaskTable, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float, *_: bytes
+    self: TaskTable,
+    lease: LeaseRecord,
+    task: TaskRecord,
+    how: str | None,
+    now: float,
+    report: bytes = b"",
 ) -> None:
-    TaskTable._run_again(self, lease, task, None, now)
+    TaskTable._run_again(self, lease, task, None, now, report)
 
 
 def never_alone(self: TaskTable, task: TaskRecord, now: float) -> None:
@@ -209,10 +221,12 @@ def adopt_nothing(
     TaskTable.adopt(self, record, held, owner, now)
 
 
-def blame_all(self: Workers, record: WorkerRecord, how: str | None, now: float, *_: Any) -> None:
+def blame_all(
+    self: Workers, record: WorkerRecord, how: str | None, now: float, why: str = ""
+) -> None:
     for lease in list(record.leases.values()):
         self._table.on_run_lost(lease, how, now)
-    Workers._remove(self, record, how, now)
+    Workers._remove(self, record, how, now, why)
 
 
 def blame_the_chain(self: WorkerSession, *args: Any) -> None:
