@@ -317,14 +317,18 @@ def test_a_recorded_handshake_is_of_no_use_when_sent_again(home: Path) -> None:
         assert not [data for data in sent if b"grain-member" in data or b"some bytes" in data]
         with socket.create_connection(("127.0.0.1", port), timeout=20) as thief:
             received = b""
-            for data in sent:
-                thief.sendall(data)
-            while data := thief.recv(65536):
-                received += data
+            # The head may end the connection before all of it was sent.
+            with suppress(ConnectionError):
+                for data in sent:
+                    thief.sendall(data)
+            with suppress(ConnectionError):
+                while data := thief.recv(65536):
+                    received += data
         # The connection is closed before the log has its line.
         trio.run(until_logged, home, b"turned away")
-    # A ServerHello and what it has encrypted for somebody else, then an alert and the end.
-    assert received[:1] in (b"\x16", b"\x15")
+    # A ServerHello and what it has encrypted for somebody else, then an alert and the end; or
+    # the end alone, where it came before anything was read.
+    assert received[:1] in (b"\x16", b"\x15", b"")
 
 
 @needs_other_user

@@ -41,7 +41,7 @@ REFUSED = {
     "--compress --compress-program --decompress-program": "'prog {} | gzip > {.}.gz'",
     "--controlmaster -M --filter-hosts --hostgroups --hgrp --nonall --onall --ssh --ssh-delay "
     "--sshlogin -S --sshloginfile --slf": "workers join by `grain up`",
-    "--delimiter -d": "Convert others, as by tr , '\\n'",
+    "--delimiter": "Convert others, as by tr , '\\n'",
     "-E --eof -e": "sed '/^END$/Q'",
     "--embed --_parset --session --shebang --hashbang --shebang-wrap": "write a shell script",
     "--filter": "by grep or awk",

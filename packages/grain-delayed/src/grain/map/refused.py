@@ -57,7 +57,8 @@ _INSTEAD = {
     ("--compress", "--compress-program", "--decompress-program"): (
         "compress in the command, as in --shell 'prog {} | gzip > {.}.gz'"
     ),
-    ("--delimiter",): (
+    # `-d,` is the same there; here -d detaches, and what follows it is no option.
+    ("--delimiter", "-,", "-;", "-:", "-|", "-\\"): (
         "inputs are lines, or end with a null character with -0, and --colsep splits them into "
         "columns. Convert others, as by tr , '\\n'"
     ),

@@ -236,7 +236,8 @@ def _host_and_port(text: str, where: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in [::1]:4000")
+        example = "tcp://[::1]:4000" if text.startswith("tcp") else "[::1]:4000"
+        raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in {example}")
     if any(c.isspace() or c in "/@[]" for c in host):
         raise _wrong(f"{text!r}: {host!r} is no host")
     try:

@@ -43,6 +43,10 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
             if family == socket.AF_INET:
                 raise
             continue
+        except BaseException:
+            for opened in (sock, *(one.socket for one in listeners)):
+                opened.close()
+            raise
         listeners.append(trio.SocketListener(sock))
         port = port or sock.getsockname()[1]  # the same one on both
     return listeners
