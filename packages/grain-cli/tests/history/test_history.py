@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -178,6 +179,15 @@ def test_a_mission_without_an_end_runs_or_was_killed() -> None:
 
     assert "killed" == data()[0]["state"]
     assert "1 running at the end\n" in history("opt").stdout
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_mission_that_was_killed_here_is_so_at_once() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write(replace(HEADER, host=os.uname().nodename, pid=gone.pid), body())
+
+    assert "killed" == data()[0]["state"]
 
 
 @pytest.mark.usefixtures("opt")
