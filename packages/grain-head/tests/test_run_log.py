@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.eventlog.schema import AnyLine, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
-from grain.eventlog.usage import RunReport, Usage
+from grain.eventlog.usage import RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog, amounts, one_line
@@ -144,6 +144,22 @@ def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
     log.ended(1, TaskCrashed("given up", ()), crashed=True)
     assert [("crashed", "w1", 1, False), ("crashed", "w1", 2, True)] == ends(written)
     assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
+
+
+def test_a_run_that_is_lost_with_its_worker_is_lost_though_it_counts_as_a_crash(
+    log: RunLog, written: Recorder
+) -> None:
+    """The run may have ended its worker; but one with a report of its worker has crashed."""
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(Started("id-w2", (2,)))
+    report = RunReport(started=10.0, ended=20.0, worker="w2")
+    log.on_message(Crashed(1, Crash((1, 1), "w1", "its worker was lost", 0.0)))
+    log.on_message(Crashed(2, Crash((1, 2), "w2", "signal 9", 0.0), encode_report(report)))
+    for worker in "id-w1", "id-w2":
+        log.on_message(WorkerEnded(worker, "lost"))
+    log.on_message(Started("", (1, 2)))
+    assert [("lost", "w1", 1, False), ("crashed", "w2", 1, False)] == ends(written)
+    assert ["its worker was lost", "signal 9"] == [end.message for end in written.of(RunEnded)]
 
 
 def test_a_crash_of_an_earlier_run_is_not_that_of_the_present_one(

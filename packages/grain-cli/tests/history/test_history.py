@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     encode,
 )
+from grain.eventlog.usage import Usage
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -92,6 +94,21 @@ def test_a_mission_shows_its_tasks_by_function_and_outcome() -> None:
     assert ["2", "1", "1 running", "00:06:00", "00:06:00", "3.1 of 8 GB", "1.47"] == cells[1:]
     functions = data("opt")["functions"]
     assert (2, 3.1) == (functions["optimise"]["done"], functions["optimise"]["peak_memory"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_times_without_a_value_and_memory_without_a_request_are_not_shown() -> None:
+    used = Usage(peak_memory=0.5, measured_by="polling", programs=1)
+    bad = TaskSubmitted(time=BEGAN, task=1, function="bad", request={"Cores": 1})
+    failed = RunEnded(
+        time=BEGAN + 9, task=1, outcome="error", worker="w", started=BEGAN, ended=BEGAN + 9,
+        usage=used,
+    )  # fmt: skip
+    write(HEADER, [bad, failed, END])
+    row = next(line for line in history("opt").stdout.splitlines() if line.startswith("bad"))
+    cells = [cell.strip() for cell in row.split("  ") if cell]
+
+    assert ["0", "1", "-", "-", "-", "0.5 GB", "0.0025"] == cells[1:]
 
 
 @pytest.mark.usefixtures("opt")
@@ -178,6 +195,15 @@ def test_a_mission_without_an_end_runs_or_was_killed() -> None:
 
     assert "killed" == data()[0]["state"]
     assert "1 running at the end\n" in history("opt").stdout
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_mission_that_was_killed_here_is_so_at_once() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write(replace(HEADER, host=os.uname().nodename, pid=gone.pid), body())
+
+    assert "killed" == data()[0]["state"]
 
 
 @pytest.mark.usefixtures("opt")

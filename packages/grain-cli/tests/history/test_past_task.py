@@ -114,6 +114,21 @@ def test_what_the_scheduler_has_forgotten_is_in_the_log(address: str, answering:
 
 
 @pytest.mark.usefixtures("opt")
+@pytest.mark.parametrize("number", [0, 6])
+def test_a_number_that_no_task_has_is_not_taken_for_a_task_that_is_forgotten(
+    number: int, address: str, answering: Any
+) -> None:
+    forgotten = {"task": number, "state": "unknown", "reasons": ["it has ended or was cancelled"]}
+    with answering(address, why=forgotten, arguments={"call": ""}, programs={"programs": []}):
+        done = why(f"opt:{number}", patience=60)
+
+    assert 1 == done.exit_code
+    assert "it has ended" not in done.stdout
+    never = "  the mission has submitted no task of this number: the last one is 5\n"
+    assert f"task opt:{number} is unknown\n{never}" in done.stdout
+
+
+@pytest.mark.usefixtures("opt")
 def test_what_the_scheduler_knows_to_run_is_not_looked_up(address: str, answering: Any) -> None:
     """A mission of the same name may have left a log."""
     running = {"task": 4, "state": "running", "reasons": ["on w1"]}

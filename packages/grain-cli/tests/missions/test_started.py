@@ -159,6 +159,35 @@ def test_cancel_ends_a_mission_that_no_scheduler_has(folder: Path) -> None:
     assert (1, True) == (again.exit_code, "opt@1 does not run: it was ended" in again.output)
 
 
+def test_a_start_that_a_scheduler_has_is_cancelled_by_its_label_and_no_other_one(
+    folder: Path, answering: Any
+) -> None:
+    """`grain missions` counts starts: opt@2 is the scheduler's only mission called opt."""
+    (folder / "opt.py").write_text("")
+    assert 0 == grain("run", "opt.py").exit_code
+    (folder / "opt.py").write_text(WAITS.replace("128 + number", "1"))
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    one = until("running", "opt@2")
+    until_printed(one, "begins")
+    (folder / "s").mkdir(mode=0o700)
+    address = f"unix://{folder}/s/s"
+    (folder / "grain.toml").write_text(f'address = "{address}"\n')
+    opt = {"id": "ab12", "name": "opt", "label": "opt", "host": "n", "connected": True}
+    opt |= {"running": 1, "waiting": 0}
+
+    words = ("cancel", "-y", "--patience", "60")
+    with answering(address, state={"missions": [opt]}, find=opt, cancel=opt) as scheduler:
+        ended = grain(*words, "opt@1")
+        running = grain(*words, "opt@2")
+
+    assert (1, True) == (ended.exit_code, "opt@1 does not run: it is done" in ended.output)
+    assert 0 == running.exit_code, running.output
+    assert ["state", "state", "find", "cancel"] == [ask.about for ask in scheduler.asked]
+    assert ["opt", "ab12"] == [ask.mission for ask in scheduler.asked[2:]]
+    os.kill(one["pid"], signal.SIGTERM)
+    assert "was cancelled by " in until("interrupted", "opt@2")["detail"]
+
+
 def test_a_program_that_is_gone_or_changed_is_not_resumed(folder: Path) -> None:
     (folder / "opt.py").write_text("raise SystemExit(3)")
     assert 0 == grain("run", "-d", "opt.py").exit_code

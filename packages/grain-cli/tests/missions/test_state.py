@@ -8,7 +8,7 @@ import pytest
 
 from grain.cli.missions.environment import kept, restored
 from grain.cli.missions.logout import judge as judge_logout
-from grain.cli.missions.records import STARTING, End, Process, Record, Start
+from grain.cli.missions.records import STARTING, Cancelled, End, Process, Record, Start
 from grain.cli.missions.state import SILENCE, Phase, judge
 
 NOW = 10_000.0
@@ -46,6 +46,19 @@ def test_an_exit_status_says_how_a_mission_has_ended(
     status: int, phase: Phase, detail: str
 ) -> None:
     assert (phase, detail) == state(end=End(status=status, at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("status", "phase", "detail"),
+    [(1, Phase.INTERRUPTED, "was cancelled by me on n1"), (0, Phase.DONE, "is done")],
+)
+def test_a_mission_that_was_cancelled_is_interrupted_unless_it_went_well(
+    status: int, phase: Phase, detail: str
+) -> None:
+    """A mission that is cancelled through its scheduler ends by an exception, with status 1."""
+    end, by = End(status=status, at=NOW), Cancelled(by="me on n1")
+    record = Record(Path("/x"), 1, START, PROCESS, end, NOW, by)
+    assert (phase, detail) == judge(record, kernel="here", now=NOW, began=lambda _: "")
 
 
 def test_a_process_of_this_host_runs_if_it_is_the_one_that_was_started() -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -162,6 +163,18 @@ def test_a_log_that_is_being_written_is_never_removed(tmp_path: Path) -> None:
     store = LogStore(tmp_path)
     store.remove_old(now=NOW, gigabytes=0)
     assert kept | {new.name} == names(store)
+
+
+def test_a_mission_that_was_killed_here_does_not_run_from_that_moment_on(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    now = int(time.time())
+    for name, host, pid in ("killed", "", gone.pid), ("alive", "", os.getpid()), ("far", "n17", 1):
+        folder = tmp_path / log(tmp_path, name, name, end=False, host=host, pid=pid)
+        os.utime(folder / "events.jsonl", (now, now))
+    log(tmp_path, "done", "done", pid=os.getpid())
+    running = {one.name for one in LogStore(tmp_path).logs() if one.is_running()}
+    assert {"alive", "far"} == running
 
 
 def test_nothing_is_removed_through_a_link_and_nothing_that_is_no_log(tmp_path: Path) -> None:

@@ -188,7 +188,11 @@ def test_another_attempt_follows_the_failure() -> None:
     )
     log.run(2, 15, 25)
 
-    assert (25.0, 25.0) == (log.workload().makespan, replay(log.workload(), workers(1)).makespan)
+    workload = log.workload()
+    assert (25.0, 25.0) == (workload.makespan, replay(workload, workers(1)).makespan)
+    assert ": 1 task with 1 further attempt in 25 s\n" in report_text(workload, None, [], Cores(1))
+    data = report_data(workload, None, [], Cores(1))
+    assert (1, 1) == (data["tasks"], data["further_attempts"])
 
 
 def test_a_smaller_request_lets_more_run_at_once() -> None:

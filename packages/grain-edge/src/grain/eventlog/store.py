@@ -90,7 +90,7 @@ class StoredLog:
         return max(times, default=0.0)
 
     def is_written(self, now: float | None = None) -> bool:
-        """Return True if its process may still write to it.
+        """Return True if its process may still write to it; when in doubt, it may.
 
         A process of another host cannot be seen: its log counts as being written for two days
         after its last sign of life, of which a writer gives one an hour.
@@ -103,13 +103,26 @@ class StoredLog:
         age = (time.time() if now is None else now) - self.modified()
         if age < _SURELY:
             return True
+        writer = self._writer()
+        return age < _ELSEWHERE if writer is None else _is_alive(writer)
+
+    def is_running(self) -> bool:
+        """Return True if its process runs: where this host can see it, at once after its death.
+
+        Another namespace of processes under the same host name is taken for this host.
+        """
+        writer = None if self.end() is not None else self._writer()
+        return self.is_written() if writer is None else _is_alive(writer)
+
+    def _writer(self) -> int | None:
+        """Return the process id of its writer; None if that is not of this host."""
         try:
             header = self.header()
-        except Exception:  # it is damaged, or newer; its age has to do
-            header = None
-        if header is not None and header.host == socket.gethostname() and header.pid:
-            return _is_alive(header.pid)
-        return age < _ELSEWHERE
+        except Exception:  # it is damaged, or newer
+            return None
+        if header is None or header.host != socket.gethostname():
+            return None
+        return header.pid or None
 
     def _parts(self) -> list[os.stat_result]:
         parts = []

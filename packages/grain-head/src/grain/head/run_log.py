@@ -229,10 +229,11 @@ class RunLog:
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
         report, run.report = run.report, None
-        if crash is not None:
-            outcome = "crashed"
-        elif run.worker in self._left:
+        if run.worker in self._left and report is None:
+            # The scheduler counts it as a crash, too, as the run may have ended its worker.
             outcome = "lost"
+        elif crash is not None:
+            outcome = "crashed"
         self._log.write(
             schema.RunEnded(
                 time=now,

@@ -64,7 +64,8 @@ def report_data(
     return {
         "id": workload.id,
         "name": workload.name,
-        "tasks": len(workload.tasks),
+        "tasks": len(workload.tasks) - workload.repeated,
+        "further_attempts": workload.repeated,
         "makespan": workload.makespan,
         "guessed": workload.guessed,
         "left_out": workload.unknown,
@@ -89,7 +90,9 @@ def _outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     """Return what happened, and how well the replay of it agrees."""
-    took, tasks = span(workload.makespan), counted(len(workload.tasks), "task")
+    took, tasks = span(workload.makespan), counted(len(workload.tasks) - workload.repeated, "task")
+    if workload.repeated:
+        tasks += f" with {counted(workload.repeated, 'further attempt')}"
     lines = [f"{workload.name} ({workload.id[:8]}): {tasks} in {took}"]
     if original is None:
         return lines

@@ -105,7 +105,8 @@ class Workload(NamedTuple):
     Attributes:
         name: the name of the mission, or of the scheduler.
         id: its id.
-        tasks: the tasks in the order of their submission.
+        tasks: the tasks in the order of their submission; each attempt at one counts.
+        repeated: how many of these are further attempts at a task that failed.
         stays: the workers that were there.
         missions: the number of missions.
         makespan: the seconds from the first submission to the end of the last task.
@@ -118,6 +119,7 @@ class Workload(NamedTuple):
     name: str
     id: str
     tasks: list[LoggedTask]
+    repeated: int
     stays: list[Stay]
     missions: int
     makespan: float
@@ -182,6 +184,7 @@ class WorkloadBuilder:
         self._start: LogStarted | None = None
         self._requests = Requests()
         self._tasks: list[LoggedTask] = []
+        self._repeated = 0
         self._indices: dict[tuple[str, int], int] = {}
         self._submitted: list[float] = []
         self._ended: list[float | None] = []
@@ -244,6 +247,7 @@ class WorkloadBuilder:
             name=name,
             id=start.id if start is not None else "",
             tasks=self._tasks,
+            repeated=self._repeated,
             stays=sorted(stays, key=lambda stay: stay.joins),
             missions=len(self._missions),
             makespan=max(0.0, self._last_outcome - min(self._submitted)),
@@ -263,6 +267,7 @@ class WorkloadBuilder:
         mission = self._missions.setdefault(line.mission, len(self._missions))
         task = LoggedTask(mission, line.function, self._requests.of(line.request))
         index = len(self._tasks)
+        self._repeated += bool(line.retry_of)
         task.urgency = line.urgency
         self._wire(task, line, now)
         self._tasks.append(task)

@@ -65,7 +65,10 @@ def state_of(log: StoredLog, status: str) -> str:
     """
     if status:
         return status
-    return "running" if log.is_written() else "killed"
+    if log.is_running():
+        return "running"
+    end = log.end()  # its process may have ended in good order since
+    return "killed" if end is None else end.status
 
 
 def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:

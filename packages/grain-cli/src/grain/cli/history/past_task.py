@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.history.logs import find, lines_of, state_of, store_of
 from grain.cli.history.text import minute
+from grain.cli.missions.state import signal_name
 from grain.cli.show import moment, span
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
@@ -29,6 +30,7 @@ class PastTask:
         number: its number.
         runs: its runs that have ended, and those of earlier attempts at the same.
         open: the task, if it has not ended.
+        last: the largest number of a task that was submitted; 0 if none was.
         later: the number of the attempt that followed its failure; 0 if none did.
         now: the time of the last line, by the clock with which the log began.
         clock_change: seconds to be added for the clock on the wall.
@@ -39,6 +41,7 @@ class PastTask:
         self.number = number
         self.runs: list[Run] = []
         self.open: OpenTask | None = None
+        self.last = 0
         self.later = 0
         self.now = 0.0
         self.clock_change = 0.0
@@ -65,6 +68,7 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
         if isinstance(line, LogStarted):
             past.header = past.header or line
         elif isinstance(line, TaskSubmitted):
+            past.last = max(past.last, line.task)
             if own and line.retry_of == first:
                 past.later = past.later or line.task
         elif run is not None:
@@ -85,7 +89,7 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
 
 
 def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | None:
-    """Return what the log of a mission says of a task; None if it does not have it.
+    """Return what the log of a mission says of a task; None if that is nothing.
 
     Of several missions with the same name it is the last one that has a log.
 
@@ -95,11 +99,11 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
     """
     log = find(store_of(config), mission)
     past = past_task(lines_of(LogReader(log.folder), log.size()), number)
-    if not past.seen or past.header is None:
-        return None
+    if past.header is None or (not past.seen and 0 < number <= past.last):
+        return None  # what was lost of the log may have had it
     end = log.end()
     state = state_of(log, "" if end is None else end.status)
-    answer = explanation_of(past, state)
+    answer = explanation_of(past, state) if past.seen else _never(past)
     began = minute(past.header.time)
     source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
     if state in _PAST:
@@ -130,6 +134,13 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
         "reasons": [_verdict(past), *_facts(past, last)],
         "runs": [_run(run) for run in past.runs],
     }
+
+
+def _never(past: PastTask) -> dict[str, Any]:
+    """Return the answer for a number that no task of the mission has."""
+    tasks = f"the last one is {past.last}" if past.last else "it has none"
+    why = f"the mission has submitted no task of this number: {tasks}"
+    return {"task": past.number, "state": "unknown", "reasons": [why]}
 
 
 def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
@@ -193,12 +204,21 @@ def _facts(past: PastTask, last: Run) -> list[str]:
         facts.append(f"{text}, in {usage.programs} program{'' if usage.programs == 1 else 's'}")
         bad = {status: n for status, n in usage.exit_statuses.items() if status}
         if bad:
-            listed = ", ".join(f"{n} with status {status}" for status, n in sorted(bad.items()))
+            listed = ", ".join(f"{n} {_exit(status)}" for status, n in sorted(bad.items()))
             facts.append(f"of its programs ended {listed}")
     facts += _earlier(past.runs[:-1], past)
     if past.later:
         facts.append(f"it was tried again, as task {past.later}")
     return facts
+
+
+def _exit(status: int) -> str:
+    """Return how a program ended.
+
+    >>> _exit(2), _exit(-9)
+    ('with exit code 2', 'by SIGKILL')
+    """
+    return f"with exit code {status}" if status > 0 else f"by {signal_name(-status)}"
 
 
 def _earlier(runs: list[Run], past: PastTask) -> list[str]:

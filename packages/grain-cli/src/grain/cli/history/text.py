@@ -154,14 +154,17 @@ def _function(name: str, one: FunctionSummary) -> tuple[object, ...]:
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count) or "-"
     peak, asked = one.peak_memory, one.memory
-    memory = (
-        f"{'?' if peak is None else amount(peak)} of {'-' if asked is None else amount(asked)} GB"
-        if peak is not None or asked is not None
-        else "-"
-    )
+    used = "?" if peak is None else amount(peak)
+    if asked is not None:
+        memory = f"{used} of {amount(asked)} GB"
+    else:
+        memory = "-" if peak is None else f"{used} GB"
+    mean, longest = "-", "-"
+    if one.runs:
+        mean, longest = duration(one.seconds / one.runs), duration(one.longest)
     return (
-        name or "(unknown)", one.done, one.failed, other, duration(one.seconds / (one.runs or 1)),
-        duration(one.longest), memory, amount(one.core_hours),
+        name or "(unknown)", one.done, one.failed, other, mean, longest, memory,
+        amount(one.core_hours),
     )  # fmt: skip
 
 

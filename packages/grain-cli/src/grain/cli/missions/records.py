@@ -7,6 +7,7 @@
 - ``alive``: touched by the keeper every 30 s.
 - ``output``: what the program prints, if it has no terminal.
 - ``end.json``: how it has ended.
+- ``cancelled.json``: who has cancelled it through a scheduler.
 """
 
 from __future__ import annotations
@@ -93,6 +94,16 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """That somebody has cancelled a mission through its scheduler.
+
+    Attributes:
+        by: who, for people.
+    """
+
+    by: str
+
+
 @dataclass(frozen=True)
 class Record:
     """One start of a mission.
@@ -104,6 +115,7 @@ class Record:
         process: its processes; None if the program has not begun.
         end: how it has ended; None if nobody has written that.
         alive: the last sign of life of its keeper, in Unix seconds; 0 if there was none.
+        cancelled: who has cancelled it through a scheduler; None if nobody has.
     """
 
     folder: Path
@@ -112,6 +124,7 @@ class Record:
     process: Process | None
     end: End | None
     alive: float
+    cancelled: Cancelled | None = None
 
     @property
     def label(self) -> str:
@@ -208,7 +221,8 @@ def _record(path: Path) -> Record | None:
     except OSError:
         alive = 0.0
     process = _loaded(path / "process.json", Process)
-    return Record(path, int(number), start, process, _loaded(path / "end.json", End), alive)
+    end, cancelled = _loaded(path / "end.json", End), _loaded(path / "cancelled.json", Cancelled)
+    return Record(path, int(number), start, process, end, alive, cancelled)
 
 
 def _loaded(path: Path, kind: type[_T]) -> _T | None:

@@ -54,6 +54,8 @@ def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str
         began: returns the start of a process of this host; "" if it is dead.
     """
     if record.end is not None:
+        if record.end.status and record.cancelled is not None:
+            return State(Phase.INTERRUPTED, f"was cancelled by {record.cancelled.by}")
         return _ended(record.end)
     process = record.process
     if process is None:

@@ -79,7 +79,7 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
     from grain.cli.report.page import render
     from grain.cli.version import installed_version
 
-    written = log.is_written()
+    written = log.is_running()
     collected = collect(lines_of(reader, log.size()))
     text = render(
         collected, written=written, version=installed_version(), notes=list(notes(reader))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
+    from grain.cli.missions.records import Record
     from grain.config import Config
 
 
@@ -42,12 +44,16 @@ def cancel(
         config = load_config(ctx, config_file)
         if what is None:
             raise click.UsageError(_missing(config, patience))
-        if not task and _only_started(config, mission, patience):
-            click.echo(_end_started(config, mission, yes=yes))
-            return
+        record = None
         if not task:
-            mission = _confirmed(config, mission, patience, yes=yes)
+            name, record = _whose(config, mission, patience)
+            if not name:
+                click.echo(_end_started(config, mission, yes=yes))
+                return
+            mission = _confirmed(config, name, patience, yes=yes)
         answer = _put(config, "cancel", mission, patience, task=task, by=who())
+        if record is not None:
+            _note(record)
     label = clean(answer["label"])
     if task:
         was = "ran, and its programs end" if answer["state"] == "running" else "waited"
@@ -88,26 +94,49 @@ def who() -> str:
     return f"{user} on {socket.gethostname()}"
 
 
-def _only_started(config: Config, word: str, patience: float) -> bool:
-    """Return True if `grain run` or `grain start` has started a mission, and no scheduler has it.
+def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | None]:
+    """Return what the scheduler calls a mission, and its start if `grain run` has started it.
 
-    It may run on its own machine alone, have no scheduler yet, or wait for its job.
+    The first is empty if no scheduler has it: it may run on its own machine alone, have no
+    scheduler yet, or wait for its job. `grain missions` counts the starts of a name and `grain ls`
+    the missions of a name that are here now, so that the same label may mean different ones: what
+    `grain ls` shows goes first.
+
+    Raises:
+        click.ClickException: the start does not run.
     """
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.records import find, missions_folder, read
+    from grain.cli.missions.starting import state_of
     from grain.cli.query import NoScheduler, ask
     from grain.edge.questions import Ask
 
     record = find(read(missions_folder()), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
-        return False
+        return word, None
     try:
         [state] = ask(config, Ask("state"), patience=patience)
     except NoScheduler:
-        return True
+        return "", record
+    if any(word == one["label"] for one in state["missions"]):
+        return word, record
+    if record is not None and word == record.label:
+        now = state_of(record)
+        if not now.phase.alive:
+            raise click.ClickException(f"{clean(record.label)} does not run: it {now.detail}")
     name = record.start.name if record is not None else word
-    return not any(name == one["name"] or word == one["label"] for one in state["missions"])
+    return (name if any(name == one["name"] for one in state["missions"]) else ""), record
+
+
+def _note(record: Record) -> None:
+    """Leave word in the folder of a start that it was cancelled, since its exit status may not."""
+    from grain.cli.missions.records import Cancelled, write
+    from grain.cli.missions.starting import state_of
+
+    if state_of(record).phase.alive:
+        with suppress(OSError):  # the mission ends all the same
+            write(record.folder, "cancelled.json", Cancelled(by=who()))
 
 
 def _end_started(config: Config, word: str, *, yes: bool) -> str:

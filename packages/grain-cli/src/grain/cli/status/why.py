@@ -66,7 +66,7 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         explanation = _asked(config, mission, number, patience)
     except NoScheduler as error:
         logged = _logged(config, mission, number)
-        if logged is None:
+        if logged is None or logged["state"] == "unknown":
             raise NoScheduler(f"{error}; and no event log has task {mission}:{number}") from None
         return logged
     if explanation["state"] != "unknown" and "ended" not in explanation:
