@@ -9,6 +9,7 @@ import pytest
 from textual.color import Color
 from textual.widgets import Input
 
+from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
@@ -303,12 +304,19 @@ FACTS = {
 }
 
 
-def test_a_task_that_is_opened_has_its_facts_and_its_log(
-    alone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("grain.cli.top.log.latest", lambda *_: ["job"])
-    monkeypatch.setattr("grain.cli.top.log.outputs", lambda _: [alone / "w.log"])
-    (alone / "w.log").write_text("hello\nINFO opt:12 optimise: SCF \x1b[2Jcycle 1\nopt:121 other\n")
+def submitted(folder: Path, name: str, log: str) -> None:
+    """Record a job with a log."""
+    (folder / f"{name}.log").write_text(log)
+    records = JobRecords(folder / "state/grain/jobs")
+    record = JobRecord(name, "slurm", name, f"{folder}/{name}.log", "edge:///x", "", 1.0)
+    records.add(records.new_file(), record)
+
+
+def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone: Path) -> None:
+    submitted(
+        alone, "w", "hello\nopt:12 optimise | SCF \x1b[2Jcycle 1\nopt:121 other\nof opt:12 none\n"
+    )
+    submitted(alone, "earlier", "opt:12 optimise | begun elsewhere\n")
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("3", "enter")
@@ -319,8 +327,18 @@ def test_a_task_that_is_opened_has_its_facts_and_its_log(
         assert "TASK opt:12" in text
         assert "it calls optimise('caffeine.xyz')" in text
         assert "it has run for 00:00:02: xtb caffeine.xyz" in text
-        assert "INFO opt:12 optimise: SCF ?[2Jcycle 1" in text
+        assert "opt:12 optimise | SCF ?[2Jcycle 1" in text
+        assert "opt:12 optimise | begun elsewhere" in text
         assert "opt:121" not in text
+        assert "none" not in text
+        assert "hello" not in text
+        with (alone / "w.log").open("a") as log:
+            log.write("opt:12 optimise | SCF cycle 2\n")
+        await pilot.pause(1.1)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        text = "\n".join(line.rstrip() for line in shown(app))
+        assert 1 == text.count("SCF cycle 2")
         await pilot.press("escape")
         assert not isinstance(app.screen, TaskScreen)
 
@@ -331,6 +349,23 @@ def test_a_task_that_is_opened_has_its_facts_and_its_log(
         arguments={"call": "optimise('caffeine.xyz')"},
         programs={"programs": [["xtb caffeine.xyz", 2.0]]},
     )
+
+
+def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: Path) -> None:
+    submitted(alone, "w093015-2", "hello\nopt:121 other\n")
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause(1.1)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        text = "\n".join(line.rstrip() for line in shown(app))
+        assert "no line of opt:12: none in the output of the 1 job" in text
+        assert "w093015-2.log" in text
+        assert "hello" in text
+
+    use(look, Seen(overview(missions=1)), why=FACTS)
 
 
 def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:

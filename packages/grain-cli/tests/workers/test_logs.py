@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
-from grain.cli.workers.logs import outputs, readable
+from grain.cli.workers.jobs import outputs
+from grain.cli.workers.logs import readable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,5 +20,5 @@ Map:
 - ``pane``: a table on the screen
 - ``prompts``: help, and questions before something ends
 - ``details``: one worker or one task on a screen of its own
-- ``log``: the log of a worker, as it grows
+- ``log``: the log of a worker and the lines of a task, as they grow
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding
@@ -10,7 +11,7 @@ from textual.widget import Widget
 
 from grain.cli.show import clean, folded
 from grain.cli.status.why import facts_text, state_text
-from grain.cli.top.log import WorkerLog, about
+from grain.cli.top.log import TaskLog, WorkerLog
 from grain.cli.top.pane import Pane, strip
 from grain.cli.top.tables import running_table
 from grain.edge.questions import Ask
@@ -123,6 +124,7 @@ class _Details(Screen[None]):
         super().__init__()
         self._link = link
         self._log = WorkerLog(worker) if worker else None
+        self._reading = threading.Lock()
 
     def on_mount(self) -> None:
         """Begin to look."""
@@ -131,16 +133,22 @@ class _Details(Screen[None]):
 
     def _look(self) -> None:
         self._ask()
-        if self._log is not None:
-            # A file system that hangs must not hold up the screen; one look at a time.
-            self.run_worker(self._read, thread=True, group="log", exclusive=True)
+        # A file system that hangs must not hold up the screen.
+        self.run_worker(self._read, thread=True, group="log")
         self._draw()
 
     def _read(self) -> None:
-        # In a thread of its own.
-        assert self._log is not None
-        self._log.read()
-        self.app.call_later(self._draw)
+        # In a thread of its own, one at a time: the next look reads what this one leaves out.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._read_logs()
+            finally:
+                self._reading.release()
+            self.app.call_later(self._draw)
+
+    def _read_logs(self) -> None:
+        if self._log is not None:
+            self._log.read()
 
     def _ask(self) -> None:
         raise NotImplementedError
@@ -150,7 +158,9 @@ class _Details(Screen[None]):
 
 
 class TaskScreen(_Details):
-    """A task: its state and the reasons, its call and its programs, and the log of its worker.
+    """A task: its state and the reasons, its call and its programs, and what it has printed.
+
+    As long as that is nothing, the last lines of its worker's log are there.
 
     Args:
         link: answers the questions about it.
@@ -161,6 +171,7 @@ class TaskScreen(_Details):
         super().__init__(link, task.worker)
         self.about = task
         self._facts: dict[str, Any] = {}
+        self._output = TaskLog(task.name, task.number, task.mission)
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
@@ -185,9 +196,15 @@ class TaskScreen(_Details):
             self._log = WorkerLog(worker)
         self._draw()
 
+    def _read_logs(self) -> None:
+        self._output.read()
+        if not self._output.lines:
+            super()._read_logs()
+
     def _draw(self) -> None:
         if self.is_attached:
-            self.query_one(Page).put(task_lines(self.about.name, self._facts, self._log))
+            lines = task_lines(self.about.name, self._facts, self._output, self._log)
+            self.query_one(Page).put(lines)
 
 
 class WorkerScreen(_Details):
@@ -239,25 +256,34 @@ class WorkerScreen(_Details):
             self.query_one(Page).put(log_lines(self._log))
 
 
-def task_lines(name: str, facts: Mapping[str, Any], log: WorkerLog | None) -> list[tuple[str, str]]:
-    """Return the lines about a task, each with its style."""
+def task_lines(
+    name: str, facts: Mapping[str, Any], output: TaskLog, log: WorkerLog | None
+) -> list[tuple[str, str]]:
+    """Return the lines about a task, each with its style.
+
+    Args:
+        name: of the task.
+        facts: what the scheduler has answered.
+        output: the task's own lines.
+        log: of its worker, if one is known.
+    """
     if "state" not in facts:
         return [("looking ...", "dim")]
     lines = [(f"task {name} {state_text(dict(facts))}", "title")]
     lines += [(f"  {clean(line)}", "") for line in facts_text(dict(facts))]
     lines += [(f"  {clean(line)}", "") for line in facts.get("reasons", ())]
-    if log is not None:
-        lines += [("", ""), *log_lines(log, name)]
-    return lines
+    lines += [(f"  {clean(line)}", "") for line in output.facts]
+    lines.append(("", ""))
+    if output.lines:
+        return [*lines, (f"LOG of {name}", "head"), *((line, "") for line in output.lines)]
+    lines.append((output.problem, "dim"))
+    return lines if log is None or log.path is None else [*lines, *log_lines(log)]
 
 
-def log_lines(log: WorkerLog | None, task: str = "") -> list[tuple[str, str]]:
-    """Return the lines of a log, or those of them that name a task, if any do."""
+def log_lines(log: WorkerLog | None) -> list[tuple[str, str]]:
+    """Return the lines of a worker's log."""
     if log is None or log.path is None:
         return [(log.problem if log is not None else "", "dim")]
-    lines = list(log.lines)
-    named = about(lines, task) if task else []
-    which = f"the lines that name {task}" if named else "the last lines"
-    title = f"LOG  {clean(log.path)}, {which}"
-    rest = [(line, "") for line in named or lines]
+    title = f"LOG  {clean(log.path)}, the last lines"
+    rest = [(line, "") for line in list(log.lines)]
     return [(title, "head"), *rest, *([(log.problem, "dim")] if log.problem else [])]

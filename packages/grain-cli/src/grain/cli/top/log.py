@@ -1,12 +1,13 @@
-"""The log of a worker as it grows: of a large one the end."""
+"""Logs as they grow: of a worker the end, and of a task its lines."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from grain.cli.workers.jobs import records
-from grain.cli.workers.logs import latest, outputs, readable
+from grain.cli.show import clean
+from grain.cli.workers.jobs import outputs, records
+from grain.cli.workers.logs import latest, readable
+from grain.cli.workers.task_logs import TaskOutput, facts_text, nothing_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,48 @@ class WorkerLog:
         self.problem = "" if self.lines else f"the log of {self._worker} is empty"
 
 
-def about(lines: list[str], task: str) -> list[str]:
-    """Return the lines that name a task, as in ``opt:17``."""
-    named = re.compile(rf"(?<![\w.@-]){re.escape(task)}(?!\d)")
-    return [line for line in lines if named.search(line)]
+class TaskLog:
+    """The last lines of a task, those that `grain logs` shows of it.
+
+    Args:
+        name: the task, with its mission's label.
+        number: its number.
+        mission: the id of its mission.
+
+    Attributes:
+        lines: without characters that control a terminal; of several workers' logs each has a line
+            in front that names it.
+        facts: its former runs, and the files of their programs, a line each.
+        problem: why there are no lines; empty if there are any.
+    """
+
+    def __init__(self, name: str, number: int, mission: str) -> None:
+        self._name = name
+        self._number = number
+        self._mission = mission
+        self.lines: list[str] = []
+        self.facts: list[str] = []
+        self.problem = ""
+        self._output: TaskOutput | None = None
+        self._file: Path | None = None
+
+    def read(self) -> None:
+        """Read what was added. It may take as long as the file systems do."""
+        try:
+            self._read()
+        except OSError as error:
+            self.problem = f"the log of {self._name} cannot be read: {error.strerror or error}"
+
+    def _read(self) -> None:
+        if self._output is None:  # not before: it reads the event log of the mission
+            label = self._name.rpartition(":")[0]
+            self._output = TaskOutput(label, self._number, self._mission)
+            self.facts = facts_text(self._output.facts)
+        jobs = records().read()
+        for file, lines in self._output.read(jobs):
+            if file != self._file:
+                self.lines.append(f"==> {clean(file)} <==")
+                self._file = file
+            self.lines += readable(b"".join(lines)).splitlines()
+        del self.lines[:-LINES]
+        self.problem = "" if self.lines else nothing_text(self._name, len(jobs))

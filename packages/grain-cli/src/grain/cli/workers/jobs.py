@@ -1,10 +1,12 @@
-"""The jobs that `grain` has submitted, and their states."""
+"""The jobs that `grain` has submitted, their states, and the files of their output."""
 
 from __future__ import annotations
 
+import glob
+import re
 import threading
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch import (
@@ -32,6 +34,7 @@ KEPT = 14 * 86400.0
 FORGOTTEN = 100 * 86400.0
 """Seconds after which a record is removed, whatever the state of its job."""
 
+_PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
 _ALIVE = set(JobPhase) - {JobPhase.GONE}
 
 
@@ -50,6 +53,21 @@ class OwnJob(NamedTuple):
 def records() -> JobRecords:
     """Open the records of this user."""
     return JobRecords(state_folder() / "jobs")
+
+
+def outputs(record: JobRecord) -> list[Path]:
+    """Return the files of a job's output, the one that was written last at the end.
+
+    There are several where the batch system filled in their names, or started the job again.
+    """
+    if not record.log_file:
+        return []
+    pattern = "*".join(map(glob.escape, _PLACEHOLDER.split(record.log_file)))
+    suffix = glob.escape(PurePath(record.log_file).suffix)
+    patterns = (pattern, f"{pattern[: len(pattern) - len(suffix)]}-r[0-9]*{suffix}")
+    # The patterns are absolute, and Path() takes none such.
+    paths = {Path(name) for one in patterns for name in glob.glob(one)}  # noqa: PTH207
+    return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 
 def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import time
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -18,11 +16,11 @@ from grain.cli.show import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
 
-_PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
 _LISTED = 10  # names at most in a message
 _POLL = 0.5  # seconds between two looks at a file that is followed
 
@@ -55,7 +53,7 @@ def logs(
       grain logs opt:17
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
-        from grain.cli.workers.jobs import records
+        from grain.cli.workers.jobs import outputs, records
 
         recorded = records().read()
         if worker is not None and _names_task(recorded, worker):
@@ -95,25 +93,18 @@ def _show_task(
     config: Config, recorded: list[JobRecord], task: str, most: int, follow: bool
 ) -> None:
     """Print the lines of a task, and what is known of its programs' output."""
-    from grain.cli.workers.task_logs import (
-        TaskLines,
-        facts_text,
-        nothing_text,
-        programs_text,
-        task_facts,
-    )
+    from grain.cli.workers.task_logs import TaskOutput, facts_text, nothing_text, programs_text
 
     mission, _, digits = task.rpartition(":")
     number = int(digits)
-    facts = task_facts(mission, number)
-    reader = TaskLines(facts.mission, number)
-    found = reader.read(_all_outputs(recorded), facts.since)
+    output = TaskOutput(mission, number)
+    found = output.read(recorded)
     for at, (file, of_file) in enumerate(found):
         if len(found) > 1:
             click.echo(("\n" if at else "") + f"==> {clean(file)} <==")
         click.echo(readable(b"".join(of_file[-most:])), nl=False)
-    notes = facts_text(facts)
-    if not any(run.final for run in facts.runs):
+    notes = facts_text(output.facts)
+    if not any(run.final for run in output.facts.runs):
         notes += programs_text(config, mission, number)
     for note in notes:
         click.echo(f"Note: {clean(note)}", err=True)
@@ -124,15 +115,10 @@ def _show_task(
     try:
         while True:
             time.sleep(_POLL)
-            for _, of_file in reader.read(_all_outputs(recorded)):
+            for _, of_file in output.read(recorded):
                 click.echo(readable(b"".join(of_file)), nl=False)
     except KeyboardInterrupt:
         return
-
-
-def _all_outputs(recorded: list[JobRecord]) -> list[Path]:
-    """Return the files of all jobs, each once."""
-    return list(dict.fromkeys(file for record in recorded for file in outputs(record)))
 
 
 def _missing(recorded: list[JobRecord]) -> str:
@@ -175,21 +161,6 @@ def namesakes(
             yield f"this is the last of {len(same)} jobs of that name: {', '.join(others)}"
 
 
-def outputs(record: JobRecord) -> list[Path]:
-    """Return the files of a job's output, the one that was written last at the end.
-
-    There are several where the batch system filled in their names, or started the job again.
-    """
-    if not record.log_file:
-        return []
-    pattern = "*".join(map(glob.escape, _PLACEHOLDER.split(record.log_file)))
-    suffix = glob.escape(PurePath(record.log_file).suffix)
-    patterns = (pattern, f"{pattern[: len(pattern) - len(suffix)]}-r[0-9]*{suffix}")
-    # The patterns are absolute, and Path() takes none such.
-    paths = {Path(name) for one in patterns for name in glob.glob(one)}  # noqa: PTH207
-    return sorted(paths, key=lambda path: path.stat().st_mtime)
-
-
 def _show(files: list[Path], lines: int) -> dict[Path, int]:
     """Print files; return the size of each."""
     places = {}
@@ -212,6 +183,8 @@ def readable(raw: bytes) -> str:
 
 def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
     """Print what is appended, also to files that appear later, until Ctrl-C."""
+    from grain.cli.workers.jobs import outputs
+
     while True:
         for file in (file for record in matches for file in outputs(record)):
             size, at = file.stat().st_size, places.get(file, 0)

@@ -6,17 +6,20 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.show import clean, span
+from grain.cli.workers.jobs import outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from grain.cli.batch import JobRecord
     from grain.config import Config
     from grain.eventlog.schema import RunEnded
 
 TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
 """A task as people name it."""
 
+_BLOCK = 1 << 20  # bytes that are searched at once
 _PATIENCE = 0.5  # seconds to look for a scheduler, which is not needed
 _OUTCOMES = {
     "value": "returned a value",
@@ -42,12 +45,13 @@ class TaskFacts(NamedTuple):
     runs: tuple[RunEnded, ...]
 
 
-def task_facts(mission: str, number: int) -> TaskFacts:
+def task_facts(mission: str, number: int, id: str = "") -> TaskFacts:  # noqa: A002
     """Return what is known of a task; nothing but its mission's name if that has no log here.
 
     Args:
         mission: a name, a name as `grain ls` shows it (``opt@2``), or an id.
         number: of the task.
+        id: of the mission, if the log of just that one is meant.
     """
     from grain.eventlog.errors import LogError
     from grain.eventlog.reader import LogReader
@@ -56,7 +60,7 @@ def task_facts(mission: str, number: int) -> TaskFacts:
 
     name = re.sub(r"@[0-9]+$", "", mission)
     try:
-        log = LogStore().find(name)
+        log = LogStore().find(id or name)
         reader = LogReader(log.folder)
         runs = tuple(line for line in reader if isinstance(line, RunEnded) and line.task == number)
     except (LogError, OSError):
@@ -135,16 +139,47 @@ class TaskLines:
         if size == at:
             return []
         lines: list[bytes] = []
+        if at > size:
+            at = 0  # it was written anew
         with file.open("rb") as source:
-            source.seek(at if at < size else 0)  # or it was written anew
-            for line in source:
-                if not line.endswith(b"\n"):
-                    self._places[file] = source.tell() - len(line)
-                    return lines
-                if line.startswith(self._prefix):
-                    lines.append(line)
-            self._places[file] = source.tell()
+            source.seek(at)
+            rest = b""
+            while block := source.read(_BLOCK):
+                whole, end, rest = (rest + block).rpartition(b"\n")
+                at += len(whole) + len(end)
+                if self._prefix in whole:  # most blocks are of other tasks
+                    lines += [
+                        line + b"\n" for line in whole.split(b"\n") if line.startswith(self._prefix)
+                    ]
+        self._places[file] = at
         return lines
+
+
+class TaskOutput:
+    """What a task has printed and logged on all workers, and what is known of its runs.
+
+    Args:
+        mission: as of `task_facts`.
+        number: of the task.
+        id: of the mission, if just that one is meant.
+
+    Attributes:
+        facts: of the time when this was made.
+    """
+
+    def __init__(self, mission: str, number: int, id: str = "") -> None:  # noqa: A002
+        self.facts = task_facts(mission, number, id)
+        self._lines = TaskLines(self.facts.mission, number)
+
+    def read(self, recorded: Iterable[JobRecord]) -> list[tuple[Path, list[bytes]]]:
+        """Return the new lines of each file that has some.
+
+        Args:
+            recorded: the jobs whose output is looked through.
+        """
+        # Jobs may share a file.
+        files = dict.fromkeys(file for record in recorded for file in outputs(record))
+        return self._lines.read(files, self.facts.since)
 
 
 def nothing_text(task: str, jobs: int) -> str:
