@@ -125,6 +125,22 @@ def test_an_answer_looks_at_some_workers_and_the_next_ones_at_the_others(
     assert [4, 5] == running
 
 
+def test_an_answer_looks_at_fewer_workers_where_their_names_must_be_counted(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_LOOKS", 8)
+    monkeypatch.setattr(overview, "_NAMES", 1)
+    for number in range(10):
+        harness.worker(f"w{number}", 1)
+    looks = harness.hub.overview.looks_for_all
+    left_out = [state(harness)["more_workers"] for _ in range(looks)]
+
+    assert [8, 4, 0] == left_out[:3]
+    assert 0 == left_out[-1]
+    harness.worker("late", 1)
+    assert 0 == state(harness)["more_workers"]
+
+
 def test_a_worker_that_leaves_is_in_no_row_and_no_sum(harness: HubHarness) -> None:
     harness.worker("v", 1)
     harness.worker("w", 2)

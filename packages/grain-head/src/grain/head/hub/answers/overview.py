@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from heapq import nlargest
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +40,7 @@ FRESH = 0.5
 """Seconds for which an answer is given again."""
 
 _LOOKS = 40  # workers that one answer looks at
+_NAMES = 50  # workers whose names are counted in the time of one look
 _RUNS = 256  # runs in an answer; at least one of each worker
 _RUNS_OF_ONE = 256  # runs in the answer about one worker
 _STALE = 64  # leases that are passed over: those that wait in chains, or are stale
@@ -47,6 +49,7 @@ _WAITING = 50  # queues in an answer
 _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
 _MISSIONS = 100  # missions in an answer
 
+_name = attrgetter("name")
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
 
@@ -166,7 +169,8 @@ class Overview:
     @property
     def looks_for_all(self) -> int:
         """The number of looks after which it was the turn of each worker."""
-        return math.ceil(2 * len(self._registry.numbered) / _LOOKS)
+        # The first one has half of its time left at least, as all others have if nobody comes.
+        return math.ceil(2 * len(self._registry.numbered) / _LOOKS) + 1
 
     # ---- workers
 
@@ -176,11 +180,13 @@ class Overview:
         # Numbers grow, so of two sets with the same last member and the same size neither lacks
         # anything of the other.
         workers = (len(numbered), next(reversed(numbered), 0))
+        looks = _LOOKS
         if workers != self._workers:
             self._workers = workers
             self._on_workers_changed()
+            # That takes its time, too; but the answer gets somewhere however often workers come.
+            looks -= min(len(numbered) // _NAMES, _LOOKS // 2)
         most = max(_RUNS // max(len(numbered), 1), 1)
-        looks = _LOOKS
         for _ in range(min(_LOOKS, len(numbered))):
             while self._turns and self._turns[-1] not in numbered:
                 self._turns.pop()
@@ -197,7 +203,7 @@ class Overview:
     def _on_workers_changed(self) -> None:
         """Let it be the turn of workers that have come, and remove those that have left."""
         numbered = self._registry.numbered
-        self._names = Counter([worker.name for worker in numbered.values()])
+        self._names = Counter(map(_name, numbered.values()))
         for number in [number for number in self._rows if number not in numbered]:
             self._count(self._rows.pop(number), "", (0, 0))
             del self._encoded[number]
