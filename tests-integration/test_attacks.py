@@ -36,6 +36,7 @@ from grain.worker.messages import (
     InventoryEnd,
     Lease,
     LoopBlocked,
+    ProgramNow,
     RegisterWorker,
 )
 from grain_testkit.local_processes import descendants_of
@@ -204,7 +205,7 @@ async def answer(peer: Peer) -> None:
                 case Describe():
                     reply = Described(message.question, EVIL)
                 case Inspect():
-                    reply = Inspected(message.question, ((EVIL, 1.0),))
+                    reply = Inspected(message.question, (ProgramNow(EVIL, 1.0),))
                 case Lease():
                     code = BlockingCode(EVIL, EVIL, EVIL, 3.0, EVIL)
                     reply = LoopBlocked(message.mission, message.task, code)

@@ -442,13 +442,18 @@ RUN = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4
                 "reasons": [],
                 **RUN,
                 "host": "n17",
-                "programs": [["xtb h2o.xyz --opt", 65.2]],
+                "programs": [
+                    ["xtb h2o.xyz --opt", 65.2, 250.04, 1.5],
+                    ["sh", 2.0, None, None],
+                ],
             },
             (
                 "task opt:17 is running\n"
                 "  it calls energy\n"
                 "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
-                "  it has run for 00:01:05: xtb h2o.xyz --opt\n"
+                "  it has run for 00:01:05, with 250.0 s of CPU time and 1.5 GB of memory now: "
+                "xtb h2o.xyz --opt\n"
+                "  it has run for 00:00:02: sh\n"
             ),
         ),
         (

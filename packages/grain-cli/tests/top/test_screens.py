@@ -326,7 +326,7 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         text = "\n".join(line.rstrip() for line in shown(app))
         assert "TASK opt:12" in text
         assert "it calls optimise('caffeine.xyz')" in text
-        assert "it has run for 00:00:02: xtb caffeine.xyz" in text
+        assert "it has run for 00:00:02, with 7.5 s of CPU time and 1.25 GB of memory now" in text
         assert "opt:12 optimise | SCF ?[2Jcycle 1" in text
         assert "opt:12 optimise | begun elsewhere" in text
         assert "opt:121" not in text
@@ -347,7 +347,7 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         Seen(overview(missions=1)),
         why=FACTS,
         arguments={"call": "optimise('caffeine.xyz')"},
-        programs={"programs": [["xtb caffeine.xyz", 2.0]]},
+        programs={"programs": [["xtb caffeine.xyz", 2.0, 7.5, 1.25]]},
     )
 
 
@@ -362,10 +362,11 @@ def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: P
         await pilot.pause()
         text = "\n".join(line.rstrip() for line in shown(app))
         assert "no line of opt:12: none in the output of the 1 job" in text
-        assert "w093015-2.log" in text
+        assert "w093015-2.log, the last lines" in text
         assert "hello" in text
 
-    use(look, Seen(overview(missions=1)), why=FACTS)
+    # The path of the log is long.
+    use(look, Seen(overview(missions=1)), size=(300, 24), why=FACTS)
 
 
 def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
@@ -395,7 +396,7 @@ def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> No
         await pilot.pause()
         assert "00:00:02 xtb a.xyz" in "\n".join(shown(app))
 
-    given = use(look, programs={"programs": [["xtb a.xyz", 2.0]]}, size=(120, 24))
+    given = use(look, programs={"programs": [["xtb a.xyz", 2.0, 7.8, 1.25]]}, size=(120, 24))
     asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "programs"]
     assert 0 < len(asked) <= 40
     assert len(asked) == len(set(asked))

@@ -15,6 +15,8 @@ from grain.cli.top.tables import (
     Task,
     Use,
     arranged,
+    busy_text,
+    memory_text,
     next_column,
     rate_text,
     tables,
@@ -113,11 +115,36 @@ def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> No
 
 
 def test_a_running_task_shows_what_it_uses() -> None:
-    use = use_of({"programs": [["xtb a.xyz", 9.0], ["xtb b.xyz", 70.0]]})
+    a, b = ["xtb a.xyz", 10.0, 5.0, 0.25], ["xtb b.xyz", 70.0, 210.0, 1.5]
+    use = use_of({"programs": [a, b]})
     table = made(overview(workers=1, runs=1), "running", {("mission0", 1): use})
 
     assert ["00:01:10 xtb b.xyz and 1 more"] == column(table, "PROGRAM")
+    assert (["3.5"], ["1.75 GB"]) == (column(table, "CPU"), column(table, "MEMORY"))
     assert Use(0, 0.0, "") == use_of({"programs": []})
+
+
+def test_a_running_task_shows_the_cores_that_it_has_kept_busy_since_the_last_look() -> None:
+    before = use_of({"programs": [["xtb", 100.0, 400.0, 1.0]]})
+
+    assert 4.0 == before.busy
+    assert 0.5 == use_of({"programs": [["xtb", 104.0, 402.0, 1.0]]}, before).busy
+    other = use_of({"programs": [["orca", 2.0, 6.0, 12.0]]}, before)
+    assert (3.0, "12 GB") == (other.busy, memory_text(other))
+    again = use_of({"programs": [["xtb", 2.0, 6.0, 1.0]]}, before)
+    assert 3.0 == again.busy
+
+
+def test_a_program_that_cannot_be_looked_at_has_no_figures() -> None:
+    use = use_of({"programs": [["sudo", 10.0, None, None]]})
+    table = made(overview(workers=1, runs=2), "running", {("mission0", 1): use})
+
+    assert ["", "-"] == column(table, "CPU")
+    assert ["", "-"] == column(table, "MEMORY")
+    assert (["1.0"], ["0.50 GB"]) == (
+        [busy_text(use_of({"programs": [["x", 4.0, 4.0, 0.5], ["sudo", 10.0, None, None]]}))],
+        [memory_text(use_of({"programs": [["x", 4.0, 4.0, 0.5], ["sudo", 1.0, None, None]]}))],
+    )
 
 
 def test_a_run_of_a_mission_that_has_left_is_shown_without_a_name() -> None:

@@ -83,7 +83,7 @@ def test_the_programs_of_a_task_that_runs_come_from_the_scheduler(
 ) -> None:
     address = f"unix://{alone}/socket"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
-    programs = {"task": 1, "programs": [["xtb coord > /job/xtb.out", 75.0]]}
+    programs = {"task": 1, "programs": [["xtb coord > /job/xtb.out", 75.0, None, None]]}
     with answering(address, why={"task": 1, "state": "running"}, programs=programs):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt:1")
     assert "Note: it has run for 00:01:15: xtb coord > /job/xtb.out\n" == shown.output

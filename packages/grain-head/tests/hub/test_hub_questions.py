@@ -26,6 +26,7 @@ from grain.worker.messages import (
     Inspected,
     InventoryEnd,
     Lease,
+    ProgramNow,
     RegisterWorker,
     Retire,
 )
@@ -392,8 +393,8 @@ def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> N
     assert asked(harness, "programs", 1) is None
     [question] = harness.sent("w", Inspect)
     assert lease.attempt == question.attempt
-    harness.send("w", Inspected(question.question, (("xtb", 2.0),)))
-    assert {"programs": [["xtb", 2.0]]} == answered(harness)
+    harness.send("w", Inspected(question.question, (ProgramNow("xtb", 2.0, 1.5, 0.25),)))
+    assert {"programs": [["xtb", 2.0, 1.5, 0.25]]} == answered(harness)
 
 
 def test_an_answer_has_the_number_of_its_question(harness: HubHarness) -> None:

@@ -34,6 +34,11 @@ async def none_at_all(_: str) -> None:
     await trio.sleep_forever()
 
 
+async def computing() -> None:
+    """A tasklet with a program that computes."""
+    await run_external(["/bin/sh", "-c", "while :; do :; done"])
+
+
 async def programs(head: Any, attempt: tuple[int, int], count: int) -> list[str]:
     """Ask for the programs of a run until there are as many; return their commands, sorted."""
     while True:
@@ -42,8 +47,8 @@ async def programs(head: Any, attempt: tuple[int, int], count: int) -> list[str]
         assert isinstance(answer, Inspected)
         assert 7 == answer.question
         if len(answer.programs) == count:
-            assert all(seconds >= 0 for _, seconds in answer.programs)
-            return sorted(command for command, _ in answer.programs)
+            assert all(one.seconds >= 0 for one in answer.programs)
+            return sorted(one.command for one in answer.programs)
         await trio.sleep(0.01)
 
 
@@ -74,4 +79,24 @@ async def test_each_program_belongs_to_its_run(before: int) -> None:
         await head.send([(Cancel((1, 0)), None)])
         [(ended, _)] = await head.receive()
         assert [] == await programs(head, (1, 0), 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_answer_has_what_a_program_uses_now() -> None:
+    head: MemoryChannel[Any, Any]
+    theirs: MemoryChannel[Any, Any]
+    head, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+        await head.send([(Run((1, 1), ZERO), Call(computing, (), {}))])
+        cpu = 0.0
+        while cpu < 0.1:
+            await head.send([(Inspect(7, (1, 1)), None)])
+            [(answer, _)] = await head.receive()
+            assert isinstance(answer, Inspected)
+            for program in answer.programs:
+                cpu = program.cpu or 0.0
+                assert program.memory is None or 0 < program.memory < 0.1
+        assert program.memory is not None
+        assert cpu <= program.seconds + 0.1
         nursery.cancel_scope.cancel()

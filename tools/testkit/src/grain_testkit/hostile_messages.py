@@ -14,7 +14,15 @@ from grain.edge.version import Versions
 from grain.eventlog.usage import RunReport, encode_report
 from grain.head.messages import HEAD, MISSION, Crash, Ending, RegisterMission
 from grain.head.service import CODEC as HEAD_CODEC
-from grain.worker.messages import AGENT, BlockingCode, Ended, Inspected, InventoryRun, Status
+from grain.worker.messages import (
+    AGENT,
+    BlockingCode,
+    Ended,
+    Inspected,
+    InventoryRun,
+    ProgramNow,
+    Status,
+)
 from grain.worker.messages import CODEC as AGENT_CODEC
 from grain.worker.messages import HEAD as AGENT_HEAD
 
@@ -102,13 +110,17 @@ for _values in (SENSE, ODD):
     _values["Versions"] = st.builds(Versions, _text, _text, _text, _text)
     _values["Crash"] = _built(Crash, _values)
     _values["BlockingCode"] = _built(BlockingCode, _values)
+    _figure = _values["float"]
     for _name, _one in (
         ("int", _values["int"]),
         ("bytes", _values["bytes"]),
         ("Attempt", _values["Attempt"]),
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),
-        ("tuple[str, float]", st.tuples(_text, _values["float"])),
+        (
+            "ProgramNow",
+            st.builds(ProgramNow, _text, _figure, st.none() | _figure, st.none() | _figure),
+        ),
     ):
         _values[f"tuple[{_name}, ...]"] = st.lists(_one, max_size=3).map(tuple)
     _values["Status"] = _words(Status)

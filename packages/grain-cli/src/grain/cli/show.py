@@ -125,6 +125,18 @@ def span(seconds: float | None) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+def program_text(program: Sequence[Any]) -> str:
+    """Return what is known of a program that runs: command, seconds, CPU seconds, memory in GB."""
+    command, seconds, cpu, memory = program
+    used = []
+    if cpu is not None:
+        used.append(f"{cpu:.1f} s of CPU time")
+    if memory is not None:
+        used.append(f"{memory:.3g} GB of memory now")
+    with_these = f", with {' and '.join(used)}" if used else ""
+    return f"it has run for {span(seconds)}{with_these}: {command}"
+
+
 def moment(at: float, now: float | None = None) -> str:
     """Format seconds since Unix' epoch as local time, with the date unless it is of today."""
     import time

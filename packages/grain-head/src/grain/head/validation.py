@@ -17,6 +17,7 @@ from grain.resource import Resource, WTime, from_data
 from grain.worker.messages import (
     PRINTED,
     DefineFunction,
+    Inspected,
     Inventory,
     LoopBlocked,
     RegisterWorker,
@@ -219,6 +220,13 @@ def _check_blocked(message: LoopBlocked) -> None:
     _check_seconds("blocked for", code.seconds)
 
 
+def _check_programs(message: Inspected) -> None:
+    for program in message.programs:
+        for value in program[1:]:
+            if value is not None:
+                _check_seconds("programs", value)
+
+
 def _check_printed(message: TasksPrinted) -> None:
     _check_text("mission", message.mission)
     if len(message.text) > PRINTED or message.lost < 0:
@@ -238,6 +246,7 @@ _CHECKS: dict[type[Message], Callable[[Any], None]] = {
     Inventory: _check_inventory,
     RunEnded: _check_ended,
     LoopBlocked: _check_blocked,
+    Inspected: _check_programs,
     TasksPrinted: _check_printed,
     DefineFunction: _check_function,
     Ask: _check_question,

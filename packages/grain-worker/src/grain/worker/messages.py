@@ -12,7 +12,7 @@ head gave to no other run. Agent and runner have no numbers of their own.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -276,16 +276,33 @@ class TasksPrinted(Message, frozen=True):
     lost: int = 0
 
 
+class ProgramNow(NamedTuple):
+    """An external program that runs.
+
+    Attributes:
+        command: shortened.
+        seconds: for which it has been running.
+        cpu: seconds of CPU time that it has used so far, with all processes below it; None where
+            they could not be looked at.
+        memory: what they have now, in GB; None as well.
+    """
+
+    command: str
+    seconds: float
+    cpu: float | None = None
+    memory: float | None = None
+
+
 class Inspected(Message, frozen=True):
     """The external programs of a run, for people: the answer to an `Inspect`.
 
     Attributes:
         question: its number.
-        programs: the command of each, shortened, and the seconds for which it has been running.
+        programs: the oldest first.
     """
 
     question: int
-    programs: tuple[tuple[str, float], ...]
+    programs: tuple[ProgramNow, ...]
 
 
 class Backlog(Message, frozen=True):

@@ -9,7 +9,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, moment, print_json, span
+from grain.cli.show import clean, moment, print_json, program_text, span
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -131,11 +131,7 @@ def facts_text(explanation: dict[str, Any]) -> list[str]:
         began, seconds = moment(explanation["began"]), span(explanation["seconds"])
         verb = "ran" if "ended" in explanation else "runs"
         lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
-    lines += [
-        f"it has run for {span(seconds)}: {command}"
-        for command, seconds in explanation.get("programs", ())
-    ]
-    return lines
+    return lines + [program_text(program) for program in explanation.get("programs", ())]
 
 
 def _missing(config: Config, patience: float) -> str:

@@ -230,7 +230,7 @@ class Top(App[int]):
 
     def _on_use(self, key: tuple[str, int], answer: Any) -> None:
         if isinstance(answer, dict):
-            self._uses[key] = use_of(answer)
+            self._uses[key] = use_of(answer, self._uses.get(key))
 
     # ---- keys
 

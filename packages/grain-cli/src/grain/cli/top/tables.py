@@ -111,11 +111,17 @@ class Use(NamedTuple):
         programs: how many there are.
         seconds: for how long the oldest has been running.
         command: the command of the oldest.
+        cpu: seconds of CPU time that they have used so far; None where that is not known.
+        busy: how many cores they keep busy.
+        memory: what they have, in GB.
     """
 
     programs: int
     seconds: float
     command: str
+    cpu: float | None = None
+    busy: float | None = None
+    memory: float | None = None
 
 
 def tables(
@@ -327,19 +333,23 @@ def running_table(
     more = f", {len(rows)} of them here" if len(rows) < count else ""
     columns: tuple[Column, ...] = RUNNING
     if not uses:  # nobody has said anything about programs
-        columns = tuple(c._replace(rank=9) if c.head == "PROGRAM" else c for c in RUNNING)
+        columns = tuple(c._replace(rank=9) if c.head in _OF_PROGRAMS else c for c in RUNNING)
     return Table(f"RUNNING  {count}{more}", columns, tuple(rows), "nothing runs")
 
 
 RUNNING = (
     Column("TASK", 0, least=12, tail=True),
-    Column("FUNCTION", 3, least=8),
-    Column("WORKER", 2, least=14, tail=True),
+    Column("FUNCTION", 4, least=8),
+    Column("WORKER", 3, least=14, tail=True),
     Column("TIME", 1, right=True),
-    Column("PROGRAM", 4, least=12),
-    Column("ASKS FOR", 5, least=10),
+    Column("CPU", 2, right=True),
+    Column("MEMORY", 2, right=True),
+    Column("PROGRAM", 5, least=12),
+    Column("ASKS FOR", 6, least=10),
 )
 """The columns of tasks that run."""
+
+_OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
 
 
 def _run(
@@ -360,10 +370,22 @@ def _run(
         clean(function),
         clean(worker),
         span(seconds),
+        busy_text(use),
+        memory_text(use),
         program,
         clean(request),
     )
-    values = (name, cells[1], cells[2], seconds, program, cells[5])
+    busy, memory = (-1.0, -1.0) if use is None else (use.busy, use.memory)
+    values = (
+        name,
+        cells[1],
+        cells[2],
+        seconds,
+        -1.0 if busy is None else busy,
+        -1.0 if memory is None else memory,
+        program,
+        cells[7],
+    )
     about = Task(mission["id"], task, name, clean(worker)) if mission else None
     return Row(f"{number}:{task}", cells, values, "", about)
 
@@ -378,13 +400,43 @@ def program_text(use: Use | None) -> str:
     return f"{span(use.seconds)} {clean(use.command)}{more}"
 
 
-def use_of(answer: Mapping[str, Any]) -> Use:
-    """Return what a task uses, from the answer about its programs."""
+def busy_text(use: Use | None) -> str:
+    """Return how many cores the programs of a task keep busy now."""
+    return "" if use is None else "-" if use.busy is None else f"{use.busy:.1f}"
+
+
+def memory_text(use: Use | None) -> str:
+    """Return the memory that the programs of a task have now."""
+    if use is None or use.memory is None:
+        return "" if use is None else "-"
+    return f"{use.memory:.2f} GB" if use.memory < 10 else f"{use.memory:.0f} GB"
+
+
+def use_of(answer: Mapping[str, Any], before: Use | None = None) -> Use:
+    """Return what a task uses, from the answer about its programs.
+
+    Args:
+        answer: the worker's.
+        before: what it used some seconds ago. Without that, or where other programs ran then, the
+            programs keep as many cores busy as they have since they began.
+    """
     programs = answer.get("programs") or ()
     if not programs:
         return Use(0, 0.0, "")
     oldest = max(programs, key=lambda program: program[1])
-    return Use(len(programs), float(oldest[1]), str(oldest[0]))
+    seconds, command = float(oldest[1]), str(oldest[0])
+    of_cpu = [(cpu, ran) for _, ran, cpu, _ in programs if cpu is not None]
+    of_memory = [memory for *_, memory in programs if memory is not None]
+    cpu = busy = None
+    if of_cpu:
+        cpu = sum(used for used, _ in of_cpu)
+        busy = sum(used / ran for used, ran in of_cpu if ran > 0)
+        if before is not None and before.cpu is not None:
+            used, passed = cpu - before.cpu, seconds - before.seconds
+            same = (before.programs, before.command) == (len(programs), command)
+            if same and passed > 0 and used >= 0:
+                busy = used / passed
+    return Use(len(programs), seconds, command, cpu, busy, sum(of_memory) if of_memory else None)
 
 
 def waiting_table(answer: Mapping[str, Any]) -> Table:

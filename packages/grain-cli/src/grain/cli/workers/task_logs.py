@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.show import clean, span
+from grain.cli.show import clean, program_text, span
 from grain.cli.workers.jobs import outputs
 
 if TYPE_CHECKING:
@@ -98,10 +98,7 @@ def programs_text(config: Config, mission: str, number: int) -> list[str]:
         )
     except NoScheduler:
         return []
-    return [
-        f"it has run for {span(seconds)}: {command}"
-        for command, seconds in (programs or {}).get("programs", ())
-    ]
+    return [program_text(program) for program in (programs or {}).get("programs", ())]
 
 
 class TaskLines:

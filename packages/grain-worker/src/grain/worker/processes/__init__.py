@@ -14,6 +14,7 @@ cancelled. Only then are the cores and the memory of the task free.
 Map:
 
 - ``account``: the account of a run: its times, and what its programs have used
+- ``usage_now``: the CPU time and memory of programs that run, when somebody asks
 - ``environment``: from an allocation to environment variables and CPUs
 - ``mpi``: from an allocation to the launcher of an MPI program
 - ``supervisor_client``: one supervisor: request, report, output

@@ -73,11 +73,19 @@ class ProgramResult(NamedTuple):
 
 
 class RunningProgram(NamedTuple):
-    """A program under way: its call, when it began by trio's clock, and the task that waits."""
+    """A program under way.
+
+    Attributes:
+        request: its call.
+        began: when it began, by trio's clock.
+        task: the task that waits for it.
+        supervisor: its supervisor.
+    """
 
     request: ProgramRequest
     began: float
     task: trio.lowlevel.Task
+    supervisor: SupervisorClient
 
 
 class ForkServerClient:
@@ -280,7 +288,7 @@ class ForkServerClient:
         """
         supervisor = await self._supervisor_for(request, stdin)
         self.running[supervisor] = RunningProgram(
-            request, trio.current_time(), trio.lowlevel.current_task()
+            request, trio.current_time(), trio.lowlevel.current_task(), supervisor
         )
         try:
             try:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.worker.errors import command_line
-from grain.worker.messages import Run
+from grain.worker.messages import ProgramNow, Run
 from grain.worker.processes.fork_server_client import ForkServerClient
+from grain.worker.processes.usage_now import usages_now
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
@@ -23,15 +24,28 @@ _MOST = 20  # programs
 _LONGEST = 300  # characters of a command
 
 
-def programs_of(attempt: Attempt) -> tuple[tuple[str, float], ...]:
-    """Return the commands of the programs that a run of this process runs, and their seconds."""
+async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
+    """Return the programs that a run of this process runs, and what they use now."""
     programs = [
         program
         for program in ForkServerClient.programs_of_this_run()
         if run_of(program.task) == attempt
-    ]
+    ][:_MOST]
+    if not programs:
+        return ()
+    # In a thread, as it takes milliseconds where processes are many; and not in one of those that
+    # tasks may all use.
+    usages = await trio.to_thread.run_sync(
+        usages_now,
+        [program.supervisor.pid for program in programs],
+        abandon_on_cancel=True,
+        limiter=trio.CapacityLimiter(1),
+    )
     now = trio.current_time()
-    return tuple((command_of(one.request), now - one.began) for one in programs[:_MOST])
+    return tuple(
+        ProgramNow(command_of(one.request), now - one.began, *(usage or ()))
+        for one, usage in zip(programs, usages, strict=True)
+    )
 
 
 def run_of(task: trio.lowlevel.Task | None) -> Attempt | None:

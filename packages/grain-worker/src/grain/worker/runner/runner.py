@@ -168,16 +168,15 @@ class _Execution(Generic[Arriving, Departing]):
                 self._inspect(message)
 
     def _inspect(self, message: Inspect) -> None:
+        # Later: over a channel in memory the answer would come before the question was sent.
+        self._nursery.start_soon(self._answer, message)
+
+    async def _answer(self, message: Inspect) -> None:
         from grain.worker.runner.programs import programs_of  # seldom asked for
 
-        # Later: over a channel in memory the answer would come before the question was sent.
-        self._nursery.start_soon(
-            self._answer, Inspected(message.question, programs_of(message.attempt))
-        )
-
-    async def _answer(self, message: Inspected) -> None:
+        answer = Inspected(message.question, await programs_of(message.attempt))
         with suppress(trio.BrokenResourceError):  # the other end has left
-            self._channel.post([(message, None)])
+            self._channel.post([(answer, None)])
 
     def leave(self) -> None:
         """Begin nothing any more; the nursery ends when the runs under way have ended."""
