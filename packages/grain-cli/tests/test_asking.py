@@ -465,11 +465,12 @@ RUN = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4
             ),
         ),
         (
-            {"state": "ended", "reasons": [], **RUN, "ended": "error"},
+            {"state": "ended", "reasons": [], **RUN, "ended": "error", "why": "ValueError: odd"},
             (
                 "task opt:17 has failed\n"
                 "  it calls energy\n"
                 "  it ran on worker w1, from 1970-01-02 AT, for 01:02:03\n"
+                "  the reason: ValueError: odd\n"
             ),
         ),
     ],

@@ -305,6 +305,14 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
     assert "the last tasks alone are remembered" in gone["reasons"][0]
 
 
+def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:
+    failed = harness.ended(running(harness), "error", detail="ValueError: odd")
+    harness.send("w", failed, payload=b"large")
+    answer = asked(harness, "why", 1)
+
+    assert ("error", "ValueError: odd") == (answer["ended"], answer["why"])
+
+
 def test_why_tells_a_task_that_is_yet_to_come_from_one_that_has_ended(harness: HubHarness) -> None:
     running(harness)
 
@@ -320,7 +328,7 @@ def test_a_bounded_number_of_tasks_is_remembered(harness: HubHarness) -> None:
     assert "ended" == asked(harness, "why", 1)["state"]
     (lease,) = harness.sent("w", Lease)
     for _ in range(1000):  # one task of another mission after the other
-        remembered.append((TaskRecord(MissionRecord("other", 9), 1), "w", 0.0, 1.0))
+        remembered.append((TaskRecord(MissionRecord("other", 9), 1), "w", 0.0, 1.0, ""))
 
     assert "unknown" == asked(harness, "why", 1)["state"]
     assert 2 == lease.task

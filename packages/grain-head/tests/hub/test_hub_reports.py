@@ -160,6 +160,22 @@ def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
     assert (2, "returned", False, 2) == (lost.task, lost.outcome, lost.final, lost.attempt)
 
 
+def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:
+    recorder = Recorder()
+    harness = HubHarness(log=HubLog(lambda: recorder))
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    (lease,) = harness.sent("w", Lease)
+    detail = "ExternalError: xtb a.xyz: exit status 1"
+    harness.send("w", harness.ended(lease, "error", detail=detail), payload=b"")
+    [end] = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
+    assert ("error", "ExternalError", "xtb a.xyz: exit status 1") == (
+        end.outcome, end.error, end.message
+    )  # fmt: skip
+
+
 def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
     recorder = Recorder()
     harness = HubHarness(log=HubLog(lambda: recorder))

@@ -180,10 +180,10 @@ def test_a_task_that_failed_is_shown_with_its_worker(harness: HubHarness) -> Non
     submitted(harness, 1)
     (lease,) = harness.sent("w", Lease)
     harness.now = 7.0
-    harness.send("w", harness.ended(lease, "error"), payload=b"")
+    harness.send("w", harness.ended(lease, "error", detail="ValueError: odd"), payload=b"")
     [failure] = state(harness)["failures"]
 
-    assert ("opt", "opt", 1, "optimise", "w", 0.0, 7.0, "error", "") == tuple(
+    assert ("opt", "opt", 1, "optimise", "w", 0.0, 7.0, "error", "ValueError: odd") == tuple(
         failure[key]
         for key in (
             *("mission", "mission_id", "task", "function"),

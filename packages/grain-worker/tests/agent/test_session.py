@@ -81,8 +81,9 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
 ) -> None:
     session = joined_session()
     session.on_message(lease(1), b"", 0.0)
-    session.on_ended(Ended((1, 1), "done", failed), b"outcome", 1.0)
-    settled = RunEnded("m", 1, (1, 1), status)
+    error = "ValueError: odd" if failed else ""
+    session.on_ended(Ended((1, 1), "done", failed, error=error), b"outcome", 1.0)
+    settled = RunEnded("m", 1, (1, 1), status, error)
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
     session.on_disconnected()

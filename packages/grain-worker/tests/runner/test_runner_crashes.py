@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from grain.worker.errors import ExternalLostError, Failure
-from grain.worker.runner.runner import crash_behind
+from grain.worker.runner.runner import crash_behind, failure_text
 from grain_testkit.runner_station import station
 
 if sys.version_info < (3, 11):
@@ -33,6 +33,42 @@ def test_a_run_counts_as_crashed_if_nothing_else_went_wrong(
 ) -> None:
     """In a group, as a nursery raises it, too; not where processes may be left."""
     assert expected == crash_behind(error)
+
+
+class Unprintable(Exception):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("odd\nand more"), "ValueError: odd"),
+        (ValueError(), "ValueError"),
+        (Unprintable(), "Unprintable"),
+        (ValueError("no file \udcff"), "ValueError: no file \\udcff"),
+        (ExceptionGroup("", [ExceptionGroup("", [KeyError("k")])]), "KeyError: 'k'"),
+        (ExceptionGroup("two", [OSError(), OSError()]), "ExceptionGroup: two (2 sub-exceptions)"),
+        (ValueError("x" * 1000), f"ValueError: {'x' * 185}..."),
+    ],
+)
+def test_a_failure_has_the_class_and_the_first_line_of_its_exception(
+    error: BaseException, expected: str
+) -> None:
+    assert expected == failure_text(error)
+
+
+async def test_the_end_of_a_run_that_has_failed_says_why() -> None:
+    async def fail() -> None:
+        raise LookupError("no such basis set\n  in line 3")
+
+    async with station() as s:
+        number = s.start(fail)
+        await s.witness.until(lambda: number in s.witness.outcomes)
+        ended, _ = s.witness.outcomes[number]
+        assert (True, "LookupError: no such basis set") == (ended.failed, ended.error)
 
 
 async def test_a_run_whose_supervisor_is_killed_counts_as_crashed() -> None:

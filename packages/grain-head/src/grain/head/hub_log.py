@@ -110,7 +110,7 @@ class HubLog:
             host: its host.
             began: when the task was given to it, in Unix seconds.
             attempt: its number, from 1.
-            how: of a crash, how the process died.
+            how: of a crash, how the process died; of an error, its class and its text.
             report: of the worker, as bytes.
         """
         log = self._log
@@ -121,6 +121,9 @@ class HubLog:
         read = decode_report(report)
         if read is not None:
             began, ended, cpus, usage = read.started, read.ended, read.cpus, read.usage
+        error = ""
+        if outcome == "error":
+            error, _, how = how.partition(": ")
         log.write(
             schema.RunEnded(
                 time=now,
@@ -132,6 +135,7 @@ class HubLog:
                 started=began,
                 ended=ended,
                 cpus=cpus,
+                error=error,
                 message=one_line(how) if how else "",
                 final=final,
                 usage=usage,

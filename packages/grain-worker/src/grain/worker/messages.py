@@ -122,6 +122,8 @@ class Ended(Message, frozen=True):
             ``"returned"``: it never began, or it failed while the batch system ended the job.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
+        error: the class and the first line of the exception that it raised, for people; empty
+            where it raised none.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.RunReport` as bytes on a wire; empty if it never began.
     """
@@ -133,6 +135,7 @@ class Ended(Message, frozen=True):
     failed: bool = False
     crash: str = ""
     report: Any = b""
+    error: str = ""
 
 
 class Ready(Message, frozen=True):
@@ -233,7 +236,8 @@ class RunEnded(Message, frozen=True):
             of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
-        detail: of a crash, how the process died.
+        detail: of a crash, how the process died; of an error, the class and the first line of the
+            exception, for people.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only those read who keep a log; empty if it never began.
     """

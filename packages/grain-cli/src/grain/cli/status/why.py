@@ -131,6 +131,8 @@ def facts_text(explanation: dict[str, Any]) -> list[str]:
         began, seconds = moment(explanation["began"]), span(explanation["seconds"])
         verb = "ran" if "ended" in explanation else "runs"
         lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
+    if reason := explanation.get("why"):
+        lines.append(f"the reason: {reason}")
     return lines + [program_text(program) for program in explanation.get("programs", ())]
 
 

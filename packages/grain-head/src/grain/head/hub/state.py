@@ -97,9 +97,9 @@ class EndedMission(NamedTuple):
     at: float
 
 
-EndedTask = tuple["TaskRecord", str, float, float]
-"""A task that was resolved: its record, the name of the worker, when the run began and ended. Not
-named, as one is made for every task."""
+EndedTask = tuple["TaskRecord", str, float, float, str]
+"""A task that was resolved: its record, the name of the worker, when the run began and ended, and
+of one that has failed the reason in a line. Not named, as one is made for every task."""
 
 _NOBODY = None, Answer("")
 _QUESTIONS = 1000  # without an answer, at most

@@ -329,7 +329,7 @@ class TaskTable:
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             task.report = ended.report
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
-            self._remember((task, worker.name, lease.began, now))
+            self._remember((task, worker.name, lease.began, now, ended.detail))
             if ended.status == "error":
                 self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
         else:
@@ -444,7 +444,7 @@ class TaskTable:
             task.report = report
             self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
             self._resolve(task, "crashed", None, None)
-            self._remember((task, lease.worker.name, lease.began, now))
+            self._remember((task, lease.worker.name, lease.began, now, how))
             self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
 
     # ---- the end of a task

@@ -340,7 +340,8 @@ class WorkerSession:
         if ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash)
         elif ended.status == "done":
-            self._end(run, "error" if ended.failed else "value", payload, now, report)
+            status: Status = "error" if ended.failed else "value"
+            self._end(run, status, payload, now, report, ended.error)
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"
             self._end(run, "returned" if returned else "cancelled", None, now, report)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 Arriving = TypeVar("Arriving")
 Departing = TypeVar("Departing")
 
+_FAILURE = 200  # characters of the text about an exception
 _TOGETHER = 0.002
 """Seconds for which the end of a run may wait to be reported with those of its successors."""
 
@@ -313,8 +314,10 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
-            crash = crash_behind(ended.error) if type(ended) is outcome.Error else ""
-            self._send(Ended(attempt, "done", failed, crash, report), payload)
+            crash = error = ""
+            if type(ended) is outcome.Error:
+                crash, error = crash_behind(ended.error), failure_text(ended.error)
+            self._send(Ended(attempt, "done", failed, crash, report, error), payload)
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
@@ -368,6 +371,26 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the class and the first line of an exception, shortened; of a group of one, of that.
+
+    Schedulers show it to people: they cannot read an outcome, which is of the mission's classes.
+    """
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    text = type(error).__name__
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # a class of the user may raise anything
+        lines = []
+    if lines:
+        text += f": {lines[0]}"
+    if len(text) > _FAILURE:
+        text = f"{text[: _FAILURE - 3]}..."
+    # Names of files may have surrogates, which no message can carry.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def has_interrupt(error: BaseException) -> bool:

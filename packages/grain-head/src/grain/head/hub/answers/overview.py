@@ -358,10 +358,10 @@ class Overview:
         """Return a task that has failed.
 
         ``mission``: the label, ``mission_id``, ``task``: its number, ``function``, ``worker``,
-        ``began`` and ``ended``; ``how``: ``"error"``, or ``"crashed"`` with the last crash as
-        ``why``.
+        ``began`` and ``ended``; ``how``: ``"error"`` or ``"crashed"``; ``why``: the class and
+        the first line of the exception, or the last crash.
         """
-        task, worker, began, at = failed
+        task, worker, began, at, why = failed
         mission = task.mission
         return {
             "mission": own.get(mission.number) or mission.name or mission.id[:8],
@@ -372,7 +372,7 @@ class Overview:
             "began": self._table.wall_time(began),
             "ended": self._table.wall_time(at),
             "how": task.ending,
-            "why": task.crashes[-1].how if task.crashes else "",
+            "why": why,
         }
 
 

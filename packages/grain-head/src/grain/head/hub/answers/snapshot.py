@@ -81,7 +81,8 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
     Returns:
         ``function``: its name. Of a task that runs, ``worker`` and ``host``, ``began`` in seconds
         since Unix' epoch, and ``seconds`` since then. Of one that has ended not long ago the same
-        without the host, and ``ended``: how, as in `Resolved`. Of one that is not known any more
+        without the host, ``ended``: how, as in `Resolved`, and ``why``: of a failure the reason in
+        a line. Of one that is not known any more
         nothing.
     """
     task = mission.tasks.get(number)
@@ -94,7 +95,7 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
             "began": table.wall_time(lease.began),
             "seconds": now - lease.began,
         }
-    for ended, worker, began, at in reversed(table.registry.ended_tasks):
+    for ended, worker, began, at, why in reversed(table.registry.ended_tasks):
         if ended.mission is mission and ended.number == number:
             return {
                 "function": mission.function_names.get(ended.function, ""),
@@ -102,6 +103,7 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
                 "began": table.wall_time(began),
                 "seconds": at - began,
                 "ended": ended.ending,
+                "why": why,
             }
     if task is not None:
         return {"function": mission.function_names.get(task.function, "")}
