@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST = 256
-"""Processes that one look goes through: some milliseconds."""
+"""Processes that one look goes through: some ten milliseconds."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMES = slice(11, 15)  # utime, stime, cutime and cstime (proc(5)), counted from behind the command

@@ -33,8 +33,8 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
     ][:_MOST]
     if not programs:
         return ()
-    # In a thread, as it takes milliseconds where processes are many; and not in one of those that
-    # tasks may all use.
+    # In a thread, as it takes some ten milliseconds where processes are many; and not in one of
+    # those that tasks may all use.
     usages = await trio.to_thread.run_sync(
         usages_now,
         [program.supervisor.pid for program in programs],
