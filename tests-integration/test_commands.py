@@ -50,7 +50,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
                 listed = await site.grain("ls")
                 why = await site.grain("why", f"opt:{jobs[1]}")
                 while (
-                    ": sleep 1000\n"
+                    "GB of memory now: sleep 1000\n"
                     not in (runs := await site.grain("why", f"opt:{jobs[0]}")).stdout
                 ):
                     await trio.sleep(0.1)
