@@ -1,6 +1,6 @@
 """What Grain relies on in every batch system: fakes of all, a real Slurm, a real Grid Engine.
 
-Submit, see, warn, cancel, refuse, forget, no answer, stuck, started again.
+Submit, see, warn, cancel, refuse, forget, no answer, in doubt, stuck, started again.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import shutil
 import signal
+import subprocess
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,14 @@ from grain.cli.batch import (
     BatchSystem,
     BatchUnreachable,
     JobPhase,
+    JobRecords,
+    SubmissionUnknown,
+    is_mark,
     open_system,
     worker_job,
 )
+from grain.cli.batch.tracked import SETTLED, UNSEEN, Tracked
+from grain.cli.workers.submission import recorded
 from grain.config import load
 
 if TYPE_CHECKING:
@@ -431,5 +438,120 @@ def test_no_answer_is_no_end(site: Site, start: Callable[..., Start], tmp_path: 
         silence.unlink()
 
     assert JobPhase.RUNNING is phase(system, one)
+    system.cancel([one])
+    until(lambda: phase(system, one) is JobPhase.GONE)
+
+
+COMMANDS = {
+    "slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub", "htcondor": "condor_submit",
+    "flux": "flux", "oar": "oarsub", "ssh": "ssh", "custom": "bsub",
+}  # fmt: skip
+# Hangs for ever where it is to submit, before or after it has done so.
+HANGS = """\
+#!/bin/sh
+case "$1" in --version|jobs|cancel) exec {real} "$@" ;; esac
+cat > {folder}/request
+if [ {system} = ssh ] && ! grep -q grain-started {folder}/request; then
+    exec {real} "$@" < {folder}/request
+fi
+[ {when} = before ] || {real} "$@" < {folder}/request > /dev/null 2>&1
+touch {folder}/hangs
+exec sleep 100000
+"""
+
+
+@contextlib.contextmanager
+def hanging(site: Site, folder: Path, when: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The command that submits hangs, and its time is over as soon as it does."""
+    name = COMMANDS[site.system]
+    path = folder / "bin" / name
+    real_one = shutil.which(name, path=site.env.get("PATH", os.environ["PATH"]))
+    path.write_text(HANGS.format(real=real_one, folder=folder, system=site.system, when=when))
+    path.chmod(0o755)
+
+    class Hanging(subprocess.Popen):  # type: ignore[type-arg]
+        def communicate(self, input=None, timeout=None):  # type: ignore[no-untyped-def]  # noqa: A002, ARG002
+            while True:
+                try:
+                    return super().communicate(input, 0.1)
+                except subprocess.TimeoutExpired:
+                    input = None  # noqa: A001 - it has been sent
+                    if (folder / "hangs").exists():
+                        raise
+
+    with patch.context() as patched:
+        patched.setattr("grain.cli.batch.command.subprocess.Popen", Hanging)
+        yield
+    path.unlink()
+    (folder / "hangs").unlink()
+
+
+def numbered(one: str) -> str:
+    """Return an id without its host: those of the fake ssh are all this machine."""
+    return one.split(":", 1)[-1]
+
+
+def submit_in_doubt(
+    site: Site, start: Callable[..., Start], folder: Path, when: str, patch: pytest.MonkeyPatch
+) -> tuple[BatchSystem, BatchJob, JobRecords, str]:
+    """Submit by a command that hangs; return what there is, and the mark of its record."""
+    system, job = start(name=f"w{when}")
+    config = load(folder / "grain.toml")
+    with (
+        hanging(site, folder, when, patch),
+        pytest.raises(SubmissionUnknown, match="Nobody knows whether the batch system has w"),
+    ):
+        list(recorded(config, lambda: system.submit(job, 1)))
+    store = JobRecords(folder / "state/grain/jobs")
+    [record] = store.read()
+    assert is_mark(record.id)
+    return system, job, store, record.id
+
+
+def later(system: BatchSystem, store: JobRecords, seconds: float) -> Tracked:
+    """The same batch system after a while."""
+    import time
+
+    return Tracked(system, store, lambda: time.time() + seconds)
+
+
+def test_a_submission_that_hangs_after_it_was_accepted_makes_one_job(
+    site: Site, start: Callable[..., Start], worker: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is found by its name, adopted, and ended like any other."""
+    system, job, store, mark = submit_in_doubt(site, start, tmp_path, "after", worker)
+    if site.system == "custom":
+        # Nobody can ask for it by name: it counts for a while.
+        assert JobPhase.UNKNOWN is phase(system, mark)
+        assert JobPhase.UNKNOWN is phase(later(system, store, UNSEEN - 60), mark)
+        assert JobPhase.GONE is phase(later(system, store, UNSEEN), mark)
+        until(lambda: "worker: --url" in log(tmp_path))
+        (tmp_path / "stop").touch()
+        until(lambda: "clean" in log(tmp_path))
+        return
+
+    until(lambda: phase(system, mark) is JobPhase.RUNNING)
+    [adopted] = store.read()
+
+    assert {numbered(adopted.id)} == {*map(numbered, system.find([job.name])[job.name])}
+    assert (False, mark) == (is_mark(adopted.id), adopted.mark)
+    system.cancel([mark])
+    until(lambda: phase(system, adopted.id) is JobPhase.GONE)
+    assert JobPhase.GONE is phase(system, mark)
+
+
+def test_a_submission_that_hangs_before_it_was_accepted_makes_place_for_one_job(
+    site: Site, start: Callable[..., Start], worker: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It counts until it must be over; then another one may be submitted."""
+    system, job, store, mark = submit_in_doubt(site, start, tmp_path, "before", worker)
+
+    assert JobPhase.UNKNOWN is phase(system, mark)
+    given_up = UNSEEN if site.system == "custom" else SETTLED
+    assert JobPhase.GONE is phase(later(system, store, given_up), mark)
+
+    one = begin(site, system, job, tmp_path)
+    if site.system != "custom":
+        assert {numbered(one)} == {*map(numbered, system.find([job.name])[job.name])}
     system.cancel([one])
     until(lambda: phase(system, one) is JobPhase.GONE)

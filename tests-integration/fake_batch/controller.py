@@ -139,6 +139,7 @@ def commands(system: Slurm | Pbs) -> dict[str, Callable[[Asked], Answer]]:
     return {
         "qsub": system.qsub,
         "qdel": system.qdel,
+        "qselect": system.qselect,
         "qrerun": system.qrerun,
         "qsig": system.qsig,
         "qstat": lambda asked: qstat(system, asked),

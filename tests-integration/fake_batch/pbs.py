@@ -206,6 +206,13 @@ class Pbs:
                 code = 35
         return matches, "".join(errors), code
 
+    def qselect(self, asked: Asked) -> Answer:
+        """List the ids of jobs of a name that have not ended."""
+        given = Options({"-u": "user", "-N": "name"}, "qselect", 2).read(asked.argv)
+        jobs = [job for job in self.cluster.jobs if job.state not in OVER]
+        named = [job for job in jobs if job.name == given.get("name")]
+        return Answer("".join(f"{name_of(job)}\n" for job in named))
+
     def qdel(self, asked: Asked) -> Answer:
         """End jobs."""
         jobs, err, code = self._running("qdel", Options({}, "qdel", 2).read(asked.argv).rest)

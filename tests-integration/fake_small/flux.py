@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from fake_small.jobs import NODE, Job, Refused, order, read, submit
+from fake_small.jobs import NODE, Job, Refused, everything, order, read, submit
 
 DEAF = "flux: ERROR: Unable to connect to Flux: broker socket /run/flux/local was not found"
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -24,6 +24,9 @@ def flux(argv: list[str]) -> tuple[str, int]:
             return batch()
         case ["jobs"]:
             return "", 0
+        case ["jobs", "-a", "--no-header", "--format={id.f58} {name}"]:
+            listed = everything().items()
+            return "".join(f"ƒ{BASE58[int(n)]} {job.name}\n" for n, (job, _) in listed), 0
         case ["jobs", "-a", "--json", *ids]:
             return jobs(ids)
         case ["cancel", *ids]:

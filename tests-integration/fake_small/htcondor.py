@@ -46,6 +46,13 @@ def condor_q(argv: list[str]) -> tuple[str, int]:
     """List jobs as JSON; nothing for none."""
     if argv == ["-totals"]:
         return "", 0
+    if argv == ["-json", "-attributes", "ClusterId,ProcId,JobBatchName"]:
+        named = [
+            {"ClusterId": int(number), "ProcId": 0, "JobBatchName": job.name}
+            for number, (job, state) in everything().items()
+            if state in STATES
+        ]
+        return (json.dumps(named) if named else ""), 0
     at = argv.index("-json")
     assert ["-json", "-attributes", "ClusterId,ProcId,JobStatus,HoldReason,RemoteHost"] == argv[at:]
     jobs = []

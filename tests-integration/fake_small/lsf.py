@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from fake_small.jobs import NODE, Job, Refused, order, read, submit
+from fake_small.jobs import NODE, Job, Refused, everything, order, read, submit
 
 DEAF = "LSF is down. Please wait ..."
 VALUES = {"-J", "-o", "-n", "-R", "-M", "-W", "-q", "-wa", "-wt", "-P"}
@@ -44,6 +44,12 @@ def bsub(argv: list[str]) -> tuple[str, int]:
 
 def bjobs(argv: list[str]) -> tuple[str, int]:
     """List jobs as JSON."""
+    if argv == ["-a", "-o", "jobid job_name", "-json"]:
+        records = [{"JOBID": n, "JOB_NAME": job.name} for n, (job, _) in everything().items()]
+        answer = {"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": records}
+        if not records:
+            print("No job found", file=sys.stderr)
+        return json.dumps(answer), 0 if records else 255
     if argv[:4] != ["-a", "-o", "jobid stat exec_host pend_reason", "-json"]:
         raise Refused(f"{argv}: Illegal option.", 255)
     records = []

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from fake_small.jobs import NODE, Job, Refused, order, read, submit
+from fake_small.jobs import NODE, Job, Refused, everything, order, read, submit
 
 DEAF = "[IOlib] Cannot connect to database (type=Pg, host=localhost, user=oar, base=oar)"
 STATES = {
@@ -48,6 +48,9 @@ def oarstat(argv: list[str]) -> tuple[str, int]:
     """List jobs as JSON; nothing for unknown ones."""
     if not argv:
         return "", 0
+    if argv[:2] == ["-J", "-u"]:
+        alive = [(n, job) for n, (job, state) in everything().items() if state != "ended"]
+        return json.dumps({number: {"name": job.name} for number, job in alive}), 0
     if argv[0] != "-J" or argv[1::2] != ["-j"] * (len(argv) // 2):
         raise Refused(f"Unknown option: {argv}")
     listed = {}

@@ -125,10 +125,11 @@ def qstat(argv: list[str]) -> tuple[str, int]:
         case _:
             raise Refused(f"error: ERROR! invalid option argument {argv}")
     entries = [
-        f"<job_list><JB_job_number>{number}</JB_job_number><state>{STATES[state]}</state>"
+        f"<job_list><JB_job_number>{number}</JB_job_number>"
+        f"<JB_name>{job.name}</JB_name><state>{STATES[state]}</state>"
         f"<queue_name>{f'main.q@{NODE}' if state in ('running', 'ending') else ''}</queue_name>"
         "</job_list>"
-        for number, (_, state) in everything().items()
+        for number, (job, state) in everything().items()
         if state in STATES
     ]
     listed = f"<queue_info>{''.join(entries)}</queue_info><job_info></job_info>"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState
-from grain.cli.batch.command import Complaints, run
+from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmissionUnknown
+from grain.cli.batch.command import Complaints, run, submission
 from grain.cli.batch.texts import custom, flux, htcondor, lsf, oar, sge, slurm, ssh
 from grain.config import Script
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+JOB = BatchJob("w", "", Script(), "true")
 # As Grid Engine 8.1.9 printed it, less what is not read.
 QSTAT = """\
 <?xml version='1.0'?>
@@ -326,6 +328,47 @@ def test_slurm_jobs_that_never_start_are_stuck(reason: str) -> None:
     assert JobState(JobPhase.STUCK, reason) == state
 
 
+@pytest.mark.parametrize("text", ["sbatch: Socket timed out on send/recv operation", "Broken pipe"])
+def test_a_connection_that_breaks_leaves_a_submission_in_doubt(text: str) -> None:
+    """An error that says no is none."""
+    words = Complaints((), (), "")
+
+    with pytest.raises(SubmissionUnknown, match="failed"):
+        submission(["sh", "-c", f"echo {text!r} >&2; exit 1"], words, [JOB])
+    with pytest.raises(SubmissionUnknown, match="failed"):
+        submission(["sh", "-c", "kill -9 $$"], words, [JOB])
+    with pytest.raises(BatchError, match="no such partition") as info:
+        submission(["sh", "-c", "echo no such partition >&2; exit 1"], words, [JOB])
+    assert not isinstance(info.value, SubmissionUnknown)
+
+
+@pytest.mark.parametrize("read", [sge.named, lsf.named, htcondor.named, oar.named])
+@pytest.mark.parametrize("output", ["Bitte warten", "<html><body/></html>", "[1, 2]", "{"])
+def test_a_list_of_names_in_another_form_is_an_error_and_not_empty(
+    read: Callable[[str], object], output: str
+) -> None:
+    """A job that it hides would be submitted again."""
+    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+        read(output)
+
+
+def test_a_list_of_scripts_that_was_cut_off_is_an_error() -> None:
+    whole = "grain-job- 7 100 w-0\ngrain-end\n"
+
+    assert [("n1:7:100", "w-0")] == ssh.named("n1", whole)
+    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+        ssh.named("n1", whole.removesuffix("grain-end\n"))
+
+
+def test_names_are_read_with_ids() -> None:
+    named = slurm.named("6_0|w093015\n6_1|w093015\n7|w093016-0\n")
+
+    assert [("6_0", "w093015-0"), ("6_1", "w093015-1"), ("7", "w093016-0")] == list(named)
+    assert [("3", "")] == sge.named(QSTAT.format(waiting=""))[:1]
+    assert [] == lsf.named("") == htcondor.named("") == oar.named("") == flux.named("")
+    assert [("ƒ2", "w 1"), ("f2i", "w")] == flux.named("ƒ2 w 1\nf2i w\nof none\n")
+
+
 def test_a_command_that_hangs_is_ended_with_what_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,10 +378,12 @@ def test_a_command_that_hangs_is_ended_with_what_it_has_started(
     script.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid; wait\n")
     script.chmod(0o755)
 
-    with pytest.raises(BatchError, match="did not end within 0.5 s") as info:
-        run([str(script)], Complaints((), (), ""), submits=True)
+    with pytest.raises(SubmissionUnknown, match="did not end within 0.5 s") as info:
+        run([str(script)], Complaints((), (), ""), submits=[JOB])
 
-    assert "Nobody knows whether it has submitted the job" in info.value.remedy
+    assert (JOB,) == info.value.jobs
+    assert "Nobody knows whether the batch system has w now" in info.value.remedy
+    assert str(info.value) == str(pickle.loads(pickle.dumps(info.value)))
     stat = f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat"
     try:
         with open(stat) as file:  # noqa: PTH123
@@ -356,4 +401,4 @@ def test_queries_are_in_english_and_submissions_as_the_user_has_it(
     command = ["sh", "-c", "echo $LC_ALL"]
 
     assert "C\n" == run(command, words).out
-    assert "de_DE.UTF-8\n" == run(command, words, submits=True).out
+    assert "de_DE.UTF-8\n" == run(command, words, submits=[JOB]).out

@@ -1,4 +1,4 @@
-"""The bounds of `grain scale --auto`, whatever comes, waits, fails, is lost, or answers wrongly."""
+"""The bounds of `grain scale --auto`, whatever comes, waits, fails, is lost, or has no answer."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Chapter:
     lost: int | None
     answers: bool
     scheduler: bool
+    doubt: str
 
 
 CHAPTERS = st.lists(
@@ -46,6 +47,7 @@ CHAPTERS = st.lists(
         lost=st.none() | st.integers(0, 9),
         answers=st.sampled_from([True, True, True, False]),
         scheduler=st.sampled_from([True, True, True, False]),
+        doubt=st.sampled_from(["", "", "", "there", "absent"]),
     ),
     min_size=1,
     max_size=8,
@@ -62,6 +64,7 @@ def lived(limits: tuple[int, int], chapters: list[Chapter]) -> VirtualCluster:
     for chapter in chapters:
         world.delay = lambda chapter=chapter: chapter.queue  # type: ignore[misc]
         world.fails = lambda chapter=chapter: chapter.fails  # type: ignore[misc]
+        world.doubt = lambda chapter=chapter: chapter.doubt  # type: ignore[misc]
         for _ in range(chapter.tasks):
             world.submit(chapter.cores, chapter.seconds)
         if chapter.lost is not None and world.running:
@@ -96,7 +99,7 @@ def test_the_bounds_hold_and_it_rests_when_demand_rests(
         job.tasks = []
         if job.lost:  # the batch system has ended it at last
             job.phase = JobPhase.GONE
-    world.delay, world.fails = (lambda: 0.0), (lambda: False)
+    world.delay, world.fails, world.doubt = (lambda: 0.0), (lambda: False), (lambda: "")
     for _ in range(400):
         world.step()
     before = len(world.submissions)
@@ -115,7 +118,7 @@ def test_tasks_that_can_run_have_a_worker_asked_for_within_a_step(
 ) -> None:
     for chapter in chapters:
         chapter.answers = chapter.scheduler = True
-        chapter.fails, chapter.lost = False, None
+        chapter.fails, chapter.lost, chapter.doubt = False, None, ""
     world = lived(limits, chapters)
     for cores in (1, 3, 4, 12):
         if not world.waiting.get(cores):

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
+from grain.cli.batch import JobRecords, name_of
 from grain_testkit.scale_command import line, scaling, slurm
 
 Put = Callable[[str, str], Path]
@@ -74,6 +75,30 @@ def test_a_refusal_is_told_and_does_not_end_it(alone: Path, command: Put) -> Non
 
     assert 0 == alive
     assert "sbatch: error: invalid partition" in what
+
+
+def test_a_job_whose_submission_has_no_answer_counts_and_is_adopted(
+    alone: Path, command: Put
+) -> None:
+    """Also when it is left from before; the next one shows it under its own id."""
+    slurm(alone, command)
+    command("sbatch", f"cat > /dev/null; echo 1 >> {alone}/submitted; echo Bitte warten")
+    with scaling("1") as output:
+        assert (0, 1, "beginning") == line(output)
+        alive, _, what = line(output)
+    listed = 'case "$*" in *%i\\|%j*) echo "7|w" ;; *) echo "7|RUNNING|None|n1" ;; esac'
+    command("squeue", listed)
+    with scaling("1") as output:
+        assert (1, 1, "1 jobs are left from before") == line(output)
+    done = CliRunner().invoke(main, ["scale", "1", "--withdraw"])
+
+    assert 1 == alive
+    assert what.startswith("sbatch accepted the job but printed no job id that can be understood")
+    assert "Nobody knows whether the batch system has w now." in what
+    assert "1\n" == (alone / "submitted").read_text()
+    assert 0 == done.exit_code
+    [record] = JobRecords(alone / "state/grain/jobs").read()
+    assert ("7", "w") == (record.id, name_of(record.mark))
 
 
 def test_a_job_that_never_starts_is_named_and_cancelled(alone: Path, command: Put) -> None:

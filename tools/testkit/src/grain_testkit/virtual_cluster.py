@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from grain.cli.batch import JobPhase, JobState
+from grain.cli.batch.tracked import SETTLED
 from grain.cli.scaling.model import Decision, TaskClass, View, Worker, WorkerShape
 from grain.resource import Cores, Memory
 
@@ -48,6 +49,7 @@ class VirtualJob:
     draining: bool = False
     fails: bool = False
     lost: bool = False
+    in_doubt: float = -math.inf
     idle_since: float = 0.0
     tasks: list[tuple[VirtualTask, float]] = field(default_factory=list)
 
@@ -60,6 +62,8 @@ class VirtualCluster:
         shapes: The sorts of workers, by name.
         delay: Returns the seconds that a job waits in the queue.
         fails: Returns True if the next job is to fail at once.
+        doubt: Returns "there" or "absent" if the next submission has no answer, and whether
+            there is a job all the same; empty if all is well.
 
     Attributes:
         now: The time, in seconds.
@@ -73,11 +77,13 @@ class VirtualCluster:
         shapes: Iterable[WorkerShape],
         delay: Callable[[], float],
         fails: Callable[[], bool] = lambda: False,
+        doubt: Callable[[], str] = lambda: "",
     ) -> None:
         self.scaler = scaler
         self.shapes = {shape.name: shape for shape in shapes}
         self.delay = delay
         self.fails = fails
+        self.doubt = doubt
         self.now = 0.0
         self.jobs: dict[str, VirtualJob] = {}
         self.waiting: dict[int, deque[VirtualTask]] = {}
@@ -127,7 +133,9 @@ class VirtualCluster:
     def view(self, *, scheduler: bool = True) -> View:
         """Return what a scaler sees."""
         states = {
-            one: JobState(self.jobs[one].phase, "", "n1" if self.jobs[one].fails else "n2")
+            one: JobState(JobPhase.UNKNOWN)
+            if self.now < self.jobs[one].in_doubt
+            else JobState(self.jobs[one].phase, "", "n1" if self.jobs[one].fails else "n2")
             for one in self.scaler.jobs
         }
         if not scheduler:
@@ -238,7 +246,15 @@ class VirtualCluster:
                 job.fails = self.fails()
                 self.jobs[one] = job
                 self.submissions.append(self.now)
-                self.scaler.submitted(submit.shape, one, self.now)
+                doubt = self.doubt()
+                self.scaler.submitted(submit.shape, one, self.now, doubtful=bool(doubt))
+                if doubt:
+                    job.in_doubt = self.now + SETTLED
+                    self.scaler.refused(submit.shape, self.now)
+                    if doubt == "absent":
+                        job.phase = JobPhase.GONE
+                        self.failures += 1
+                    break
         for cancel in decision.cancel:
             job = self.jobs[cancel.job]
             if job.phase is JobPhase.PENDING:

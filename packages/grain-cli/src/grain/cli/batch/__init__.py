@@ -11,6 +11,7 @@ Map:
 - ``opening``: the batch system of a configuration
 - ``command``: running a command
 - ``records``: the records of submitted jobs, in files
+- ``tracked``: jobs of which nobody knows whether they were submitted: looked for, and adopted
 - ``systems/``: a class for each batch system: the commands that it runs
 - ``texts/``: the language of each batch system: directives of its scripts, and its answers
 - ``scripts/``: job scripts as text, as far as they are the same for all of them
@@ -25,11 +26,15 @@ from grain.cli.batch.base import SubmittedJob as SubmittedJob
 from grain.cli.batch.errors import BatchError as BatchError
 from grain.cli.batch.errors import BatchUnreachable as BatchUnreachable
 from grain.cli.batch.errors import BatchUnsupported as BatchUnsupported
+from grain.cli.batch.errors import SubmissionUnknown as SubmissionUnknown
 from grain.cli.batch.opening import open_local as open_local
 from grain.cli.batch.opening import open_system as open_system
 from grain.cli.batch.opening import state_folder as state_folder
 from grain.cli.batch.records import JobRecord as JobRecord
 from grain.cli.batch.records import JobRecords as JobRecords
+from grain.cli.batch.records import is_mark as is_mark
+from grain.cli.batch.records import mark_of as mark_of
+from grain.cli.batch.records import name_of as name_of
 from grain.cli.batch.records import submitted_names as submitted_names
 from grain.cli.batch.scripts.mission import mission_job as mission_job
 from grain.cli.batch.scripts.worker import worker_job as worker_job

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from grain.config import Script
 
@@ -112,6 +112,22 @@ class BatchJob:
         return replace(self, name=f"{self.name}-{mark}", log_file=marked)
 
 
+def by_name(
+    listed: Iterable[tuple[str, str]],
+    names: Iterable[str],
+    written: Callable[[str], str] = lambda name: name,
+) -> dict[str, list[str]]:
+    """Return the ids of the jobs of each name, the answer of `BatchSystem.find`.
+
+    Args:
+        listed: Id and name of each job that the batch system lists.
+        names: The names that are looked for.
+        written: Turns a name into the one that the batch system was given.
+    """
+    jobs = list(listed)
+    return {name: [one for one, other in jobs if other == written(name)] for name in names}
+
+
 class BatchSystem(Protocol):
     """A batch system. A refusal is a `BatchError` with the system's own words and a remedy."""
 
@@ -128,6 +144,19 @@ class BatchSystem(Protocol):
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Query the states of jobs; the answer has every id that was asked for."""
+        ...
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Look for this user's jobs by the names under which they were submitted.
+
+        Returns:
+            The ids of the jobs of each name, none where there is no such job. Whether jobs that
+            have ended are among them is the batch system's choice.
+
+        Raises:
+            BatchUnsupported: It lists no jobs by name.
+            BatchError: It does not answer.
+        """
         ...
 
     def cancel(self, ids: Iterable[str]) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch.errors import BatchError, BatchUnreachable
+from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
 from grain.edge.trust import make_folder, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from grain.cli.batch.base import BatchJob
+
 # A Slurm without its controller gives up after 9 s; a loaded one may take half a minute.
 SECONDS = 60.0
+# The connection broke when the request may have arrived: sbatch, and ssh in mid-session.
+_IN_DOUBT = (
+    "timed out on send/recv",
+    "Connection reset by peer",
+    "Broken pipe",
+    "closed by remote host",
+)
 _KEPT = 100 * 86400.0  # seconds for which the script of a job that may wait is kept
 
 
@@ -76,7 +86,7 @@ def run(
     *,
     stdin: str = "",
     cwd: str | None = None,
-    submits: bool = False,
+    submits: Sequence[BatchJob] = (),
 ) -> CommandResult:
     """Run a command to its end, whatever its exit code.
 
@@ -85,11 +95,12 @@ def run(
         words: The complaints of its batch system.
         stdin: Its standard input.
         cwd: Its working directory; this process's by default.
-        submits: True if it submits a job. Such a command runs with the user's language, as the job
+        submits: The jobs that it submits. Such a command runs with the user's language, as the job
             may inherit it; others answer in English.
 
     Raises:
-        BatchUnreachable: It did not end within a minute, and was killed.
+        SubmissionUnknown: It submits, did not end within a minute, and was killed.
+        BatchUnreachable: It does not submit, and so on.
         BatchError: It does not exist, or cannot be run.
     """
     try:
@@ -116,16 +127,51 @@ def run(
             # The command may be a script: what it has started goes, too.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            what = f"{argv[0]} did not end within {SECONDS:g} s"
+            if submits:
+                raise SubmissionUnknown(what, "", submits) from None
             raise BatchUnreachable(
-                f"{argv[0]} did not end within {SECONDS:g} s",
-                remedy=(
-                    "Nobody knows whether it has submitted the job: look at the batch system's own "
-                    "list before you submit again."
-                    if submits
-                    else "The batch system seems to be overloaded or down; try again later."
-                ),
+                what, remedy="The batch system seems to be overloaded or down; try again later."
             ) from None
     return CommandResult(process.returncode, out, err)
+
+
+def me() -> str:
+    """Return this user's name."""
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def submission(
+    argv: Sequence[str],
+    words: Complaints,
+    jobs: Sequence[BatchJob],
+    *,
+    title: str = "",
+    stdin: str = "",
+    cwd: str | None = None,
+) -> str:
+    """Run a command that submits jobs; return its output.
+
+    Args:
+        argv: The command and its arguments.
+        words: The complaints of its batch system.
+        jobs: The jobs.
+        title: The command as messages have it; its first word by default.
+        stdin: Its standard input.
+        cwd: Its working directory; this process's by default.
+
+    Raises:
+        SubmissionUnknown: Nobody knows whether the batch system has the jobs.
+        BatchError: It has refused them.
+    """
+    done = run(argv, words, stdin=stdin, cwd=cwd, submits=jobs)
+    title = title or argv[0]
+    output = done.err.strip() or done.out.strip()
+    if done.code < 0 or (done.code and any(text in output for text in _IN_DOUBT)):
+        raise SubmissionUnknown(f"{title} failed (exit code {done.code})", output, jobs)
+    if done.code:
+        raise refusal(title, done, words)
+    return done.out
 
 
 def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
@@ -162,16 +208,16 @@ def keep_script(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def understood(command: str, number: str, output: str) -> str:
-    """Return a job's id.
+def understood(command: str, number: str, output: str, jobs: Sequence[BatchJob]) -> str:
+    """Return the id of jobs that were submitted.
 
     Raises:
-        BatchError: There is none, though the command has submitted the job.
+        SubmissionUnknown: There is none.
     """
     if not number:
-        raise BatchError(
+        raise SubmissionUnknown(
             f"{command} accepted the job but printed no job id that can be understood",
             output or "(nothing)",
-            "Look for the job in the batch system's own list; Grain cannot follow it.",
+            jobs,
         )
     return number

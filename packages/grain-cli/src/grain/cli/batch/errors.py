@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.cli.batch.base import BatchJob
+
 
 class BatchError(Exception):
     """A batch system, or this machine in its place, refused a request or failed.
@@ -35,9 +42,34 @@ class BatchUnsupported(BatchError):
     """The question cannot be asked here, now or later."""
 
 
-def unreadable(command: str, output: str) -> BatchError:
+class BatchUnreadable(BatchError):
+    """The batch system's answer is not in the expected form."""
+
+
+class SubmissionUnknown(BatchError):
+    """A submission has no answer, or none that can be read: perhaps there are jobs now.
+
+    To submit them again without a look at the batch system's list could start them twice.
+
+    Attributes:
+        jobs: The jobs that the submission was for.
+    """
+
+    def __init__(self, what: str, output: str, jobs: Sequence[BatchJob], remedy: str = "") -> None:
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        names = ", ".join(job.name for job in jobs[:1]) + more
+        look = (
+            f"Nobody knows whether the batch system has {names} now. `grain ls` shows what there "
+            "is of it; look there before you submit again."
+        )
+        super().__init__(what, output, f"{look}\n{remedy}" if remedy else look)
+        self.args = (what, output, jobs, remedy)
+        self.jobs = tuple(jobs)
+
+
+def unreadable(command: str, output: str) -> BatchUnreadable:
     """Make the error for an answer that is not in the expected form."""
-    return BatchError(
+    return BatchUnreadable(
         f"{command} printed what Grain does not understand",
         "\n".join(output.strip().splitlines()[:5]) or "(nothing)",
         "Its version may be one that Grain does not know: please report it, with this text.",

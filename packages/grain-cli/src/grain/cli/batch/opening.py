@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.records import JobRecords
+from grain.cli.batch.tracked import Tracked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,14 +30,20 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 def open_system(
     config: Config, *, folder: Path | None = None, now: datetime.datetime | None = None
-) -> BatchSystem:
-    """Open the batch system of a configuration.
+) -> Tracked:
+    """Open the batch system of a configuration, which looks for jobs that are in doubt.
 
     Args:
         config: The configuration.
         folder: The directory of the command's own files; `state_folder` by default.
         now: The time of submission; the present by default.
     """
+    records = JobRecords((folder or state_folder()) / "jobs")
+    return Tracked(_open(config, folder, now), records)
+
+
+def _open(config: Config, folder: Path | None, now: datetime.datetime | None) -> BatchSystem:
+    """Open the batch system of a configuration."""
     match config.system:
         case "slurm":
             from grain.cli.batch.systems.slurm import Slurm

@@ -3,8 +3,10 @@
 Each submission has one file with one line of JSON per job, in a directory that only its owner may
 read. A file has a name that nobody else uses, and only the command that made it writes to it: so
 commands need no lock, even on several hosts that share a home directory. The command writes a line
-as soon as the batch system has accepted the job. The reader skips a line that was cut off, for
-instance by a full disk.
+as soon as the batch system has accepted the job. If nobody knows whether it has, the line has a
+mark in place of the id; it is the last one of its command, and whoever finds the job rewrites the
+file with its id: of two that do so at once, either will do. The reader skips a line that was cut
+off, for instance by a full disk.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class JobRecord:
     """One submitted job.
 
     Attributes:
-        id: The batch system's id, or ``host:pid:start`` for a process.
+        id: The batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
+            nobody knows whether the batch system has the job.
         system: ``slurm``, ``pbs``, ``custom`` or ``local``.
         name: The name of the worker and of its job.
         log_file: The file of its output.
@@ -44,6 +47,7 @@ class JobRecord:
         by: The program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
             that a scheduler submitted; otherwise empty.
         shape: The name of the worker's ``[[shape]]``; empty where there is none.
+        mark: The mark that was its id once; empty if its submission was answered.
         file: The file of this record; empty before it is written.
     """
 
@@ -58,7 +62,31 @@ class JobRecord:
     kind: str = "worker"
     by: str = ""
     shape: str = ""
+    mark: str = ""
     file: str = ""
+
+
+def mark_of(name: str) -> str:
+    """Return a mark in place of an id, for a job of which nobody knows whether it exists."""
+    return f"?{name}.{secrets.token_hex(3)}"
+
+
+def is_mark(one: str) -> bool:
+    """Return True if an id is a mark in place of one.
+
+    >>> is_mark("?w093015.1f3a5b"), is_mark("6_0")
+    (True, False)
+    """
+    return one.startswith("?")
+
+
+def name_of(mark: str) -> str:
+    """Return the name of the job that a mark stands for.
+
+    >>> name_of("?w093015.1f3a5b")
+    'w093015'
+    """
+    return mark[1:].rpartition(".")[0]
 
 
 def submitted_names(workers: Iterable[str]) -> set[str]:
@@ -122,11 +150,45 @@ class JobRecords:
         Raises:
             OSError: It cannot be written.
         """
-        data = {name: value for name, value in asdict(record).items() if name != "file"}
+        given = asdict(record).items()
+        data = {
+            name: value for name, value in given if name != "file" and (value or name != "mark")
+        }
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(data) + "\n")
             out.flush()
             os.fsync(out.fileno())
+
+    def adopt(self, record: JobRecord, number: str) -> None:
+        """Put a job's id in the place of the mark that its record has."""
+        self._rewrite(record, {"id": number, "mark": record.id})
+
+    def drop(self, record: JobRecord) -> None:
+        """Remove the record of a job that does not exist."""
+        self._rewrite(record, None)
+
+    def _rewrite(self, record: JobRecord, changes: dict[str, str] | None) -> None:
+        """Change or remove the line of a record; where nothing can be written, it stays."""
+        file = self._folder / record.file
+        new = file.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            kept = []
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                with suppress(ValueError):
+                    data = json.loads(line)
+                    if data.get("id") != record.id:
+                        kept.append(line)
+                    elif changes is not None:
+                        kept.append(json.dumps({**data, **changes}))
+            if not kept:
+                file.unlink(missing_ok=True)
+                return
+            new.touch(mode=0o600)
+            with new.open("w", encoding="utf-8") as out:
+                out.write("".join(f"{line}\n" for line in kept))
+                out.flush()
+                os.fsync(out.fileno())
+            new.replace(file)
 
     def read(self) -> list[JobRecord]:
         """Read all records, the oldest first."""

@@ -138,19 +138,31 @@ class Scaler:
 
     # ---- what was done
 
-    def adopted(self, shape: str, job: str, now: float) -> None:
+    def adopted(self, shape: str, job: str, now: float, *, doubtful: bool = False) -> None:
         """Count a job that was left from before; one of an unknown shape as one of the first."""
         name = shape if shape in self._sorts else next(iter(self._sorts))
-        self._sorts[name].swarm.submitted([job], now)
-        self._jobs[job] = _Job(job, name)
+        self._count(name, job, now, doubtful)
 
-    def submitted(self, shape: str, job: str, now: float) -> None:
-        """Count a job that the batch system has accepted."""
+    def submitted(self, shape: str, job: str, now: float, *, doubtful: bool = False) -> None:
+        """Count a job that the batch system has accepted.
+
+        Args:
+            shape: Its shape.
+            job: Its id.
+            now: The time.
+            doubtful: True if nobody knows whether it was accepted: that it is gone is no failure.
+        """
         sort = self._sorts[shape]
-        sort.swarm.submitted([job], now)
-        self._jobs[job] = _Job(job, shape)
+        self._count(shape, job, now, doubtful)
         sort.idle.on_submitted(now)
         sort.unneeded.on_submitted(now)
+
+    def _count(self, shape: str, job: str, now: float, doubtful: bool) -> None:
+        swarm = self._sorts[shape].swarm
+        swarm.submitted([job], now)
+        self._jobs[job] = _Job(job, shape)
+        if doubtful:
+            swarm.excuse(job)
 
     def refused(self, shape: str, now: float) -> None:
         """Begin a pause, as the batch system has refused a job."""

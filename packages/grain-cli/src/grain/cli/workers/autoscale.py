@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.batch import BatchError, JobPhase, open_system
+from grain.cli.batch import BatchError, is_mark, open_system
 from grain.cli.query import NoScheduler, ask
 from grain.cli.scaling.model import TaskClass, View, Worker, WorkerShape
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
-from grain.cli.workers.jobs import own_jobs
+from grain.cli.workers.jobs import joined, own_jobs
 from grain.cli.workers.loop import SignalLoop, seconds_between
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
@@ -160,9 +160,13 @@ class AutoLoop:
         """Count the jobs that an earlier `grain scale` left behind."""
         count = 0
         for job in own_jobs(self._config):
-            gone = job.state.phase in {JobPhase.GONE, JobPhase.UNKNOWN}
-            if job.record.by in self._adopts and not gone:
-                self._scaler.adopted(job.record.shape, job.record.id, time.monotonic())
+            if job.record.by in self._adopts and job.counts:
+                self._scaler.adopted(
+                    job.record.shape,
+                    job.record.id,
+                    time.monotonic(),
+                    doubtful=is_mark(job.record.id),
+                )
                 self._names[job.record.id] = job.record.name
                 count += 1
         left = f"; {count} jobs are left from before" if count else ""
@@ -194,10 +198,11 @@ class AutoLoop:
         """Return how things stand."""
         try:
             [answer] = ask(self._config, Ask("demand"))
+            workers = self._workers(answer["workers"])
             view = View(
                 [task_class(one) for one in answer["classes"]],
-                self._workers(answer["workers"]),
-                states,
+                workers,
+                joined(states, lambda: [worker.name for worker in workers]),
             )
         except NoScheduler as error:
             self._complain("scheduler", f"{error}")
@@ -259,8 +264,9 @@ class AutoLoop:
                 config, submit.number, options, by=self._by, sharing=self._most
             ):
                 self._names[record.id] = record.name
-                self._scaler.submitted(submit.shape, record.id, time.monotonic())
-                names.append(clean(record.name))
+                doubtful = is_mark(record.id)
+                self._scaler.submitted(submit.shape, record.id, time.monotonic(), doubtful=doubtful)
+                names.append(f"{clean(record.name)}{' perhaps' if doubtful else ''}")
         except (BatchError, OSError) as error:
             self._scaler.refused(submit.shape, time.monotonic())
             trouble = str(error)

@@ -15,12 +15,15 @@ from grain.cli.batch import (
     JobPhase,
     JobRecords,
     JobState,
+    is_mark,
+    name_of,
     open_system,
     state_folder,
+    submitted_names,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
@@ -48,6 +51,12 @@ class OwnJob(NamedTuple):
     def alive(self) -> bool:
         """True if the job runs or waits, as far as the batch system knows."""
         return self.state.phase in _ALIVE
+
+    @property
+    def counts(self) -> bool:
+        """True if it takes a place: it is alive, or perhaps submitted and looked for."""
+        unknown = self.state.phase is JobPhase.UNKNOWN
+        return self.alive and (not unknown or is_mark(self.record.id))
 
 
 def records() -> JobRecords:
@@ -86,7 +95,30 @@ def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
     if not recent:
         return []
     states = open_system(config).states([one.id for one in recent])
-    return [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in recent]
+    jobs = [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in recent]
+    if any(is_mark(one.id) for one in recent):
+        adopted = {one.mark: one for one in records().read() if one.mark}
+        jobs = [OwnJob(adopted.get(one.record.id, one.record), one.state) for one in jobs]
+    return jobs
+
+
+def joined(
+    states: Mapping[str, JobState], workers: Callable[[], Iterable[str]]
+) -> dict[str, JobState]:
+    """Take a job that nobody found for one that runs if its worker is with the scheduler.
+
+    Args:
+        states: The states of jobs.
+        workers: Returns the names of the workers with the scheduler; called only if that matters.
+    """
+    lost = {name_of(one): one for one, state in states.items() if is_mark(one) and _unseen(state)}
+    names = submitted_names(workers()) if lost else set()
+    here = [one for name, one in lost.items() if name in names]
+    return {**states, **dict.fromkeys(here, JobState(JobPhase.RUNNING))}
+
+
+def _unseen(state: JobState) -> bool:
+    return state.phase in {JobPhase.GONE, JobPhase.UNKNOWN}
 
 
 class BackgroundQuery:

@@ -283,25 +283,33 @@ class SwarmLoop:
 
     def _adopt(self) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
-        from grain.cli.batch import JobPhase
         from grain.cli.workers.jobs import own_jobs
 
         mine = [
             job.record.id
             for job in own_jobs(self._config)
-            if job.record.by in {BY, SWARM}
-            and job.state.phase not in {JobPhase.GONE, JobPhase.UNKNOWN}
+            if job.record.by in {BY, SWARM} and job.counts
         ]
-        self._swarm.submitted(mine, time.monotonic())
+        self._count_in(mine)
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
+
+    def _count_in(self, jobs: list[str]) -> None:
+        """Count jobs; the end of one that was never submitted is no failure."""
+        from grain.cli.batch import is_mark
+
+        self._swarm.submitted(jobs, time.monotonic())
+        for one in jobs:
+            if is_mark(one):
+                self._swarm.excuse(one)
 
     def _look(self) -> bool:
         """Query the states of the jobs; return True if the batch system answered."""
         from grain.cli.batch import BatchError, open_system
+        from grain.cli.workers.jobs import joined
 
         asked = self._swarm.jobs
         try:
-            states = open_system(self._config).states(asked)
+            states = joined(open_system(self._config).states(asked), self._workers)
         except BatchError as error:
             self._complain(str(error))
             return False
@@ -326,8 +334,19 @@ class SwarmLoop:
             self._report(f"{ended - len(failed)} ended")
         return True
 
+    def _workers(self) -> list[str]:
+        """Return the names of the workers with the scheduler; none if there is no scheduler."""
+        from grain.cli.query import NoScheduler, ask
+        from grain.edge.questions import Ask
+
+        try:
+            [state] = ask(self._config, Ask("state"))
+        except NoScheduler:
+            return []
+        return [worker["name"] for worker in state["workers"]]
+
     def _submit(self) -> None:
-        from grain.cli.batch import BatchError
+        from grain.cli.batch import BatchError, is_mark
         from grain.cli.workers.submission import job_words, submit_workers
 
         wanted = self._swarm.wanted(time.monotonic())
@@ -338,7 +357,9 @@ class SwarmLoop:
             for record in submit_workers(
                 self._config, wanted, self._options, by=by, sharing=self._count
             ):
-                self._swarm.submitted([record.id], time.monotonic())
+                self._count_in([record.id])
+                if is_mark(record.id):
+                    continue  # the error that follows says so
                 self._report(f"{record.name} is {job_words(record)}, output in {record.log_file}")
         except (BatchError, OSError) as error:
             self._swarm.refused(time.monotonic())

@@ -43,7 +43,7 @@ def start(
 
         import msgspec
 
-        from grain.cli.batch import mission_job, open_local, open_system
+        from grain.cli.batch import is_mark, mission_job, open_local, open_system
         from grain.cli.workers.submission import job_words, make_parent, recorded
 
         config = load_config(ctx, config_file)
@@ -63,6 +63,8 @@ def start(
         else:
             started = recorded(config, lambda: system.submit(job, 1), kind="mission")
         for record in started:
+            if is_mark(record.id):
+                continue  # the error that follows says so
             if as_json:
                 print_json({"id": record.id, "name": record.name, "log_file": record.log_file})
             else:

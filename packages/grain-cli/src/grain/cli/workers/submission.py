@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.cli.batch import BatchError, JobRecord, open_system, worker_job
+from grain.cli.batch import (
+    BatchError,
+    JobRecord,
+    SubmissionUnknown,
+    SubmittedJob,
+    is_mark,
+    mark_of,
+    open_system,
+    worker_job,
+)
 from grain.cli.workers.jobs import records
 from grain.config import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from grain.cli.batch import BatchJob, BatchSystem, SubmittedJob
+    from grain.cli.batch import BatchJob, BatchSystem
     from grain.config import Config
 
 
@@ -53,7 +62,7 @@ def prepare_workers(
 def submit_workers(
     config: Config, count: int, options: Sequence[str] = (), *, by: str = "", sharing: int = 0
 ) -> Iterator[JobRecord]:
-    """Submit workers; yield each as soon as it is accepted and recorded.
+    """Submit workers; yield each as soon as it is accepted and recorded, see `recorded`.
 
     Args:
         config: The configuration.
@@ -66,6 +75,7 @@ def submit_workers(
     Raises:
         ConfigError: The configuration is wrong.
         BatchError: The batch system refuses a job; the accepted ones are recorded.
+        SubmissionUnknown: Nobody knows whether it has the last ones, which are recorded as well.
         OSError: A directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing)
@@ -97,9 +107,13 @@ def recorded(
     by: str = "",
     shape: str = "",
 ) -> Iterator[JobRecord]:
-    """Submit jobs, and record each as soon as it is accepted.
+    """Submit jobs, and record each as soon as it is accepted; yield the records.
+
+    If nobody knows whether the batch system has a job, its record has a mark in place of the id,
+    see `Tracked`.
 
     Raises:
+        SubmissionUnknown: So it is with the last ones.
         BatchError: No record can be written, so nothing was submitted; or a job was refused.
     """
     store = records()
@@ -112,23 +126,32 @@ def recorded(
             f"{error.filename}: {error.strerror}",
             "Set XDG_STATE_HOME to a directory that you may write to.",
         ) from error
+
+    def record(one: SubmittedJob) -> JobRecord:
+        new = JobRecord(
+            id=one.id,
+            system=config.system,
+            name=one.name,
+            log_file=one.log_file,
+            address=config.worker.dial,
+            config=config.source or "",
+            submitted=time.time(),
+            cpus=one.cpus,
+            kind=kind,
+            by=by,
+            shape=shape,
+        )
+        store.add(file, new)
+        return new
+
     try:
         for one in submit():
-            record = JobRecord(
-                id=one.id,
-                system=config.system,
-                name=one.name,
-                log_file=one.log_file,
-                address=config.worker.dial,
-                config=config.source or "",
-                submitted=time.time(),
-                cpus=one.cpus,
-                kind=kind,
-                by=by,
-                shape=shape,
-            )
-            store.add(file, record)
-            yield record
+            yield record(one)
+    except SubmissionUnknown as error:
+        doubtful = [SubmittedJob(mark_of(job.name), job.name, job.log_file) for job in error.jobs]
+        # All are written before the first is seen: whoever finds a job rewrites the file.
+        yield from [record(one) for one in doubtful]
+        raise
     finally:
         if not file.stat().st_size:
             file.unlink()
@@ -136,6 +159,8 @@ def recorded(
 
 def job_words(record: JobRecord) -> str:
     """Name a job for the user: ``job 6_0``, ``process 4711``."""
+    if is_mark(record.id):
+        return "a job, if it was submitted"
     local = record.system == "local"
     return f"process {record.id.split(':')[-2]}" if local else f"job {record.id}"
 

@@ -85,6 +85,7 @@ def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
 
 def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: bool) -> None:
     """Submit workers and print their jobs, also those before a refusal."""
+    from grain.cli.batch import is_mark
     from grain.cli.workers.submission import job_words, submit_workers
 
     click.echo(using(config), err=True)
@@ -93,13 +94,15 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     try:
         for record in submit_workers(config, count, options):
             jobs.append(record)
-            if not as_json:
+            if not (as_json or is_mark(record.id)):
                 where = f", output in {record.log_file}" if record.log_file else ""
                 click.echo(f"{record.name} is {job_words(record)}{where}")
     finally:
         if as_json:
             fields = ("id", "system", "name", "log_file", "address", "submitted")
-            print_json([{name: getattr(one, name) for name in fields} for one in jobs])
+            answers = [{name: getattr(one, name) for name in fields} for one in jobs]
+            # A script shall not take a mark for an id.
+            print_json([{**one, "id": "" if is_mark(one["id"]) else one["id"]} for one in answers])
 
 
 def using(config: Config) -> str:

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import CommandResult, Complaints, refusal, run
-from grain.cli.batch.errors import BatchError, BatchUnsupported
+from grain.cli.batch.command import CommandResult, Complaints, refusal, run, submission
+from grain.cli.batch.errors import (
+    BatchError,
+    BatchUnreadable,
+    BatchUnsupported,
+    SubmissionUnknown,
+)
 from grain.cli.batch.texts import custom
 from grain.edge.trust import write_script
 
@@ -50,8 +55,13 @@ class Custom:
                     "Set custom_system.directory to a directory that you may write to.",
                 ) from None
             words = [*job.extra_args, str(path)]
-            done = self._run(self._own.submit_cmd, words, submits=True)
-            number = custom.submitted_id(done.out, self._own.id_pattern)
+            line = _line(self._own.submit_cmd, words)
+            own = ["/bin/sh", "-c", line]
+            out = submission(own, _WORDS, [member], title=line, cwd=os.fspath(self._own.directory))
+            try:
+                number = custom.submitted_id(out, self._own.id_pattern)
+            except BatchUnreadable as error:
+                raise SubmissionUnknown(error.what, error.output, [member], error.remedy) from None
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -61,6 +71,16 @@ class Custom:
             return {one: JobState(JobPhase.UNKNOWN) for one in asked}
         done = self._run(self._own.status_cmd, asked)
         return custom.states(done.out, self._own.phases, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Fail, as `custom_system` has no command that lists jobs by name.
+
+        Raises:
+            BatchUnsupported: Always.
+        """
+        raise BatchUnsupported(
+            f"{', '.join(names)}: a custom batch system cannot be asked for jobs by name"
+        )
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Run ``cancel_cmd``.
@@ -78,15 +98,19 @@ class Custom:
         if asked:
             self._run(self._own.cancel_cmd, asked)
 
-    def _run(self, command: str, words: list[str], *, submits: bool = False) -> CommandResult:
+    def _run(self, command: str, words: list[str]) -> CommandResult:
         """Run one of the commands, with words at its end.
 
         Raises:
             BatchError: It failed.
         """
-        line = " ".join((command, *map(shlex.quote, words)))
-        folder = os.fspath(self._own.directory) if submits else None
-        done = run(["/bin/sh", "-c", line], _WORDS, cwd=folder, submits=submits)
+        line = _line(command, words)
+        done = run(["/bin/sh", "-c", line], _WORDS)
         if done.code:
             raise refusal(line, done, _WORDS)
         return done
+
+
+def _line(command: str, words: list[str]) -> str:
+    """Return a command of the configuration with words at its end, for a shell."""
+    return " ".join((command, *map(shlex.quote, words)))

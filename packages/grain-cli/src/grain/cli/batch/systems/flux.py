@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    missing,
+    refusal,
+    run,
+    submission,
+    understood,
+)
 from grain.cli.batch.texts import flux
 
 if TYPE_CHECKING:
@@ -27,10 +35,10 @@ class Flux:
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one, as Flux has no arrays."""
         for member in job.members(n):
-            done = run(["flux", "batch"], _WORDS, stdin=flux.script(member), submits=True)
-            if done.code:
-                raise refusal("flux batch", done, _WORDS)
-            number = understood("flux batch", flux.submitted_id(done.out), done.out)
+            out = submission(
+                ["flux", "batch"], _WORDS, [member], title="flux batch", stdin=flux.script(member)
+            )
+            number = understood("flux batch", flux.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -43,6 +51,13 @@ class Flux:
                 raise refusal("flux jobs", done, _WORDS)
             states.update(flux.states(done.out, known))
         return states
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query flux jobs for all jobs of this user, also those that have ended."""
+        done = run(["flux", "jobs", "-a", "--no-header", "--format={id.f58} {name}"], _WORDS)
+        if done.code:
+            raise refusal("flux jobs", done, _WORDS)
+        return by_name(flux.named(done.out), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGTERM, and SIGKILL 5 s later."""

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, SubmittedJob
+from grain.cli.batch.base import JobState, SubmittedJob, by_name
 from grain.cli.batch.command import (
     Complaints,
     Profile,
@@ -15,6 +15,7 @@ from grain.cli.batch.command import (
     missing,
     refusal,
     run,
+    submission,
     understood,
 )
 from grain.cli.batch.texts import htcondor
@@ -57,10 +58,8 @@ class HTCondor:
             path = keep_script(self._folder, member.name, htcondor.script(member))
             text = htcondor.description(member, str(path), os.fspath(Path.cwd()))
             words = ["condor_submit", "-terse", *member.extra_args]
-            done = run(words, _WORDS, stdin=text, submits=True)
-            if done.code:
-                raise refusal("condor_submit", done, _WORDS)
-            number = understood("condor_submit", htcondor.submitted_id(done.out), done.out)
+            out = submission(words, _WORDS, [member], stdin=text)
+            number = understood("condor_submit", htcondor.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -73,6 +72,14 @@ class HTCondor:
         if done.code:
             raise refusal("condor_q", done, _WORDS)
         return htcondor.states(done.out, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query condor_q for all jobs of this user, which lists none that has ended."""
+        words = ["condor_q", "-json", "-attributes", "ClusterId,ProcId,JobBatchName"]
+        done = run(words, _WORDS)
+        if done.code:
+            raise refusal("condor_q", done, _WORDS)
+        return by_name(htcondor.named(done.out), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Remove jobs: SIGTERM to the script, SIGKILL to all after ``job_max_vacate_time``."""

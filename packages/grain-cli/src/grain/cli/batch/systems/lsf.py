@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.base import JobState, SubmittedJob, by_name
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    missing,
+    refusal,
+    run,
+    submission,
+    understood,
+)
+from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.texts import lsf
 
 if TYPE_CHECKING:
@@ -28,10 +37,8 @@ class Lsf:
         """Submit one by one: sites limit arrays, and their tasks count from 1."""
         for member in job.members(n):
             # From standard input: `bsub FILE` ignores the directives.
-            done = run(["bsub"], _WORDS, stdin=lsf.script(member), submits=True)
-            if done.code:
-                raise refusal("bsub", done, _WORDS)
-            number = understood("bsub", lsf.submitted_id(done.out), done.out)
+            out = submission(["bsub"], _WORDS, [member], stdin=lsf.script(member))
+            number = understood("bsub", lsf.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -43,6 +50,13 @@ class Lsf:
         if done.code and not done.out.strip():
             raise refusal("bjobs", done, _WORDS)
         return lsf.states(done.out, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query bjobs for all jobs of this user, also those that ended within the hour."""
+        done = run(["bjobs", "-a", "-o", "jobid job_name", "-json"], _WORDS)
+        if done.code and "No job found" not in done.err and not done.out.strip():
+            raise refusal("bjobs", done, _WORDS)
+        return by_name(lsf.named(done.out), names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGINT, SIGTERM and SIGKILL to all their processes, 10 s apart."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, SubmittedJob
+from grain.cli.batch.base import JobState, SubmittedJob, by_name
 from grain.cli.batch.command import (
     Complaints,
     Profile,
     keep_script,
+    me,
     missing,
     refusal,
     run,
+    submission,
     understood,
 )
+from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.texts import oar
 
 if TYPE_CHECKING:
@@ -45,10 +48,8 @@ class Oar:
         oar.check_path(str(self._folder))
         for member in job.members(n):
             path = keep_script(self._folder, member.name, oar.script(member))
-            done = run(["oarsub", *member.extra_args, "-S", str(path)], _WORDS, submits=True)
-            if done.code:
-                raise refusal("oarsub", done, _WORDS)
-            number = understood("oarsub", oar.submitted_id(done.out), done.out)
+            out = submission(["oarsub", *member.extra_args, "-S", str(path)], _WORDS, [member])
+            number = understood("oarsub", oar.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -61,6 +62,13 @@ class Oar:
         if done.code:
             raise refusal("oarstat", done, _WORDS)
         return oar.states(done.out, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query oarstat for all jobs of this user, which lists none that has ended."""
+        done = run(["oarstat", "-J", "-u", me()], _WORDS)
+        if done.code:
+            raise refusal("oarstat", done, _WORDS)
+        return by_name(oar.named(done.out), names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGKILL to all their processes, at once."""

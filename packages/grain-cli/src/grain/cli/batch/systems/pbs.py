@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    me,
+    missing,
+    refusal,
+    run,
+    submission,
+    understood,
+)
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.texts import pbs
 
@@ -29,10 +38,8 @@ class Pbs:
         """Submit one by one: arrays differ between the dialects, and their logs cannot be named."""
         spoken = self._dialect()
         for member in job.members(n):
-            done = run(["qsub"], _WORDS, stdin=pbs.script(member, spoken), submits=True)
-            if done.code:
-                raise refusal("qsub", done, _WORDS)
-            number = understood("qsub", pbs.submitted_id(done.out), done.out)
+            out = submission(["qsub"], _WORDS, [member], stdin=pbs.script(member, spoken))
+            number = understood("qsub", pbs.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _dialect(self) -> pbs.Dialect:
@@ -52,6 +59,16 @@ class Pbs:
         if done.code and not pbs.only_ended(done.err):
             raise refusal("qstat", done, _WORDS)
         return pbs.states(done.out, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query qselect, which lists no job that has ended."""
+        found = {}
+        for name in names:
+            done = run(["qselect", "-u", me(), "-N", name], _WORDS)
+            if done.code:
+                raise refusal("qselect", done, _WORDS)
+            found[name] = done.out.split()
+        return found
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    me,
+    missing,
+    refusal,
+    run,
+    submission,
+    understood,
+)
 from grain.cli.batch.texts import sge
 
 if TYPE_CHECKING:
@@ -38,10 +45,8 @@ class GridEngine:
         environment, memory = self._environment(job), self._memory(job)
         for member in job.members(n):
             text = sge.script(member, environment, memory)
-            done = run(["qsub", "-terse"], _WORDS, stdin=text, submits=True)
-            if done.code:
-                raise refusal("qsub", done, _WORDS)
-            number = understood("qsub", sge.submitted_id(done.out), done.out)
+            out = submission(["qsub", "-terse"], _WORDS, [member], stdin=text)
+            number = understood("qsub", sge.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _environment(self, job: BatchJob) -> str:
@@ -68,8 +73,7 @@ class GridEngine:
         asked = list(ids)
         if not asked:
             return {}
-        user = pwd.getpwuid(os.getuid()).pw_name
-        states = sge.states(_asked("qstat", "-xml", "-g", "d", "-u", user), asked)
+        states = sge.states(_asked("qstat", "-xml", "-g", "d", "-u", me()), asked)
         in_error = [
             one
             for one, state in states.items()
@@ -82,6 +86,11 @@ class GridEngine:
                 if one in states:
                     states[one] = states[one]._replace(reason=f"Eqw: {reason}")
         return states
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query qstat for all jobs of this user, which lists none that has ended."""
+        listed = sge.named(_asked("qstat", "-xml", "-g", "d", "-u", me()))
+        return by_name(listed, names, sge.job_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGUSR2 to all their processes, and SIGKILL after the queue's `notify`."""

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.base import JobState, SubmittedJob, by_name
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    me,
+    missing,
+    refusal,
+    run,
+    submission,
+    understood,
+)
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.texts import slurm
 
@@ -35,7 +44,7 @@ class Slurm:
         """Submit an array, or single jobs where the site allows no array of that size."""
         if n > 1:
             try:
-                number = self._sbatch(self.script(job, n))
+                number = self._sbatch(self.script(job, n), job.members(n))
             except BatchError as error:
                 if slurm.NO_ARRAYS not in error.output:
                     raise
@@ -44,14 +53,12 @@ class Slurm:
                 yield from (SubmittedJob(f"{number}_{i}", m.name, m.log_file) for i, m in tasks)
                 return
         for member in job.members(n):
-            number = self._sbatch(slurm.script(member))
+            number = self._sbatch(slurm.script(member), [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
-    def _sbatch(self, script: str) -> str:
-        done = run(["sbatch", "--parsable"], _WORDS, stdin=script, submits=True)
-        if done.code:
-            raise refusal("sbatch", done, _WORDS)
-        return understood("sbatch", slurm.submitted_id(done.out), done.out)
+    def _sbatch(self, script: str, jobs: list[BatchJob]) -> str:
+        out = submission(["sbatch", "--parsable"], _WORDS, jobs, stdin=script)
+        return understood("sbatch", slurm.submitted_id(out), out, jobs)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Query squeue; a job that ended a while ago is gone without a reason."""
@@ -64,6 +71,15 @@ class Slurm:
         if done.code and slurm.NO_SUCH_JOB not in done.err:
             raise refusal("squeue", done, _WORDS)
         return slurm.states(done.out, asked)
+
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Query squeue for jobs and arrays of these names, also those that ended a moment ago."""
+        asked = list(names)
+        options = ["--noheader", "--array", "--states=all", "--format=%i|%j", f"--user={me()}"]
+        done = run(["squeue", *options], _WORDS)
+        if done.code:
+            raise refusal("squeue", done, _WORDS)
+        return by_name(slurm.named(done.out), asked)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: Slurm sends their processes SIGTERM, and SIGKILL 30 s (KillWait) later."""

@@ -12,9 +12,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, refusal, run
-from grain.cli.batch.errors import BatchError
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
+from grain.cli.batch.command import Complaints, Profile, refusal, run, submission
+from grain.cli.batch.errors import BatchError, BatchUnreadable, SubmissionUnknown
+from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.texts import ssh
 
 if TYPE_CHECKING:
@@ -84,8 +85,13 @@ class Ssh:
         for member, place in zip(job.members(n), free, strict=False):
             there = [cpus for one, cpus in alive if _host(one) == place.host]
             taken = {cpu for cpus in there for cpu in cpus}
-            output = _ask(place.host, ssh.start(member, folder, place, taken), submits=True)
-            one = ssh.started(place.host, output)
+            text = ssh.start(member, folder, place, taken)
+            argv, title = [*_SSH, place.host, "sh", "-s"], f"ssh {place.host}"
+            output = submission(argv, _WORDS, [member], title=title, stdin=text)
+            try:
+                one = ssh.started(place.host, output)
+            except BatchUnreadable as error:
+                raise SubmissionUnknown(error.what, error.output, [member]) from None
             number = f"{place.host}:{one.pid}:{one.start}"
             alive.append((number, one.cpus))
             yield SubmittedJob(number, member.name, member.log_file, one.cpus)
@@ -116,6 +122,30 @@ class Ssh:
         states = {one: state for answer in answers for one, state in answer.items()}
         return {one: states.get(one, JobState(JobPhase.UNKNOWN)) for one in asked}
 
+    def find(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Ask all hosts at once for the shells that run the scripts of these names.
+
+        Raises:
+            BatchError: One of the names is not found, and a host does not answer.
+        """
+        asked = list(names)
+        hosts = sorted({place.host for place in self._places})
+
+        def ask(host: str) -> list[tuple[str, str]] | BatchError:
+            try:
+                return ssh.named(host, _ask(host, ssh.LIST))
+            except BatchError as error:
+                return error
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            answers = list(pool.map(ask, hosts))
+        listed = [pair for answer in answers if isinstance(answer, list) for pair in answer]
+        found = by_name(listed, asked, plain_name)
+        silent = [answer for answer in answers if isinstance(answer, BatchError)]
+        if silent and not all(found.values()):
+            raise silent[0]
+        return found
+
     def cancel(self, ids: Iterable[str]) -> None:
         """Send SIGTERM, upon which a worker ends its tasks and leaves."""
         _everywhere(lambda host, there: _ask(host, ssh.cancel(there)), ids)
@@ -135,13 +165,13 @@ def _everywhere(ask: Callable[[str, list[str]], Answer], ids: Iterable[str]) -> 
         return list(pool.map(ask, by_host, by_host.values()))
 
 
-def _ask(host: str, text: str, *, submits: bool = False) -> str:
+def _ask(host: str, text: str) -> str:
     """Run a text by a host's shell; return its output.
 
     Raises:
         BatchError: ssh, or the shell, failed.
     """
-    done = run([*_SSH, host, "sh", "-s"], _WORDS, stdin=text, submits=submits)
+    done = run([*_SSH, host, "sh", "-s"], _WORDS, stdin=text)
     if done.code:
         raise refusal(f"ssh {host}", done, _WORDS)
     return done.out

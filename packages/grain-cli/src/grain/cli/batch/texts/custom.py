@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState
-from grain.cli.batch.errors import BatchError
+from grain.cli.batch.errors import BatchUnreadable
 from grain.cli.batch.scripts.shell import body
 from grain.config import ConfigError, Mistake, format_walltime
 
@@ -83,7 +83,7 @@ def submitted_id(output: str, pattern: str) -> str:
     Without a pattern, the id is the last line.
 
     Raises:
-        BatchError: Nothing in the output matches the pattern.
+        BatchUnreadable: Nothing in the output matches the pattern.
     """
     lines = output.strip().splitlines()
     if not pattern:
@@ -91,11 +91,10 @@ def submitted_id(output: str, pattern: str) -> str:
     match = re.search(pattern, output, re.MULTILINE)
     number = (match[1] if match.re.groups else match[0]) if match else ""
     if not number:
-        raise BatchError(
+        raise BatchUnreadable(
             "custom_system.submit_cmd printed no job id",
             output or "(nothing)",
-            "Look for the job in the batch system's own list, and correct "
-            f"custom_system.id_pattern: {pattern!r} matches nothing here.",
+            f"Correct custom_system.id_pattern: {pattern!r} matches nothing here.",
         )
     return number
 

@@ -92,6 +92,12 @@ def number(job: str) -> int:
     return value
 
 
+def named(output: str) -> list[tuple[str, str]]:
+    """Read lines of ``flux jobs`` with an id in base 58 and a name."""
+    pairs = (line.strip().partition(" ") for line in output.splitlines())
+    return [(one, name) for one, _, name in pairs if is_id(one)]
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``flux jobs --json``: one job, or an object with ``jobs``; what is not listed has ended.
 

@@ -112,6 +112,22 @@ def submitted_id(output: str) -> str:
     return match[1] if match else ""
 
 
+def named(output: str) -> list[tuple[str, str]]:
+    """Read ``condor_q -json``: ids and names of jobs; nothing for none.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    try:
+        jobs = json.loads(output) if output.strip() else []
+        return [
+            (f"{one['ClusterId']}.{one['ProcId']}", str(one.get("JobBatchName", "")))
+            for one in jobs
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise unreadable("condor_q -json", output) from None
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``condor_q -json``, which prints nothing for no jobs; what is not listed has ended.
 

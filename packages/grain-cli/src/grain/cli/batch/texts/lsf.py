@@ -76,6 +76,19 @@ def submitted_id(output: str) -> str:
     return match[1] if match else ""
 
 
+def named(output: str) -> list[tuple[str, str]]:
+    """Read ``bjobs -json``: ids and names of jobs; nothing for none.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    try:
+        records = json.loads(output)["RECORDS"] if output.strip() else []
+        return [(str(one["JOBID"]), str(one["JOB_NAME"])) for one in records if "JOB_NAME" in one]
+    except (ValueError, LookupError, TypeError):
+        raise unreadable("bjobs -json", output) from None
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``bjobs -json``; a job with an error, and one that is not listed, has ended.
 

@@ -86,6 +86,19 @@ def submitted_id(output: str) -> str:
     return match[1] if match else ""
 
 
+def named(output: str) -> list[tuple[str, str]]:
+    """Read ``oarstat -J``: ids and names of jobs.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    try:
+        jobs = json.loads(output) if output.strip() else {}
+        return [(str(number), str(one.get("name") or "")) for number, one in jobs.items()]
+    except (ValueError, AttributeError):
+        raise unreadable("oarstat -J", output) from None
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``oarstat -J``, which prints nothing for unknown jobs: these have ended.
 

@@ -18,6 +18,7 @@ from grain.cli.batch.scripts.shell import body, interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from xml.etree.ElementTree import Element
 
     from grain.cli.batch.base import BatchJob
     from grain.config import Script
@@ -221,8 +222,37 @@ def submitted_id(output: str) -> str:
     return number if number.isascii() and number.isdigit() else ""
 
 
+def named(output: str) -> list[tuple[str, str]]:
+    """Read ``qstat -xml``: ids and names of jobs.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    return [
+        (entry.findtext("JB_job_number", "").strip(), entry.findtext("JB_name", "").strip())
+        for entry in _listed(output)
+    ]
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``qstat -xml``; a job that is not listed has ended.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    by_id: dict[str, JobState] = {}
+    for entry in _listed(output):
+        number = entry.findtext("JB_job_number", "").strip()
+        letters = entry.findtext("state", "").strip()
+        node = (entry.findtext("queue_name") or "").partition("@")[2].strip()
+        phase = _phase(letters)
+        plain = letters in {"r", "t", "qw"}
+        by_id[number] = JobState(phase, "" if plain else letters, node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}
+
+
+def _listed(output: str) -> list[Element]:
+    """Return the jobs of ``qstat -xml``.
 
     Raises:
         BatchError: The output is something else.
@@ -235,15 +265,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
         raise unreadable("qstat -xml", output) from None
     if root.tag != "job_info":
         raise unreadable("qstat -xml", output)
-    by_id: dict[str, JobState] = {}
-    for entry in root.iter("job_list"):
-        number = entry.findtext("JB_job_number", "").strip()
-        letters = entry.findtext("state", "").strip()
-        node = (entry.findtext("queue_name") or "").partition("@")[2].strip()
-        phase = _phase(letters)
-        plain = letters in {"r", "t", "qw"}
-        by_id[number] = JobState(phase, "" if plain else letters, node)
-    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}
+    return list(root.iter("job_list"))
 
 
 def _phase(letters: str) -> JobPhase:

@@ -110,6 +110,17 @@ def submitted_id(output: str) -> str:
     return number if number.isdecimal() else ""
 
 
+def named(output: str) -> Iterator[tuple[str, str]]:
+    """Read lines of ``squeue`` with ``%i|%j``: ids and names of jobs.
+
+    The tasks of an array have its name; Grain's own have the number of the task behind it.
+    """
+    for line in output.splitlines():
+        number, _, name = line.strip().partition("|")
+        task = number.partition("_")[2]
+        yield number, f"{name}-{task}" if task else name
+
+
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read the lines of ``squeue`` in `FORMAT`; a job that is not listed has ended."""
     by_id: dict[str, JobState] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.base import JobPhase, JobState
 from grain.cli.batch.errors import BatchError, unreadable
+from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from grain.cli.batch.base import BatchJob
 
 _END = "grain-end"
+_MARK = "grain-job-"
 # The start of a process is the 22nd field of its line; the second one, in parentheses, may hold
 # anything. A zombie has ended.
 _START = """\
@@ -59,6 +61,23 @@ while [ "$grain_cores" -gt 1 ]; do
     grain_cores=$((grain_cores - 1))
 done
 """
+
+# A script's own shell leads its session; the shells that it has forked have the same command line.
+LIST = (
+    _START
+    + f"""\
+for grain_file in `grep -la /{_MARK} /proc/[0-9]*/cmdline 2>/dev/null`; do
+    grain_pid=${{grain_file#/proc/}}
+    grain_pid=${{grain_pid%/cmdline}}
+    set -- `sed 's/.*) //' "/proc/$grain_pid/stat" 2>/dev/null`
+    [ "${{4-}}" = "$grain_pid" ] || continue
+    grain_line=`tr '\\000' '\\n' <"$grain_file" 2>/dev/null | sed -n 's:.*/{_MARK}::p'`
+    echo "{_MARK} $grain_pid `grain_start "$grain_pid"` ${{grain_line%.*}}"
+done
+echo {_END}
+"""
+)
+"""Text that prints pid, start and name of each script that runs."""
 
 
 class Place(NamedTuple):
@@ -106,6 +125,7 @@ def start(job: BatchJob, folder: str, place: Place, taken: Collection[int]) -> s
     while end in lines:
         end += "_HERE"
     log = shlex.quote(job.log_file or "/dev/null")
+    path = f"${{TMPDIR:-/tmp}}/{_MARK}{plain_name(job.name)}.XXXXXX"
     return "\n".join(
         [
             "umask 077",
@@ -116,7 +136,7 @@ def start(job: BatchJob, folder: str, place: Place, taken: Collection[int]) -> s
             _CPUS,
             f"cd {shlex.quote(folder)} || exit",
             f"mkdir -p {shlex.quote(_parent(job.log_file))} || exit",
-            "grain_script=`mktemp` || exit",
+            f'grain_script=`mktemp "{path}"` || exit',
             f"cat >\"$grain_script\" <<'{end}' || exit",
             *lines,
             end,
@@ -154,6 +174,18 @@ def query(pids: Iterable[str]) -> str:
     """Return the text that prints the start of each process that is alive."""
     loop = f'for grain_pid in {" ".join(pids)}; do echo "$grain_pid `grain_start $grain_pid`"; done'
     return f"{_START}{loop}\necho {_END}\n"
+
+
+def named(host: str, output: str) -> list[tuple[str, str]]:
+    """Read the answer to `LIST`: ids and names of the scripts that run.
+
+    Raises:
+        BatchError: The answer is something else, or not complete.
+    """
+    if not _complete(output):
+        raise unreadable(f"ssh {host}", output)
+    rows = re.findall(rf"^{_MARK} (\d+) (\d+) (\S+)$", output, re.MULTILINE)
+    return [(f"{host}:{pid}:{start}", name) for pid, start, name in rows]
 
 
 def states(host: str, output: str, ids: Iterable[str]) -> dict[str, JobState]:
