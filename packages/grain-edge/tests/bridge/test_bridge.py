@@ -14,10 +14,10 @@ import trio
 
 from grain.edge import dial, make_key, serve, serve_bridge, without_key
 from grain.edge.address import BridgeAddress, check_argument, parse_address
-from grain.edge.bridge.client import connect
+from grain.edge.bridge.client import answer, connect
 from grain.edge.bridge.key import MeetingKeys, is_signed, parse_key, read_key
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.bridge.wire import Greeting, MessageDecoder, Open, encode
+from grain.edge.bridge.wire import Claim, Greeting, Leading, MessageDecoder, Open, encode
 from grain.edge.errors import (
     AddressError,
     DialError,
@@ -227,7 +227,8 @@ async def test_limits_of_a_meeting_are_told_to_its_members() -> None:
         async with bridge(limits=Limits(each=1)) as port:
             meeting = BridgeMeeting(place(url(port)))
             held = await connect(place(url(port)), MeetingKeys(parse_key(KEY)), "lead")
-            await trio.sleep(0.1)
+            await held.send(Claim(1))
+            assert Leading() == await answer(held, "here")
             with pytest.raises(MeetingError, match="has 1 connections, the most on this bridge"):
                 await meeting.read()
             await held.stream.aclose()

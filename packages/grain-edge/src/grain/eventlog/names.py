@@ -42,7 +42,8 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of Grain's files that outlive a process: ``$XDG_STATE_HOME/grain``."""
     # The XDG Base Directory Specification says to ignore a relative path.
     given = env.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    base = Path(given) if given.startswith("/") else home / ".local" / "state"
     return base / "grain"
 
 

@@ -29,7 +29,6 @@ from grain.cli.batch.errors import BatchUnsupported as BatchUnsupported
 from grain.cli.batch.errors import SubmissionUnknown as SubmissionUnknown
 from grain.cli.batch.opening import open_local as open_local
 from grain.cli.batch.opening import open_system as open_system
-from grain.cli.batch.opening import state_folder as state_folder
 from grain.cli.batch.records import JobRecord as JobRecord
 from grain.cli.batch.records import JobRecords as JobRecords
 from grain.cli.batch.records import is_mark as is_mark
@@ -38,3 +37,4 @@ from grain.cli.batch.records import name_of as name_of
 from grain.cli.batch.records import submitted_names as submitted_names
 from grain.cli.batch.scripts.mission import mission_job as mission_job
 from grain.cli.batch.scripts.worker import worker_job as worker_job
+from grain.eventlog.names import state_folder as state_folder

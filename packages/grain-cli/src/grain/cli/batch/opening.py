@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import datetime
 import importlib
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.records import JobRecords
 from grain.cli.batch.tracked import Tracked
+from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from grain.cli.batch.base import BatchSystem
     from grain.cli.batch.command import Profile
     from grain.cli.batch.systems.local import Local
     from grain.config import Config
-
-
-def state_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the command's own files: ``$XDG_STATE_HOME/grain``."""
-    # The XDG Base Directory Specification says to ignore a relative path.
-    given = env.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "grain"
 
 
 def open_system(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.errors import AddressError, ExposedFile, ForeignFile, MeetingError
 from grain.edge.trust import make_folder
+from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +99,7 @@ def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     if where.key.startswith("@"):
         return address
     key = parse_key(where.key)
-    given = env.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path(env.get("HOME", "/")) / ".local/state"
-    folder = base / "grain" / "bridge"
+    folder = state_folder(env) / "bridge"
     make_folder(folder)
     path = folder / f"{hashlib.sha256(key).hexdigest()[:16]}.key"
     if not path.exists():
