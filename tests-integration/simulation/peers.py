@@ -16,6 +16,7 @@ from grain.head.messages import Crashed, RegisterMission, Request, Started
 from grain.resource import Supply, from_data, to_data
 from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
+    Backlog,
     Cancel,
     Ended,
     Inventory,
@@ -164,6 +165,8 @@ class SimulatedWorker(SimulatedPeer):
         # The leases that have arrived on this connection, and the last of them.
         self.leases_read = 0
         self._last_lease: Attempt = (0, 0)
+        # How often it has stated that it takes no more runs, or takes them again.
+        self.backlogs_sent = 0
         # When its runs are to end, by its own clock, and since when it only waits to leave.
         self.leave_by = math.inf
         self._waits_since = math.inf
@@ -205,6 +208,7 @@ class SimulatedWorker(SimulatedPeer):
             self.flush()
             return
         mail = self.session.take_mail()  # without a spool there is no spooled outcome
+        self.backlogs_sent += sum(isinstance(message, Backlog) for message, _ in mail)
         self.send([(m, body) for m, body in mail if not isinstance(body, SpooledOutcome)])
         if self.session.draining and (not self.runs or self.leave_by <= self.now):
             self._waits_since = min(self._waits_since, self.now)

@@ -171,7 +171,8 @@ class Promptness:
             yield Passing("a worker leaves that is asked to", self._trip, own)
         if record is not None and (record.backlog is not None) != session.paused:
             law = "a head knows which workers keep too many outcomes"
-            yield Passing(law, self._trip, (*own, session.paused))
+            # A worker whose runs take whole seconds may begin another pause at each look.
+            yield Passing(law, self._trip, (*own, worker.backlogs_sent))
         if not session.draining and record is not None and record.draining:
             yield Passing("a worker that does not drain is in use", self._trip, own)
 

@@ -53,6 +53,13 @@ def test_every_law_holds_in_every_seed_and_every_fault_occurs() -> None:
     assert set(KINDS) == set().union(*[faults for _, faults in ran])
 
 
+def test_pauses_that_begin_with_each_look_are_not_one_long_pause() -> None:
+    """A worker of this world keeps too many outcomes anew at each of four looks."""
+    error, _ = run_seed(18174)
+
+    assert "" == error
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

@@ -11,6 +11,8 @@ Map:
 
 - ``pickler``: the format of a payload, dumping and loading
 - ``by_value``: functions and classes that cannot be imported
+- ``functions``: functions by value, with the variables that they name
+- ``class_objects``: classes by value
 - ``origin``: the interpreter that made the bytecode in what travels by value
 - ``enums``: enumerations by value
 - ``exceptions``: exceptions, whatever arguments their classes take

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from grain.worker import job
+from grain.worker.pickling.functions import global_names
 from grain.worker.pickling.in_process import is_in_process
 
 if TYPE_CHECKING:
@@ -118,17 +119,9 @@ def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
         yield f"a default of {name}", value
     for parameter, value in (fn.__kwdefaults__ or {}).items():
         yield f"the default of {parameter} in {name}", value
-    for variable in _names(fn.__code__):
+    for variable in sorted(global_names(fn.__code__)):
         if variable in fn.__globals__:
             yield f"{variable} (a global of {name})", fn.__globals__[variable]
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code mentions, and those of functions within it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:

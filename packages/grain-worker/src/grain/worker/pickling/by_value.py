@@ -6,15 +6,17 @@ that comes back from a worker. Hence *bundles*:
 
 1. A bundle is a tuple of classes, dilled together once, with a key that no other bundle has.
    Everywhere else such a class is written as ``restore(key, blob, number)``.
-2. When a class is met that is in no bundle, it is first dilled where it stands, to find out which
-   other such classes it reaches; all of them become one bundle. So classes that mention each other
-   are in one bundle, and a bundle mentions only older ones: there are no cycles between them.
+2. When a class is met that is in no bundle, it becomes one together with the classes without a
+   bundle that it reaches. So classes that mention each other are in one bundle, and a bundle
+   mentions only older ones: there are no cycles between them.
 3. `Classes` remembers the classes of all bundles that it made or loaded, by their keys. So a class
    that comes back is the very class that was sent.
 
 What is dilled begins with the origin of the bytecode in it, if it has any
 (`grain.worker.pickling.origin`). A class without methods has none, and may travel between any two
 versions of Python; a class of a known bundle is not loaded, so its origin does not matter.
+
+Functions have a module of their own (`grain.worker.pickling.functions`).
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ import warnings
 import weakref
 from enum import EnumMeta
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NewType, TypeVar
 
+from grain.worker.pickling.class_objects import reduce_class, reduce_type_variable
 from grain.worker.pickling.enums import reduce_enum
 from grain.worker.pickling.exceptions import reduce_exception
+from grain.worker.pickling.functions import CachedFunction, Functions
 from grain.worker.pickling.in_process import (
     LOCKS,
     is_in_process,
@@ -41,8 +45,12 @@ from grain.worker.pickling.in_process import (
 from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+
+TYPING: frozenset[type] = frozenset({TypeVar, NewType})
+NAMED: frozenset[type] = frozenset({FunctionType, CachedFunction}) | TYPING
+"""The types whose objects go by their names where these can be imported, as classes do."""
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set})
 
@@ -66,10 +74,10 @@ class Classes:
     # ---- writing
 
     def reduce(self, obj: Any, copy_all: bool = False) -> Any:
-        """Return the reduction of a function or a class, for a C pickler's ``reducer_override``.
+        """Return the reduction of what has a name, for a C pickler's ``reducer_override``.
 
         Args:
-            obj: the function or class.
+            obj: a class, or an object of one of the types `NAMED`.
             copy_all: True to copy also what connects threads or tasks of this process.
 
         Returns:
@@ -81,14 +89,7 @@ class Classes:
             if obj not in self._places:
                 self._bundle(obj, copy_all=copy_all)
             return restore, self._places[obj]
-        data = self.dill(obj, copy_all=copy_all)
-        # Before Python 3.11 code has only the last part of its name.
-        if getattr(obj.__code__, "co_qualname", obj.__qualname__) == obj.__qualname__ and (
-            obj.__code__.co_name == obj.__name__
-        ):
-            return undill, (data,)
-        # `functools.wraps` renames a function, but dill names it after its code.
-        return undill, (data,), obj.__qualname__, None, None, rename
+        return undill, (self.dill(obj, copy_all=copy_all),)
 
     def dill(
         self,
@@ -124,46 +125,18 @@ class Classes:
         buffer_callback: Callable[[Any], Any] | None,
         copy_all: bool,
     ) -> tuple[bytes, tuple[type, ...]]:
-        """Dill an object with these classes in place; return the bytes, and the others in place."""
-        unknown: dict[type, None] = {}
-        code = False
-        # The locks of objects that were met: an object is met before its attributes.
-        owned: set[int] = set()
+        """Dill an object, with these classes in place; return the bytes, and unknown classes.
 
-        def override(part: Any) -> Any:
-            nonlocal code
-            if type(part) in _PLAIN:
-                return NotImplemented  # first, as a large variable has millions of them
-            if type(part) is CodeType:
-                code = True
-                return NotImplemented
-            if isinstance(part, BaseException):
-                return reduce_exception(part)
-            kind = type(part)
-            if not copy_all:
-                if is_in_process(kind) or (kind in LOCKS and id(part) not in owned):
-                    refuse(part)
-                owned.update(owned_locks(part))
-            if kind in LOCKS:
-                return new_lock(kind), ()  # dill's copy of an RLock is held for ever
-            if not isinstance(part, type) or importable(part):
-                return NotImplemented
-            if part in inline:
-                return in_place(part)
-            if part in self._places:
-                place = self._places[part]
-                code = code or dilled_code(place.blob)
-                return restore, place
-            unknown[part] = None
-            return in_place(part)
-
+        The bytes are of no use where there are unknown classes.
+        """
+        reducer = Reducer(self._places, inline, copy_all=copy_all)
         file = io.BytesIO()
-        pickler = self._dill_pickler(file, override, buffer_callback)
+        pickler = self._dill_pickler(file, reducer.reduce, buffer_callback)
         with warnings.catch_warnings():
             # It warns where it writes a reference that nobody else can follow.
             warnings.simplefilter("error", self._dill.PicklingWarning)
             pickler.dump(obj)
-        return with_origin(file.getvalue(), code=code), tuple(unknown)
+        return with_origin(file.getvalue(), code=reducer.code), tuple(reducer.unknown)
 
     # ---- reading
 
@@ -229,23 +202,79 @@ class Classes:
         return Unpickler
 
 
+class Reducer:
+    """The reductions of the parts of one object that dill pickles.
+
+    Args:
+        places: the classes that are in bundles.
+        inline: the classes that are written in place.
+        copy_all: True to copy also what connects threads or tasks of this process.
+
+    Attributes:
+        unknown: the classes that were met and are in no bundle.
+        code: True if bytecode was met.
+    """
+
+    def __init__(
+        self, places: Mapping[type, Place], inline: frozenset[type], *, copy_all: bool
+    ) -> None:
+        self.unknown: dict[type, None] = {}
+        self.code = False
+        self._places = places
+        self._inline = inline
+        self._copy_all = copy_all
+        self._functions = Functions()
+        # The locks of objects that were met: an object is met before its attributes.
+        self._owned: set[int] = set()
+
+    def reduce(self, part: Any) -> Any:
+        """Return the reduction of a part; NotImplemented leaves it to dill."""
+        kind = type(part)
+        if kind in _PLAIN:
+            return NotImplemented  # first, as a large variable has millions of them
+        if kind is CodeType:
+            self.code = True
+            return NotImplemented
+        if isinstance(part, BaseException):
+            return reduce_exception(part)
+        if not self._copy_all:
+            if is_in_process(kind) or (kind in LOCKS and id(part) not in self._owned):
+                refuse(part)
+            self._owned.update(owned_locks(part))
+        if kind in LOCKS:
+            return new_lock(kind), ()  # dill's copy of an RLock is held for ever
+        if isinstance(part, type):
+            return self._reduce_class(part)
+        if kind in NAMED and importable(part):
+            return NotImplemented
+        return reduce_type_variable(part) if kind in TYPING else self._functions.reduce(part)
+
+    def _reduce_class(self, cls: type) -> Any:
+        if importable(cls):
+            return NotImplemented
+        if cls in self._inline:
+            return reduce_enum(cls) if isinstance(cls, EnumMeta) else reduce_class(cls)
+        place = self._places.get(cls)
+        if place is None:
+            self.unknown[cls] = None
+            return restore, ("", b"", 0)
+        self.code = self.code or dilled_code(place.blob)
+        return restore, place
+
+
 def reduces_to_code(reduction: Any) -> bool:
     """Return True if a reduction by `Classes.reduce` has bytecode."""
     arguments = reduction[1]
     return dilled_code(arguments.blob if isinstance(arguments, Place) else arguments[0])
 
 
-def in_place(cls: type) -> Any:
-    """Return the reduction of a class where it stands: dill's own but for enumerations."""
-    return reduce_enum(cls) if isinstance(cls, EnumMeta) else NotImplemented
-
-
 def importable(obj: Any) -> bool:
-    """Return True if a function or class can be imported by its name, elsewhere too.
+    """Return True if what has a name can be imported by that, elsewhere too.
 
     What `__main__` defines cannot: elsewhere another program is `__main__`.
     """
-    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    module = getattr(obj, "__module__", None)
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
     if module == "builtins":
         return True  # as pickle assumes
     if module == "__main__" or not isinstance(module, str) or not isinstance(name, str):
@@ -254,11 +283,6 @@ def importable(obj: Any) -> bool:
     for part in name.split("."):
         value = getattr(value, part, None)
     return value is obj
-
-
-def rename(fn: FunctionType, name: str) -> None:
-    """Give a loaded function its name."""
-    fn.__qualname__ = name
 
 
 def restore(key: str, blob: bytes, number: int) -> type:

@@ -12,18 +12,25 @@ if TYPE_CHECKING:
 def reduce_enum(cls: EnumMeta) -> Any:
     """Return the reduction of an enumeration: first its members, then, as state, its methods.
 
-    The state comes when the pickle has the class, so methods may mention it.
+    The state comes when the pickle has the class, so methods may mention it. A `__new__` or
+    `__init__` of its own does not run again: a member's value need not be what they were given.
     """
     named: dict[str, Any] = dict(cls.__members__)
-    members = {name: member.value for name, member in named.items()}
     own = {name: value for name, value in vars(cls).items() if _is_method(value)}
-    # The `__new__` that the class was written with; the metaclass has put another in its place.
-    new = vars(cls).get("__new_member__")
-    namespace = {"__new__": new} if _is_method(new) and new is not object.__new__ else {}
-    own.pop("__new__", None)
-    own.pop("__new_member__", None)
-    args = (cls.__bases__, cls.__name__, cls.__qualname__, cls.__module__, members, namespace)
-    return make_enum, args, own, None, None, set_methods
+    members = {name: member.value for name, member in named.items()}
+    computed = None
+    if _is_method(vars(cls).get("__new_member__")):
+        # int, str and the like say what makes an equal object, object has nothing to say.
+        arguments = getattr(cls._member_type_, "__getnewargs__", lambda _: ())  # type: ignore[attr-defined]
+        computed = {name: arguments(member) for name, member in named.items()}
+    attributes = {
+        name: {key: one for key, one in vars(member).items() if not key.endswith("_")}
+        for name, member in named.items()
+    }
+    for name in ("__new__", "__new_member__"):
+        own.pop(name, None)
+    args = (cls.__bases__, cls.__name__, cls.__qualname__, cls.__module__, members, computed)
+    return make_enum, args, (own, attributes), None, None, complete_enum
 
 
 def _is_method(value: Any) -> bool:
@@ -41,19 +48,43 @@ def make_enum(
     qualname: str,
     module: str,
     members: dict[str, Any],
-    methods: dict[str, Any],
+    computed: dict[str, tuple[Any, ...]] | None,
 ) -> type[Enum]:
-    """Return an enumeration with these members."""
+    """Return an enumeration with these members.
+
+    Args:
+        bases: its bases.
+        name: its name.
+        qualname: its qualified name.
+        module: the name of its module.
+        members: the values of its members.
+        computed: where a `__new__` has computed the members, what makes each as an object of the
+            type that they extend.
+    """
     meta: Any = type(bases[-1])
-    namespace = meta.__prepare__(name, bases)
-    namespace["__module__"], namespace["__qualname__"] = module, qualname
-    for key, value in (methods | members).items():
-        namespace[key] = value
-    cls: type[Enum] = meta(name, bases, namespace)
+    body = meta.__prepare__(name, bases)
+    body["__module__"], body["__qualname__"] = module, qualname
+    if computed is not None:
+
+        def new(cls: Any, *packed: Any) -> Any:
+            # In one piece if members are tuples themselves.
+            value, arguments = packed if len(packed) > 1 else packed[0]
+            one = cls._member_type_.__new__(cls, *arguments)
+            one._value_ = value
+            return one
+
+        body["__new__"] = new
+        members = {key: (value, computed[key]) for key, value in members.items()}
+    for key, value in members.items():
+        body[key] = value
+    cls: type[Enum] = meta(name, bases, body)
     return cls
 
 
-def set_methods(cls: type, methods: dict[str, Any]) -> None:
-    """Give an enumeration the methods that it was written with."""
+def complete_enum(cls: type[Enum], state: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
+    """Give an enumeration the methods that it was written with, and members their attributes."""
+    methods, attributes = state
     for name, value in methods.items():
         setattr(cls, name, value)
+    for name, variables in attributes.items():
+        vars(cls.__members__[name]).update(variables)

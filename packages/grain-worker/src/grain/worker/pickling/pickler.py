@@ -20,12 +20,12 @@ import io
 import pickle
 import struct
 from pkgutil import resolve_name
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.buffers import LARGE, allocate
 from grain.edge.messages import Pieces
-from grain.worker.pickling.by_value import reduces_to_code
+from grain.worker.pickling.by_value import NAMED, reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.in_process import is_in_process, refuse
 from grain.worker.pickling.origin import dilled_code
@@ -65,7 +65,7 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is FunctionType or issubclass(kind, type):
+        if kind in NAMED or issubclass(kind, type):
             if obj.__module__ == _HIDDEN:
                 return resolve_name, (f"pathlib:{obj.__qualname__}",)
             reduction = self._classes.reduce(obj, self._copy_all)

@@ -1,0 +1,151 @@
+"""Functions by value: their code, and of the variables around them those that the code names.
+
+dill's own way follows the functions that a function calls in search of globals, for ever where two
+of them call each other; gives each a copy of its globals; and copies an imported module of the
+user's own with all its variables. Here:
+
+- A function exists before its variables, so it may mention itself, or one that calls it.
+- All functions of one pickle that share their globals share them where they are loaded.
+- An imported module goes by its name. Submodules that the code may mean, as ``etree`` in
+  ``xml.etree.fromstring``, are imported when the function is loaded, since an ``import xml.etree``
+  at the top of a script binds ``xml`` alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import importlib
+import sys
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    FunctionState = tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]
+    """The globals of a function, the submodules that it may mean, and its attributes."""
+
+CachedFunction: type = type(functools.lru_cache(lambda: None))
+_ATTRIBUTES = (
+    "__defaults__",
+    "__kwdefaults__",
+    "__doc__",
+    "__annotations__",
+    "__module__",
+    "__qualname__",
+)
+# Where a class body does not say whether a name is global.
+_IN_CLASS_BODIES = ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+
+
+class Functions:
+    """The functions of one pickle, and what belongs to functions: cells, modules, caches."""
+
+    def __init__(self) -> None:
+        # By the identity of the globals, which live as long as their functions.
+        self._namespaces: dict[int, dict[str, Any]] = {}
+
+    def reduce(self, part: Any) -> Any:
+        """Return the reduction of a part that belongs to a function; else NotImplemented."""
+        kind = type(part)
+        if kind is FunctionType:
+            variables = part.__globals__
+            name = {"__name__": variables.get("__name__")}
+            namespace = self._namespaces.setdefault(id(variables), name)
+            arguments = (part.__code__, namespace, part.__name__, part.__closure__)
+            return make_function, arguments, _state(part), None, None, complete_function
+        if kind is CellType:
+            try:
+                content = part.cell_contents
+            except ValueError:  # not assigned yet
+                return CellType, ()
+            return CellType, (), (content,), None, None, fill_cell
+        if kind is ModuleType and part.__name__ != "__main__":
+            by_name = sys.modules.get(part.__name__) is part
+            return (import_module, (part.__name__,)) if by_name else NotImplemented
+        if kind is CachedFunction:
+            parameters = part.cache_parameters()
+            return make_cached, (part.__wrapped__, parameters["maxsize"], parameters["typed"])
+        return NotImplemented
+
+
+def _state(fn: FunctionType) -> FunctionState:
+    names = sorted(global_names(fn.__code__))
+    variables = {name: fn.__globals__[name] for name in names if name in fn.__globals__}
+    attributes = {name: getattr(fn, name) for name in _ATTRIBUTES}
+    if fn.__dict__:
+        attributes["__dict__"] = fn.__dict__
+    return variables, tuple(_submodules(fn.__code__, variables)), attributes
+
+
+def global_names(code: CodeType) -> set[str]:
+    """Return the names of globals in code, and in the functions and classes within it."""
+    names = {
+        one.argval
+        for one in dis.get_instructions(code)
+        if one.opname.endswith("_GLOBAL") or one.opname in _IN_CLASS_BODIES
+    }
+    return names.union(*map(global_names, _inner(code)))
+
+
+def _submodules(code: CodeType, variables: dict[str, Any]) -> Iterator[str]:
+    """Yield the imported submodules that code may mean, of packages among its variables."""
+    packages = tuple(
+        f"{value.__name__}."
+        for value in variables.values()
+        if type(value) is ModuleType and hasattr(value, "__path__")
+    )
+    if not packages:
+        return
+    mentioned = _mentioned(code)
+    for name in sorted(sys.modules):
+        for package in packages:
+            if name.startswith(package) and mentioned.issuperset(name[len(package) :].split(".")):
+                yield name
+
+
+def _mentioned(code: CodeType) -> set[str]:
+    return set(code.co_names).union(*map(_mentioned, _inner(code)))
+
+
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    return (constant for constant in code.co_consts if type(constant) is CodeType)
+
+
+# ---- loading
+
+
+def make_function(
+    code: CodeType, namespace: dict[str, Any], name: str, closure: tuple[CellType, ...] | None
+) -> FunctionType:
+    """Return a function that has no variables yet but what all have."""
+    # PyImport_Import, by which C code imports modules, asks for them in the globals of its caller.
+    namespace.setdefault("__builtins__", vars(builtins))
+    return FunctionType(code, namespace, name, None, closure)
+
+
+def complete_function(fn: FunctionType, state: FunctionState) -> None:
+    """Give a function its variables and attributes."""
+    variables, modules, attributes = state
+    for name in modules:
+        importlib.import_module(name)
+    fn.__globals__.update(variables)
+    for name, value in attributes.items():
+        setattr(fn, name, value)
+
+
+def fill_cell(cell: CellType, content: tuple[Any]) -> None:
+    """Assign the variable of a closure."""
+    (cell.cell_contents,) = content
+
+
+def import_module(name: str) -> ModuleType:
+    """Return a module by its name."""
+    return importlib.import_module(name)
+
+
+def make_cached(fn: Callable[..., Any], maxsize: int | None, typed: bool) -> Callable[..., Any]:
+    """Return a function with an empty cache of its results."""
+    return functools.lru_cache(maxsize, typed)(fn)
