@@ -287,8 +287,9 @@ class Overview:
 
         ``number``: this head's for it, which runs name; ``id``, ``name``, ``label``, ``host``,
         ``connected``, ``paused``, ``done``, ``failed`` and ``retried`` as in a snapshot;
-        ``since``: when this head has first met it; ``left``: its tasks that have no outcome; ``running``: those of them
-        that run, or None where there are too many different requests to count them.
+        ``since``: when this head has first met it; ``left``: its tasks that have no outcome;
+        ``running``: those of them that run, or None where there are too many different requests to
+        count them.
         """
         return {
             "number": mission.number,
