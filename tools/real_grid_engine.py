@@ -288,6 +288,9 @@ class GridEngine:
                 min_gid="0",
                 load_report_time="00:00:01",
                 mailer="/bin/true",
+                # Jobs read no profile: what that of this machine's user prints or waits for is no
+                # part of a test. The word stands for an empty list.
+                login_shells="none",
             )
         )
         self._run("spoolinit", "classic", "libspoolc", spool, "init")

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 # Logs its arguments and every signal, and ends upon SIGTERM or when a file appears. It takes the
 # signals by the time that it logs a line: there is no `$(...)` in it, where bash 5.2 loses one.
+# A second SIGTERM may interrupt the trap of the first: PBS sends one to every process, the script
+# forwards its own.
 WORKER = """\
 #!/bin/bash
 trap 'echo "worker: USR1"' USR1
-trap 'echo "worker: TERM"; exit 3' TERM
+trap '[ "$ended" ] || { ended=yes; echo "worker: TERM"; exit 3; }' TERM
 echo "worker: $*"
 for ((i = 0; i < 12000; i++)); do
     [ -e "$GRAIN_TEST_STOP" ] && exit 0

@@ -41,7 +41,15 @@ WORKER = {
 }
 STATE: dict[str, Any] = {
     "epoch": 1,
-    "tasks": {"waiting": 13, "held back": 2, "running": 3, "done": 0, "failed": 0, "suspect": 1},
+    "tasks": {
+        "waiting": 13,
+        "held back": 2,
+        "running": 3,
+        "done": 0,
+        "failed": 0,
+        "retried": 4,
+        "suspect": 1,
+    },
     "workers": [WORKER],
     "missions": [
         {
@@ -54,9 +62,12 @@ STATE: dict[str, Any] = {
             "waiting": 13,
             "done": 120,
             "failed": 2,
+            "retried": 4,
         }
     ],
-    "ended": [{"name": "first", "host": "login1", "at": 86400.0, "done": 7, "failed": 0}],
+    "ended": [
+        {"name": "first", "host": "login1", "at": 86400.0, "done": 7, "failed": 0, "retried": 1}
+    ],
     "queues": [
         {
             "request": {"Cores": 4},
@@ -133,11 +144,11 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
         "uses Cores 75%, Memory 67%, Licences ? of Cores(16) & Memory(59.5) & "
         'Licences({"orca": 3}); free Cores(4) & Memory(19.5) & Licences({"orca": 1}) '
     ) in words
-    assert ["opt", "login1", "connected", "3", "13", "120", "2"] in lines
+    assert ["opt", "login1", "connected", "3", "13", "120", "2", "4"] in lines
     assert "opt      0         3        12       opt:6   Cores(4)\n  waits: the " in done.output
     assert "opt:40  GPUs(1)\n  waits: on no worker here: w1: it has no GPUs at all" in done.output
     [last] = [line for line in lines if line[:1] == ["first"]]
-    assert ["login1", "7", "0"] == [last[1], *last[-2:]]
+    assert ["login1", "7", "0", "1"] == [last[1], *last[-3:]]
     assert last[2].startswith("1970-01-0")
     assert "2 tasks wait for the reports of the workers that they ran on.\n" in done.output
     assert "1 task that crashed waits for a worker of its own.\n" in done.output

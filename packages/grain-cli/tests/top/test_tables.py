@@ -191,6 +191,17 @@ def test_the_last_failure_is_the_first() -> None:
     assert ["given up after crashes: SIGKILL", "it raised an exception"] == column(table, "HOW")
 
 
+def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
+    tasks = {**overview()["tasks"], "failed": 1, "retried": 2}
+    again = failure(1, why="ValueError: no", retried=True)
+    table = made({**overview(), "tasks": tasks, "failures": [failure(0), again]}, "failures")
+
+    assert "FAILURES  1, and 2 that were tried again; the last 2 here" == table.title
+    assert ["tried again: ValueError: no", "it raised an exception"] == column(table, "HOW")
+    assert ["warn", "bad"] == [row.style for row in table.rows]
+    assert ["0", "1"] == column(made(overview(), "missions"), "RETRIED")
+
+
 def test_names_cannot_control_the_terminal() -> None:
     answer = _with({**worker(0, 1), "label": "w\x1b[2J", "host": "n\u202e1"})
     answer["missions"] = [mission(0, label="o\npt")]

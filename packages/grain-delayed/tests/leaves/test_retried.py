@@ -45,6 +45,21 @@ async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None
             assert (1, 0) == (now.done, now.failed)
 
 
+async def test_the_executor_is_informed_of_each_failure_that_is_tried_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a scheduler does not count it as a task that has failed."""
+    numbers: list[int] = []
+    task = failing([ValueError(1), ValueError(2), ValueError(3)], retries=2)
+    async with mission(Cores(1), config_file=False, cache=False) as under_way:
+        monkeypatch.setattr(under_way.executor, "note_retry", numbers.append)
+        with pytest.raises(ValueError, match="3"):
+            await (task @ Cores(1))()
+
+    first, second = numbers
+    assert second == first + 1
+
+
 @pytest.mark.parametrize("leaf", [True, False])
 async def test_the_last_exception_is_raised_with_a_note_about_those_before(
     leaf: bool, autojump_clock: MockClock

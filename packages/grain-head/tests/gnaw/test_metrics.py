@@ -17,7 +17,7 @@ from grain.head.gnaw.main import make_parser
 from grain.head.gnaw.metrics import METRICS, MISSION_STATES, WORKER_STATES, Exposition
 from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
 from grain.head.hub.answers import overview
-from grain.head.messages import Synced
+from grain.head.messages import AckTasks, Synced
 from grain.worker.messages import Lease
 from grain_testkit.hub_harness import HubHarness
 
@@ -26,15 +26,20 @@ if TYPE_CHECKING:
 
 
 def busy() -> HubHarness:
-    """Return a hub with a worker of two cores, four tasks, and one more that has failed."""
+    """Return a hub with a worker of two cores, four tasks, and three more that have failed.
+
+    Of these the mission has confirmed one, and another one that it tries again.
+    """
     harness = HubHarness()
     harness.worker("w0", 2)
     mission = harness.mission("opt")
     harness.send(mission, Synced())
-    harness.submit(mission, 1)
-    (lease,) = harness.sent("w0", Lease)
-    harness.send("w0", harness.ended(lease, "error"), payload=b"12345")
-    harness.submit(mission, 2, 3, 4, 5)
+    for number in (1, 2, 3):
+        harness.submit(mission, number)
+        lease = harness.sent("w0", Lease)[-1]
+        harness.send("w0", harness.ended(lease, "error"), payload=b"12345")
+    harness.send(mission, AckTasks((1,), (2,)))
+    harness.submit(mission, 4, 5, 6, 7)
     return harness
 
 
@@ -70,6 +75,7 @@ async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
     assert 2 == found['grain_tasks{state="running"}']
     assert 2 == found['grain_tasks{state="waiting"}']
     assert 1 == found['grain_tasks_ended_total{outcome="failed"}']
+    assert 1 == found['grain_tasks_ended_total{outcome="retried"}']
     assert (2, 2) == (found["grain_cores"], found["grain_cores_busy"])
     assert (1, 5) == (found["grain_unconfirmed_outcomes"], found["grain_unconfirmed_bytes"])
     assert 1 == found["grain_waiting_requests"]

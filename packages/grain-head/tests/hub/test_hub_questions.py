@@ -345,6 +345,7 @@ def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
         harness.send("w", harness.ended(first, "error"), payload=b"")
         for lease in others:
             harness.send("w", harness.ended(lease), payload=b"")
+        harness.send(mission, AckTasks((1, 2, 3)))
         [shown] = harness.hub.snapshot(harness.now)["missions"]
         assert (2, 1) == (shown["done"], shown["failed"])
         harness.wait(1.0)
@@ -352,7 +353,45 @@ def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
 
     ended = harness.hub.snapshot(harness.now)["ended"]
     assert [f"m{number}" for number in range(11, 1, -1)] == [one["name"] for one in ended]
-    assert {"name": "m11", "host": "", "at": 12.0, "done": 2, "failed": 1} == ended[0]
+    assert {"name": "m11", "host": "", "at": 12.0, "done": 2, "failed": 1, "retried": 0} == ended[0]
+
+
+def test_a_failure_that_is_tried_again_counts_as_retried_and_not_as_failed(
+    harness: HubHarness,
+) -> None:
+    """Nobody knows which one it is before its mission confirms it."""
+    mission = harness.mission()
+    harness.worker("w", 4)
+    harness.submit(mission, 1, 2)
+    for lease in harness.sent("w", Lease):
+        harness.send("w", harness.ended(lease, "error"), payload=b"")
+
+    def counts() -> list[tuple[int, int]]:
+        snapshot = harness.hub.snapshot(harness.now)
+        overview = harness.hub.overview.state(harness.now)
+        shown = (snapshot["tasks"], *snapshot["missions"], overview["tasks"], *overview["missions"])
+        return [(one["failed"], one["retried"]) for one in shown]
+
+    assert [(0, 0)] * 4 == counts()
+    harness.send(mission, AckTasks((), (1,)))
+    harness.send(mission, AckTasks((2,)))
+    assert [(1, 1)] * 4 == counts()
+    failures = harness.hub.overview.state(harness.now)["failures"]
+    assert [(1, True), (2, False)] == [(one["task"], one["retried"]) for one in failures]
+
+
+def test_a_failure_that_its_mission_never_confirmed_counts_when_that_is_over(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission()
+    harness.worker("w", 4)
+    harness.submit(mission, 1)
+    [lease] = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "error"), payload=b"")
+    harness.send(mission, Depart())
+
+    [ended] = harness.hub.snapshot(harness.now)["ended"]
+    assert (1, 0) == (ended["failed"], ended["retried"])
 
 
 def test_a_mission_that_has_left_keeps_no_functions(harness: HubHarness) -> None:

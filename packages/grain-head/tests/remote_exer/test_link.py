@@ -230,6 +230,28 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     assert all(len(CODEC.encode(message, None)) <= MAX_MESSAGE for message, _ in session.to_head)
 
 
+def test_a_failure_that_is_tried_again_is_confirmed_as_such_and_as_nothing_else() -> None:
+    """Also if it arrives a second time, as the connection was lost before it was confirmed."""
+    session = MissionSession("m", "mission")
+    request = session.request({})
+    for _ in range(3):
+        session.submit(request, b"f", b"")
+    session.on_connected()
+    for task in (1, 2):
+        session.on_message(Resolved(task, "error"), b"")
+    session.retry(2)
+    session.on_disconnected()
+    session.on_connected()
+    session.take_mail()
+
+    for task in (1, 2, 3):
+        session.on_message(Resolved(task, "error"), b"")
+    session.confirm()
+
+    acknowledged = [message for message, _ in session.take_mail() if isinstance(message, AckTasks)]
+    assert [((), (2,)), ((1, 3), ())] == [(one.tasks, one.retried) for one in acknowledged]
+
+
 @pytest.mark.parametrize(("stopped", "reported"), [(130.0, 130.0), (1.0, 0.0)])
 async def test_a_mission_that_was_given_up_reports_how_many_runs_were_ended(
     stopped: float, reported: float

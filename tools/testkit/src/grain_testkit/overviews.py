@@ -28,6 +28,7 @@ def overview(
             "running": workers * runs,
             "done": 3600,
             "failed": failures,
+            "retried": 0,
             "suspect": 0,
         },
         "cores": [workers * runs * 4, workers * 16],
@@ -79,6 +80,7 @@ def mission(number: int, running: int | None = 0, **more: Any) -> dict[str, Any]
         "since": AT - 1000.0,
         "done": 1200 * (number + 1),
         "failed": 3 * number,
+        "retried": number,
         "left": 4000,
         "running": running,
         **more,
@@ -112,5 +114,6 @@ def failure(number: int, at: float = AT, **more: Any) -> dict[str, Any]:
         "ended": at - 100.0 + number,
         "how": "error",
         "why": "",
+        "retried": False,
         **more,
     }

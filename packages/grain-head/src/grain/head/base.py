@@ -105,6 +105,9 @@ class ExecutorBase(ABC, Generic[J]):
     ) -> int:
         """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 
+    def note_retry(self, job: int) -> None:
+        """Take note that a job which has failed is going to be submitted again, as another one."""
+
     def close(self) -> None:
         """Take no more jobs; `results` ends when those that are here have ended."""
         self._phase = ExecutorPhase.CLOSED

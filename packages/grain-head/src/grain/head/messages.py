@@ -115,9 +115,16 @@ class Retract(Message, frozen=True):
 
 
 class AckTasks(Message, frozen=True):
-    """Tasks whose outcomes have arrived: forget them."""
+    """Tasks whose outcomes have arrived: forget them.
+
+    Attributes:
+        tasks: the numbers of most of them.
+        retried: those of the others, which have failed and which the mission tries again, by tasks
+            of other numbers.
+    """
 
     tasks: tuple[int, ...]
+    retried: tuple[int, ...] = ()
 
 
 class Described(Message, frozen=True):

@@ -245,6 +245,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._session.cancel(job)
         self._link.wake()
 
+    def note_retry(self, job: int) -> None:
+        """Have the scheduler count no failure of a job that is going to be submitted again."""
+        self._session.retry(job)
+
     # ---- questions
 
     def statistics(self) -> Statistics:

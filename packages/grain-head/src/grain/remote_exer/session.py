@@ -197,6 +197,8 @@ class MissionSession:
         self._cancelled: dict[int, str] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
         self._unconfirmed: list[int] = []
+        # Those of them that have failed and are tried again.
+        self._retried: set[int] = set()
 
     @property
     def unconfirmed(self) -> int:
@@ -301,6 +303,10 @@ class MissionSession:
             pending.retracted = True
             pending.arguments = None
             self._send(Retract((task,)))
+
+    def retry(self, task: int) -> None:
+        """Note that a task which has failed is tried again: the head counts it as no failure."""
+        self._retried.add(task)
 
     def depart(self) -> None:
         """End the mission: no task that is still unresolved is wanted any more."""
@@ -458,7 +464,18 @@ class MissionSession:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
         if self._unconfirmed:
             tasks, self._unconfirmed = self._unconfirmed, []
+            if self._retried:
+                tasks = self._confirm_retried(tasks)
             self._send_in_parts(AckTasks, tasks)
+
+    def _confirm_retried(self, tasks: list[int]) -> list[int]:
+        """Confirm those of some tasks that are tried again; return the others."""
+        again = [task for task in tasks if task in self._retried]
+        others = [task for task in tasks if task not in self._retried]
+        self._retried.difference_update(again)
+        for at in range(0, len(again), _AT_ONCE):
+            self._send(AckTasks((), tuple(again[at : at + _AT_ONCE])))
+        return others
 
     def _started(self, message: Started) -> None:
         for task in message.tasks:

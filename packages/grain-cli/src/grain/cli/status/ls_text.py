@@ -27,7 +27,7 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
         or "No worker is here; `grain up` submits some.\n",
         table(
             "MISSIONS",
-            ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED"),
+            ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED", "RETRIED"),
             map(_mission, state["missions"]),
             most,
         )
@@ -41,7 +41,7 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
         versions_text(state, most),
         table(
             "LAST MISSIONS",
-            ("NAME", "HOST", "ENDED", "DONE", "FAILED"),
+            ("NAME", "HOST", "ENDED", "DONE", "FAILED", "RETRIED"),
             map(_ended, state.get("ended", ())),
             most,
         ),
@@ -74,7 +74,7 @@ def _mission(mission: dict[str, Any]) -> tuple[object, ...]:
     state = "connected" if mission["connected"] else "away"
     if mission.get("paused"):
         state = "paused"  # it leaves too many outcomes unconfirmed
-    counts = (mission[name] for name in ("running", "waiting", "done", "failed"))
+    counts = (mission[name] for name in ("running", "waiting", "done", "failed", "retried"))
     return mission["label"], mission["host"], state, *counts
 
 
@@ -85,6 +85,7 @@ def _ended(mission: dict[str, Any]) -> tuple[object, ...]:
         moment(mission["at"]),
         mission["done"],
         mission["failed"],
+        mission["retried"],
     )
 
 

@@ -248,6 +248,7 @@ def missions_table(answer: Mapping[str, Any], rates: Rates) -> Table:
         Column("STATE", 7),
         Column("DONE", 3, right=True),
         Column("FAILED", 2, right=True),
+        Column("RETRIED", 10, right=True),
         Column("RUNS", 4, right=True),
         Column("WAITS", 5, right=True),
         Column("RATE", 6, right=True),
@@ -276,6 +277,7 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
         state,
         str(done),
         str(failed),
+        str(mission["retried"]),
         "?" if running is None else str(running),
         f"<{left}" if waiting is None else str(waiting),
         rate_text(rate) if rate > 0 else "-",
@@ -288,6 +290,7 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
         state,
         done,
         failed,
+        mission["retried"],
         running or 0,
         waiting or 0,
         rate,
@@ -486,7 +489,7 @@ def _queue(queue: Mapping[str, Any]) -> Row:
 
 
 def failures_table(answer: Mapping[str, Any]) -> Table:
-    """Return the last tasks that failed, the latest first."""
+    """Return the last tasks that failed, the latest first, also those that are tried again."""
     columns = (
         Column("TIME", 2),
         Column("TASK", 0, least=12, tail=True),
@@ -496,9 +499,10 @@ def failures_table(answer: Mapping[str, Any]) -> Table:
         Column("HOW", 2, least=10),
     )
     rows = [_failure(failure, answer["at"]) for failure in reversed(answer["failures"])]
-    count = answer["tasks"]["failed"]
-    more = f", the last {len(rows)} of them here" if len(rows) < count else ""
-    return Table(f"FAILURES  {count}{more}", columns, tuple(rows), "none")
+    failed, retried = answer["tasks"]["failed"], answer["tasks"]["retried"]
+    again = f", and {retried} that were tried again" if retried else ""
+    more = f"; the last {len(rows)} here" if len(rows) < failed + retried else ""
+    return Table(f"FAILURES  {failed}{again}{more}", columns, tuple(rows), "none")
 
 
 def _failure(failure: Mapping[str, Any], at: float) -> Row:
@@ -508,6 +512,8 @@ def _failure(failure: Mapping[str, Any], at: float) -> Row:
     how = clean(failure["why"]) if failure["why"] else "it raised an exception"
     if failure["how"] == "crashed":
         how = f"given up after crashes: {clean(failure['why'])}"
+    if failure["retried"]:
+        how = f"tried again: {how}"
     cells = (
         moment(failure["ended"], at),
         name,
@@ -518,7 +524,8 @@ def _failure(failure: Mapping[str, Any], at: float) -> Row:
     )
     values = (failure["ended"], name, cells[2], cells[3], ran, how)
     about = Task(failure["mission_id"], failure["task"], name, clean(failure["worker"]))
-    return Row(f"{name}:{failure['ended']}", cells, values, "bad", about)
+    style = "warn" if failure["retried"] else "bad"
+    return Row(f"{name}:{failure['ended']}", cells, values, style, about)
 
 
 # ---- order

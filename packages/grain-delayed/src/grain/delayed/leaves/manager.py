@@ -72,6 +72,9 @@ class Submitter(Protocol):
     def on_held_back(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
 
+    def on_retry(self, number: int) -> None:
+        """Take note that a task which has failed is going to be submitted again."""
+
     @property
     def runs_in_process(self) -> bool:
         """True if leaves run in this process, and get the objects that they were called with."""
@@ -289,6 +292,7 @@ class LeafManager:
         self._on_retry(leaf.call, leaf.retry, attempts, error, next_)
         leaf.error = error
         self._more_failures -= 1
+        self._mission.on_retry(leaf.node.number)
         self._mission.failures.take_back(error)
         self._held_back[leaf] = None
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)

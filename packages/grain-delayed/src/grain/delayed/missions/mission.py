@@ -144,6 +144,10 @@ class Mission:
         """Take note that so many tasks wait that the executor has not received yet."""
         self._overload.on_held_back(count)
 
+    def on_retry(self, number: int) -> None:
+        """Take note that a task which has failed is going to be submitted again."""
+        self.executor.note_retry(number)
+
     @property
     def runs_in_process(self) -> bool:
         """True if leaves run in this process, and get the objects that they were called with."""

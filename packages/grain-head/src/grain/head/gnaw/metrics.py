@@ -105,7 +105,9 @@ class HubCollector:
                 state.replace(" ", "_"): tasks[state]
                 for state in ("waiting", "held back", "suspect", "running")
             },
-            "grain_tasks_ended_total": {state: tasks[state] for state in ("done", "failed")},
+            "grain_tasks_ended_total": {
+                state: tasks[state] for state in ("done", "failed", "retried")
+            },
             "grain_cores": {"": cores},
             "grain_cores_busy": {"": busy},
             "grain_waiting_requests": {"": len(hub.scheduler.in_order_of_service)},

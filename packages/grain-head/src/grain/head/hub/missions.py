@@ -134,8 +134,7 @@ class Missions:
             case Submit():
                 self._submit(mission, message, payload, now)
             case AckTasks():
-                for task in message.tasks:
-                    self._table.on_confirmed(mission, task)
+                self._on_confirmed(mission, message)
             case Request():
                 resources = request_of(message.resources)
                 queue = self._table.scheduler.queue(
@@ -153,6 +152,12 @@ class Missions:
                 self._on_described(message)
             case Depart():
                 self._remove(mission, now)
+
+    def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
+        for task in message.tasks:
+            self._table.on_confirmed(mission, task)
+        for task in message.retried:
+            self._table.on_confirmed(mission, task, retried=True)
 
     def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
         for number in tasks:

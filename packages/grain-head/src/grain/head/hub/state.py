@@ -101,6 +101,22 @@ EndedTask = tuple["TaskRecord", str, float, float, str]
 """A task that was resolved: its record, the name of the worker, when the run began and ended, and
 of one that has failed the reason in a line. Not named, as one is made for every task."""
 
+
+class FailedTask:
+    """A task that has failed.
+
+    Attributes:
+        ended: its end.
+        retried: True if its mission tries it again, by a task of another number.
+    """
+
+    __slots__ = ("ended", "retried")
+
+    def __init__(self, ended: EndedTask) -> None:
+        self.ended = ended
+        self.retried = False
+
+
 _NOBODY = None, Answer("")
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
@@ -130,7 +146,7 @@ class Registry:
         self.log = log
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
-        self.failed_tasks: deque[EndedTask] = deque(maxlen=_FAILED_TASKS)
+        self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -233,6 +249,7 @@ class MissionRecord(PeerRecord):
         "refused",
         "reported",
         "requests",
+        "retried",
         "settings",
         "share",
         "since",
@@ -255,9 +272,10 @@ class MissionRecord(PeerRecord):
         self.parked: dict[TaskRecord, None] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
-        # For people, as are the counts of tasks that have resolved, with a value or otherwise.
+        # For people, as are the counts of tasks that have resolved with a value, that have failed
+        # for good, and that have failed and were tried again.
         self.function_names: dict[bytes, str] = {}
-        self.done = self.failed = 0
+        self.done = self.failed = self.retried = 0
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link that were looked at, each with the last notice about it.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
-from grain.head.hub.state import ITS_MISSION, LeaseRecord, TaskRecord
+from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
@@ -80,7 +80,9 @@ class TaskTable:
             that holds resources.
         held_back: the tasks that wait for a worker's report, by the worker's id.
         done: how many tasks have resolved with a value.
-        failed: how many have resolved otherwise.
+        failed: how many have failed for good. A failure counts when its mission has confirmed it,
+            as nobody else knows that it tries the task again.
+        retried: how many have failed and were tried again.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class TaskTable:
         # The workers that missions name for tasks which have another run elsewhere: if that comes
         # to nothing, the task is held back for the worker named, as long as others are.
         self.named: dict[TaskRecord, str] = {}
-        self.done = self.failed = 0
+        self.done = self.failed = self.retried = 0
         self._wall = wall
         self._functions = functions
         self._notices = notices
@@ -331,7 +333,7 @@ class TaskTable:
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now, ended.detail))
             if ended.status == "error":
-                self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
+                self.registry.failed_tasks.append(FailedTask(self.registry.ended_tasks[-1]))
         else:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
@@ -445,7 +447,7 @@ class TaskTable:
             self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now, how))
-            self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
+            self.registry.failed_tasks.append(FailedTask(self.registry.ended_tasks[-1]))
 
     # ---- the end of a task
 
@@ -479,9 +481,6 @@ class TaskTable:
         if ending == "value":
             self.done += 1
             task.mission.done += 1
-        else:
-            self.failed += 1
-            task.mission.failed += 1
         if task.claimed:
             self.deliver(task)
 
@@ -492,11 +491,17 @@ class TaskTable:
         message = Resolved(task.number, task.ending, crashes, task.report)
         self._outgoing.post(task.mission.link, message, task.outcome)
 
-    def on_confirmed(self, mission: MissionRecord, number: int) -> None:
-        """Forget a task whose outcome its mission has: no worker needs to keep that any more."""
+    def on_confirmed(self, mission: MissionRecord, number: int, *, retried: bool = False) -> None:
+        """Forget a task whose outcome its mission has: no worker needs to keep that any more.
+
+        Args:
+            mission: the mission.
+            number: the task's number.
+            retried: True if the task has failed, and the mission tries it again by another one.
+        """
         task = mission.tasks.get(number)
         if task is not None and task.ending is not None:
-            self.discard(task)
+            self.discard(task, retried=retried)
 
     def retract(self, mission: MissionRecord, number: int) -> None:
         """End a task that its mission does not want any more; report when nothing of it is left."""
@@ -533,11 +538,18 @@ class TaskTable:
         del task.mission.tasks[task.number]
         self._outgoing.post(task.mission.link, Retracted(task.number, report))
 
-    def discard(self, task: TaskRecord) -> None:
-        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
+    def discard(self, task: TaskRecord, *, retried: bool = False) -> None:
+        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged.
+
+        Args:
+            task: the task.
+            retried: as of `on_confirmed`.
+        """
         self.withdraw(task)
         del task.mission.tasks[task.number]
         if task.ending is not None:
+            if task.ending != "value":
+                self._count_failure(task, retried=retried)
             mission = task.mission
             mission.unconfirmed -= 1
             if task.outcome is not None:
@@ -552,6 +564,19 @@ class TaskTable:
             if not task.lease.revoked:
                 self.revoke(task.lease)
             task.lease = None
+
+    def _count_failure(self, task: TaskRecord, *, retried: bool) -> None:
+        """Count a task that has failed, for good or not."""
+        if not retried:
+            self.failed += 1
+            task.mission.failed += 1
+            return
+        self.retried += 1
+        task.mission.retried += 1
+        for one in reversed(self.registry.failed_tasks):
+            if one.ended[0] is task:
+                one.retried = True
+                return
 
     # ---- missions that do not take their outcomes
 
@@ -738,5 +763,6 @@ class TaskTable:
             "running": self.scheduler.running,
             "done": self.done,
             "failed": self.failed,
+            "retried": self.retried,
             "suspect": len(self.quarantine.waiting),
         }

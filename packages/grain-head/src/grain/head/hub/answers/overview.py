@@ -32,7 +32,7 @@ from grain.resource import Cores, to_data
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.head.hub.state import EndedTask, MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import FailedTask, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
 
@@ -286,9 +286,10 @@ class Overview:
         """Return a mission.
 
         ``number``: this head's for it, which runs name; ``id``, ``name``, ``label``, ``host``,
-        ``connected``, ``paused``, ``done`` and ``failed`` as in a snapshot; ``since``: when this
-        head has first met it; ``left``: its tasks that have no outcome; ``running``: those of them
-        that run, or None where there are too many different requests to count them.
+        ``connected``, ``paused``, ``done``, ``failed`` and ``retried`` as in a snapshot;
+        ``since``: when this head has first met it; ``left``: its tasks that have no outcome;
+        ``running``: those of them that run, or None where there are too many different requests to
+        count them.
         """
         return {
             "number": mission.number,
@@ -301,6 +302,7 @@ class Overview:
             "since": self._table.wall_time(mission.since),
             "done": mission.done,
             "failed": mission.failed,
+            "retried": mission.retried,
             "left": len(mission.tasks) - mission.unconfirmed,
             "running": None if running is None else running[mission.number],
         }
@@ -354,14 +356,15 @@ class Overview:
             return "no worker that is here takes tasks"
         return "the worker is full" if serving == 1 else f"all {serving} workers are full"
 
-    def _failure(self, failed: EndedTask, own: dict[int, str]) -> dict[str, Any]:
+    def _failure(self, failed: FailedTask, own: dict[int, str]) -> dict[str, Any]:
         """Return a task that has failed.
 
         ``mission``: the label, ``mission_id``, ``task``: its number, ``function``, ``worker``,
         ``began`` and ``ended``; ``how``: ``"error"`` or ``"crashed"``; ``why``: the class and
-        the first line of the exception, or the last crash.
+        the first line of the exception, or the last crash; ``retried``: True if its mission has
+        tried it again, by a task of another number.
         """
-        task, worker, began, at, why = failed
+        task, worker, began, at, why = failed.ended
         mission = task.mission
         return {
             "mission": own.get(mission.number) or mission.name or mission.id[:8],
@@ -373,6 +376,7 @@ class Overview:
             "ended": self._table.wall_time(at),
             "how": task.ending,
             "why": why,
+            "retried": failed.retried,
         }
 
 

@@ -69,6 +69,7 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
                 "at": table.wall_time(at),
                 "done": mission.done,
                 "failed": mission.failed,
+                "retried": mission.retried,
             }
             for mission, at in reversed(registry.ended_missions)
         ],
@@ -209,6 +210,7 @@ def _mission(
     return {
         "done": mission.done,
         "failed": mission.failed,
+        "retried": mission.retried,
         "id": mission.id,
         "name": mission.name,
         "label": labels[mission.number],
