@@ -19,6 +19,7 @@ ATTACKS = (
     "tests-integration/test_safe_path.py",
     "packages/grain-head/tests/test_fuzz.py",
     "packages/grain-edge/tests/connecting/test_hostile_streams.py",
+    "packages/grain-edge/tests/relay/test_hostile_bridge.py",
 )
 
 DEFINITION = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)

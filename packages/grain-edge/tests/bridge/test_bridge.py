@@ -227,7 +227,7 @@ async def test_limits_of_a_meeting_are_told_to_its_members() -> None:
         async with bridge(limits=Limits(each=1)) as port:
             meeting = BridgeMeeting(place(url(port)))
             held = await connect(place(url(port)), MeetingKeys(parse_key(KEY)), "lead")
-            await held.send(Claim(1))
+            await held.send(Claim(1, b"", b""))
             assert Leading() == await answer(held, "here")
             with pytest.raises(MeetingError, match="has 1 connections, the most on this bridge"):
                 await meeting.read()

@@ -2,117 +2,378 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge.relay.switchboard import Limits, Refused, Switchboard
+from grain.edge.bridge.wire import (
+    SILENCE,
+    Beat,
+    Claim,
+    Incoming,
+    Leading,
+    Open,
+    Publish,
+    Ready,
+    Record,
+    Refusal,
+)
+from grain.edge.relay.switchboard import WAIT, Close, Limits, Send, Splice, Switchboard
+
+if TYPE_CHECKING:
+    from grain.edge.bridge.wire import AnyMessage, Purpose
+
+
+class Bench:
+    """A switchboard, and what it has decided by connection."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.board = Switchboard(Limits(**limits))
+        self.now = 0.0
+        self.got: dict[int, list[AnyMessage | str]] = {}
+        self.spliced: list[tuple[int, int]] = []
+
+    def enter(
+        self, purpose: Purpose, meeting: bytes = b"a", token: bytes = b"", source: str = "host"
+    ) -> int:
+        number = self.board.enter(meeting, purpose, token, source, self.now)
+        self.look()
+        return number
+
+    def say(self, number: int, *messages: AnyMessage) -> None:
+        for message in messages:
+            self.board.on_message(number, message, self.now)
+        self.look()
+
+    def lose(self, number: int) -> None:
+        self.board.on_lost(number, self.now)
+        self.look()
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.board.on_tick(self.now)
+        self.look()
+
+    def look(self) -> None:
+        for effect in self.board.take_effects():
+            if isinstance(effect, Send):
+                self.got.setdefault(effect.connection, []).append(effect.message)
+            elif isinstance(effect, Close):
+                self.got.setdefault(effect.connection, []).append("closed")
+            else:
+                self.spliced.append((effect.one, effect.other))
+
+    def taken(self, number: int) -> list[AnyMessage | str]:
+        return self.got.pop(number, [])
+
+    def head(self, epoch: int = 10, who: bytes = b"w", meeting: bytes = b"a") -> int:
+        number = self.enter("lead", meeting)
+        self.say(number, Claim(epoch, who, b"sealed %d" % epoch))
+        return number
+
+    def shown(self, meeting: bytes = b"a") -> AnyMessage | str:
+        """Return what a member that looks is shown."""
+        number = self.enter("look", meeting)
+        record, closed = self.taken(number)
+        assert "closed" == closed
+        self.lose(number)
+        return record
 
 
 def test_the_first_head_leads_until_it_leaves() -> None:
-    board = Switchboard(Limits())
-    one, other = board.enter(b"a", 0.0), board.enter(b"a", 0.0)
-    assert (True, None) == board.lead(one, 10)
-    board.publish(one, b"sealed")
-    assert (False, None) == board.lead(other, 10)
-    assert (10, b"sealed") == (board.of(other).epoch, board.of(other).sealed)
-    board.leave(one, 1.0)
-    assert (0, b"") == (board.of(other).epoch, board.of(other).sealed)
-    assert (True, None) == board.lead(other, 5)
+    bench = Bench()
+    assert Record(0, b"", b"") == bench.shown()
+    one = bench.head(10)
+    assert [Leading()] == bench.taken(one)
+    bench.say(one, Publish(b"record"))
+    other = bench.head(10, b"other")
+    assert [Record(10, b"record", b"sealed 10"), "closed"] == bench.taken(other)
+    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    bench.lose(one)
+    assert Record(0, b"", b"") == bench.shown()
+    assert [Leading()] == bench.taken(bench.head(5))
 
 
 def test_a_larger_epoch_takes_the_place_of_a_head() -> None:
-    """What the other one publishes after that is ignored."""
-    board = Switchboard(Limits())
-    one, other = board.enter(b"a", 0.0), board.enter(b"a", 0.0)
-    board.lead(one, 10)
-    assert (True, one) == board.lead(other, 11)
-    board.publish(one, b"late")
-    assert b"" == board.of(one).sealed
-    board.leave(one, 1.0)
-    assert 11 == board.of(other).epoch
+    """The other one gets the proof, and what it publishes after that is ignored."""
+    bench = Bench()
+    one = bench.head(10)
+    other = bench.head(11, b"other")
+    assert [Leading(), Record(11, b"", b"sealed 11"), "closed"] == bench.taken(one)
+    bench.say(one, Publish(b"late"))
+    assert Record(11, b"", b"sealed 11") == bench.shown()
+    bench.lose(one)
+    assert Record(11, b"", b"sealed 11") == bench.shown()
+    assert [Leading()] == bench.taken(other)
+
+
+def test_a_head_that_connects_again_takes_the_place_of_its_own_connection() -> None:
+    """Its record stays, and who waits is announced once more."""
+    bench = Bench()
+    one = bench.head()
+    bench.say(one, Publish(b"record"))
+    member = bench.enter("join")
+    again = bench.head()
+    [_, incoming, closed] = bench.taken(one)
+    assert isinstance(incoming, Incoming)
+    assert "closed" == closed
+    assert [Leading(), incoming] == bench.taken(again)
+    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    bench.lose(one)
+    taker = bench.enter("take", token=incoming.token)
+    assert [(taker, member)] == bench.spliced
+
+
+def test_a_silent_head_is_lost() -> None:
+    bench = Bench()
+    head = bench.head()
+    for _ in range(10):
+        bench.wait(SILENCE - 1)
+        bench.say(head, Beat())
+    assert [Leading(), *[Beat()] * 10] == bench.taken(head)
+    bench.wait(SILENCE)
+    assert ["closed"] == bench.taken(head)
+    assert Record(0, b"", b"") == bench.shown()
+    silent = bench.enter("lead")
+    bench.wait(SILENCE)
+    assert ["closed"] == bench.taken(silent)
 
 
 def test_a_member_waits_until_it_is_taken_once() -> None:
-    board = Switchboard(Limits())
-    head, member = board.enter(b"a", 0.0), board.enter(b"a", 0.0)
-    with pytest.raises(Refused, match="no scheduler is connected"):
-        board.join(member)
-    board.lead(head, 1)
-    leader, token = board.join(member)
-    assert head == leader
-    taker = board.enter(b"a", 0.0)
-    assert member == board.take(taker, token)
-    with pytest.raises(Refused, match="waits no more"):
-        board.take(taker, token)
+    bench = Bench()
+    early = bench.enter("join")
+    assert [Refusal("no scheduler is connected to the bridge"), "closed"] == bench.taken(early)
+    head = bench.head()
+    member = bench.enter("join", source="there")
+    [_, incoming] = bench.taken(head)
+    assert isinstance(incoming, Incoming)
+    assert "there" == incoming.source
+    taker = bench.enter("take", token=incoming.token)
+    assert [Ready()] == bench.taken(member) == bench.taken(taker)
+    assert [(taker, member)] == bench.spliced
+    late = bench.enter("take", token=incoming.token)
+    assert [Refusal("who wanted to join waits no more"), "closed"] == bench.taken(late)
+
+
+def test_a_member_that_nobody_takes_is_refused() -> None:
+    bench = Bench()
+    bench.head()
+    member = bench.enter("join")
+    bench.wait(WAIT - 1)
+    assert [] == bench.taken(member)
+    bench.wait(1)
+    assert [Refusal("the scheduler did not take the connection"), "closed"] == bench.taken(member)
+
+
+def test_members_that_wait_learn_that_the_head_is_lost() -> None:
+    bench = Bench()
+    head = bench.head()
+    member = bench.enter("join")
+    bench.lose(head)
+    assert [Refusal("the scheduler is lost"), "closed"] == bench.taken(member)
+
+
+def test_a_member_that_has_left_cannot_be_taken() -> None:
+    bench = Bench()
+    head = bench.head()
+    member = bench.enter("join")
+    [_, incoming] = bench.taken(head)
+    assert isinstance(incoming, Incoming)
+    bench.lose(member)
+    taker = bench.enter("take", token=incoming.token)
+    assert [] == bench.spliced
+    assert "closed" == bench.taken(taker)[-1]
+
+
+def test_of_a_pair_neither_outlives_the_other() -> None:
+    bench = Bench()
+    head = bench.head()
+    member = bench.enter("join")
+    [_, incoming] = bench.taken(head)
+    assert isinstance(incoming, Incoming)
+    taker = bench.enter("take", token=incoming.token)
+    bench.taken(member)
+    bench.lose(taker)
+    assert ["closed"] == bench.taken(member)
+    # The pair that it has brought together is no concern of the head's connection.
+    bench.lose(head)
+    assert [] == bench.taken(member)
 
 
 def test_a_token_of_another_meeting_is_of_no_use() -> None:
-    board = Switchboard(Limits())
-    head, member = board.enter(b"a", 0.0), board.enter(b"a", 0.0)
-    board.lead(head, 1)
-    _, token = board.join(member)
-    with pytest.raises(Refused):
-        board.take(board.enter(b"b", 0.0), token)
-    assert member == board.take(board.enter(b"a", 0.0), token)
+    bench = Bench()
+    head = bench.head()
+    bench.head(meeting=b"b")
+    member = bench.enter("join")
+    [_, incoming] = bench.taken(head)
+    assert isinstance(incoming, Incoming)
+    thief = bench.enter("take", b"b", incoming.token)
+    assert "closed" == bench.taken(thief)[-1]
+    taker = bench.enter("take", token=incoming.token)
+    assert [(taker, member)] == bench.spliced
+
+
+def test_who_breaks_the_protocol_is_closed_without_a_word() -> None:
+    bench = Bench()
+    head = bench.head()
+    bench.say(head, Publish(b"record"))
+    for purpose, message in (
+        ("join", Publish(b"forged")),
+        ("join", Claim(99, b"", b"")),
+        ("lead", Publish(b"forged")),
+        ("lead", Beat()),
+        ("lead", Leading()),
+    ):
+        number = bench.enter(purpose)  # type: ignore[arg-type]
+        bench.say(number, message)
+        assert ["closed"] == bench.taken(number)
+        bench.lose(number)
+    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    bench.taken(head)
+    bench.say(head, Claim(11, b"w", b""), Publish(b"late"))
+    assert ["closed"] == bench.taken(head)
 
 
 def test_a_meeting_that_takes_all_it_may_leaves_others_alone() -> None:
-    board = Switchboard(Limits(each=3, burst=100))
+    bench = Bench(each=3, burst=100)
     for _ in range(3):
-        board.enter(b"a", 0.0)
-    with pytest.raises(Refused, match="has 3 connections, the most"):
-        board.enter(b"a", 0.0)
-    board.enter(b"b", 0.0)
+        assert [] == bench.taken(bench.enter("lead"))
+    refusal = Refusal("this meeting has 3 connections, the most on this bridge")
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead"))
+    assert [] == bench.taken(bench.enter("lead", b"b"))
+
+
+def test_a_full_server_takes_from_the_largest_meeting() -> None:
+    """Its youngest connection goes, and its head last."""
+    bench = Bench(connections=6)
+    head = bench.head(meeting=b"large")
+    members = [bench.enter("join", b"large") for _ in range(5)]
+    assert [Leading()] == bench.taken(head)[:1]
+    small = [bench.enter("lead", b"small")]
+    assert ["closed"] == bench.taken(members[-1])
+    small.append(bench.enter("lead", b"small"))
+    assert ["closed"] == bench.taken(members[-2])
+    small.append(bench.enter("lead", b"small"))
+    assert [] == [message for number in small for message in bench.taken(number)]
+    # They are alike now, so who comes last is refused.
+    for number in members[-3:]:
+        bench.lose(number)
+    refusal = Refusal("the bridge has no room for further connections")
+    assert [refusal, "closed"] == bench.taken(bench.enter("join", b"large"))
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead", b"small"))
+
+
+def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:
+    bench = Bench(source=3)
+    held = [bench.enter("lead", bytes([number]), source="one") for number in range(3)]
+    refusal = Refusal("your host has 3 connections, the most on this bridge")
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead", b"d", source="one"))
+    assert [] == bench.taken(bench.enter("lead", b"d", source="other"))
+    bench.lose(held[0])
+    assert [] == bench.taken(bench.enter("lead", b"d", source="one"))
 
 
 def test_connections_in_quick_succession_are_refused_after_a_burst() -> None:
     """Leaving and coming again does not restore the credit; time does."""
-    board = Switchboard(Limits(burst=3, rate=1.0))
+    bench = Bench(burst=3, rate=1.0)
     for _ in range(3):
-        board.leave(board.enter(b"a", 0.0), 0.0)
-    with pytest.raises(Refused, match="faster than this bridge allows"):
-        board.enter(b"a", 0.0)
-    board.enter(b"a", 1.0)
-    with pytest.raises(Refused):
-        board.enter(b"a", 1.0)
+        bench.lose(bench.enter("lead"))
+    refusal = Refusal("this meeting opens connections faster than this bridge allows")
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead"))
+    bench.now = 1.0
+    assert [] == bench.taken(bench.enter("lead"))
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead"))
 
 
 def test_members_that_wait_are_limited() -> None:
-    board = Switchboard(Limits(waiting=2))
-    head = board.enter(b"a", 0.0)
-    board.lead(head, 1)
+    bench = Bench(waiting=2)
+    bench.head()
     for _ in range(2):
-        board.join(board.enter(b"a", 0.0))
-    with pytest.raises(Refused, match="too many wait"):
-        board.join(board.enter(b"a", 0.0))
+        assert [] == bench.taken(bench.enter("join"))
+    refusal = Refusal("too many wait for the scheduler, which takes nobody")
+    assert [refusal, "closed"] == bench.taken(bench.enter("join"))
 
 
-@given(st.lists(st.tuples(st.sampled_from("elj"), st.integers(0, 3), st.integers(0, 9))))
-def test_nothing_is_left_of_meetings_without_connections(
-    steps: list[tuple[str, int, int]],
-) -> None:
-    """Whatever heads and members do; and of two heads the one that leads has no smaller epoch."""
-    board = Switchboard(Limits(connections=8, each=4, waiting=2))
-    here: list[int] = []
-    for what, which, epoch in steps:
-        if what == "e":
-            try:
-                here.append(board.enter(bytes([which]), 0.0))
-            except Refused:
-                assert len(board) <= 8
-        elif here:
-            connection = here[which % len(here)]
-            before = board.of(connection).epoch
-            if what == "l":
-                leads, _ = board.lead(connection, epoch)
-                assert not leads or epoch >= before or board.of(connection).leader == connection
+messages = st.one_of(
+    st.builds(Claim, st.integers(-1, 9), st.sampled_from([b"", b"w", b"v"]), st.just(b"")),
+    st.builds(Publish, st.binary(max_size=3)),
+    st.builds(Record, st.integers(0, 99), st.binary(max_size=3), st.just(b"")),
+    st.builds(Incoming, st.binary(max_size=3), st.just("host")),
+    st.sampled_from([Beat(), Leading(), Ready(), Refusal("no")]),
+    st.builds(Open, st.integers(0, 2), st.just(b"a"), st.just(b""), st.just("look")),
+)
+steps = st.one_of(
+    st.tuples(
+        st.just("enter"),
+        st.sampled_from(["look", "lead", "join", "take"]),
+        st.sampled_from([b"a", b"b"]),
+    ),
+    st.tuples(st.just("say"), st.integers(0, 30), messages),
+    st.tuples(st.just("lose"), st.integers(0, 30), st.none()),
+    st.tuples(st.just("wait"), st.floats(0, 30), st.none()),
+)
+
+
+class Observed(Bench):
+    """A switchboard with whatever members do, and what holds after each step."""
+
+    def __init__(self) -> None:
+        super().__init__(connections=8, each=5, waiting=2, burst=20)
+        self.here: dict[int, bytes] = {}
+        self.tokens: dict[bytes, tuple[bytes, int]] = {}
+        self.wanted: dict[int, bytes] = {}
+        self.over: set[int] = set()
+        self.entering = 0
+
+    def step(self, what: str, which: Any, how: Any) -> None:
+        if what == "enter":
+            used = sorted(self.tokens)
+            token = used[-1] if used and which == "take" else b"nothing"
+            # Its number is the next one, which the effects of its coming name already.
+            self.entering = len(self.here) + 1
+            self.here[self.entering], self.wanted[self.entering] = how, token
+            assert self.entering == self.enter(which, how, token)
+        elif what == "wait":
+            self.wait(which)
+        elif self.here:
+            number = sorted(self.here)[which % len(self.here)]
+            if what == "say":
+                self.say(number, how)
             else:
-                try:
-                    board.join(connection)
-                except Refused:
-                    pass
-    for connection in here:
-        board.leave(connection, 0.0)
-    board.forget(1000.0)
-    assert (0, 0) == (len(board), board.meetings)
+                self.over.add(number)
+                self.lose(number)
+
+    def look(self) -> None:
+        for effect in self.board.take_effects():
+            if isinstance(effect, Splice):
+                self.check_pair(effect)
+            elif isinstance(effect, Close):
+                self.over.add(effect.connection)
+            elif isinstance(effect.message, Incoming):
+                meeting = self.here[effect.connection]
+                token = effect.message.token
+                assert meeting == self.tokens.setdefault(token, (meeting, self.entering))[0]
+        assert not self.over & {state.leader for state in self.board._meetings.values()}
+
+    def check_pair(self, pair: Splice) -> None:
+        """Check that both are of one meeting, and that the one has the token of the other."""
+        assert self.here[pair.one] == self.here[pair.other]
+        assert (self.here[pair.one], pair.other) == self.tokens[self.wanted[pair.one]]
+        assert not {pair.one, pair.other} & ({*sum(self.spliced, ())} | self.over)
+        self.spliced.append((pair.one, pair.other))
+
+
+@given(st.lists(steps, max_size=60))
+def test_whatever_members_do_meetings_stay_apart_and_nothing_is_left(
+    story: list[tuple[str, Any, Any]],
+) -> None:
+    bench = Observed()
+    for what, which, how in story:
+        bench.step(what, which, how)
+    for number in bench.here:
+        bench.over.add(number)
+        bench.lose(number)
+    bench.wait(1000)
+    assert (0, 0) == (len(bench.board), bench.board.meetings)
+    assert (0, 0) == (len(bench.board._sources), len(bench.board._timed))

@@ -17,12 +17,14 @@ Theory of operation:
    further connection, and the server copies bytes between the two. Both ends speak TLS 1.3 through
    that, with the certificates in the record.
 5. The server keeps nothing. After a restart heads and members connect again; the head's epoch, from
-   its clock, decides if two claim the meeting.
+   its clock, decides if two claim the meeting. A claim is sealed as well, so that the server alone
+   cannot make a head step down.
 
 Map:
 
 - ``key``: the key, and what is derived from it
 - ``wire``: the messages to and from the server, as bytes
 - ``client``: connections to the server
+- ``leader``: the decisions of a head that leads a meeting, without I/O
 - ``meeting``: a meeting at a bridge, in the place of an Edge file
 """

@@ -1,4 +1,4 @@
-"""Connections to a bridge's server, from the members' side and from its own."""
+"""Connections to a bridge's server, from the members' side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import trio
 
 from grain.edge.address import join_host
 from grain.edge.bridge.wire import (
+    CHALLENGE,
     VERSION,
     AnyMessage,
     Greeting,
@@ -31,7 +32,7 @@ _READ = 16 * 1024
 
 
 class BridgeConnection:
-    """One connection of a member to a server, or of a server to a member.
+    """One connection of a member to a server.
 
     Args:
         stream: owned.
@@ -40,14 +41,16 @@ class BridgeConnection:
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         self._decoder = MessageDecoder()
+        self._sending = trio.Lock()  # a head's signs of life and its record come from two tasks
 
     async def send(self, message: AnyMessage) -> None:
-        """Send a message.
+        """Send a message; a cancellation may leave half of it sent.
 
         Raises:
             trio.BrokenResourceError: the connection is lost.
         """
-        await self.stream.send_all(encode(message))
+        async with self._sending:
+            await self.stream.send_all(encode(message))
 
     async def receive(self) -> AnyMessage:
         """Receive a message.
@@ -92,9 +95,8 @@ async def connect(
     except trio.TooSlowError:
         raise MeetingError(f"the bridge at {where} does not answer") from None
     except OSError as error:
-        raise MeetingError(
-            f"the bridge at {where} is not reached: {error.strerror or error}"
-        ) from (error)
+        why = error.strerror or error
+        raise MeetingError(f"the bridge at {where} is not reached: {why}") from error
     except (trio.BrokenResourceError, RemoteProtocolError) as error:
         raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
 
@@ -108,11 +110,12 @@ async def _opened(
     if not isinstance(greeting, Greeting):
         raise RemoteProtocolError("what answers there is no bridge of Grain")
     if greeting.version != VERSION:
-        error = OtherVersion(
+        raise OtherVersion(
             f"the bridge at {where} speaks version {greeting.version} of its protocol, this Grain "
             f"version {VERSION}: install the same version of Grain on both"
         )
-        raise error
+    if len(greeting.challenge) != CHALLENGE:
+        raise RemoteProtocolError("what answers there is no bridge of Grain")
     signature = keys.sign(greeting.challenge, purpose, token)
     await connection.send(Open(VERSION, keys.public, signature, purpose, token))
     return connection

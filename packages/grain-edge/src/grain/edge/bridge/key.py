@@ -1,7 +1,9 @@
 """The key of a bridge's meeting: where it stands, and what is derived from it.
 
-Derivation is HKDF (RFC 5869) with SHA-256 and a label for each use; signatures are Ed25519
-(RFC 8032), sealing is AES-256-GCM (NIST SP 800-38D) with a random nonce.
+Derivation is HKDF (RFC 5869) with SHA-256 and a label for each use, without a salt, as the key is
+random already; signatures are Ed25519 (RFC 8032), sealing is AES-256-GCM (NIST SP 800-38D) with a
+random nonce. What is sealed or signed names its use, and the parts of what is signed their lengths:
+no statement passes for another one, whatever the server has chosen as its challenge.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 SIZE = 32
 """Bytes of a key."""
 
-_SIGNED = b"grain bridge 1\0"
+_SIGNED = b"grain bridge 1"
+_RECORD, _CLAIM = b"record", b"claim"
 
 
 def make_key() -> str:
@@ -137,23 +140,41 @@ class MeetingKeys:
         """Return the signature of what a connection is for."""
         return self._signing.sign(_statement(challenge, purpose, token))
 
-    def seal(self, data: bytes) -> bytes:
-        """Return data as only members read it."""
-        nonce = secrets.token_bytes(12)
-        return nonce + self._sealing.encrypt(nonce, data, self.public)
+    def seal(self, record: bytes) -> bytes:
+        """Return a head's record as only members read it."""
+        return self._sealed(record, _RECORD)
 
     def unseal(self, sealed: bytes) -> bytes:
-        """Return what a member has sealed.
+        """Return the record that a head has sealed.
 
         Raises:
             MeetingError: no member has.
         """
+        record = self._unsealed(sealed, _RECORD)
+        if record is None:
+            raise MeetingError("the bridge shows a record that no member has written")
+        return record
+
+    def seal_claim(self, epoch: int, who: bytes) -> bytes:
+        """Return a head's claim as only members write it."""
+        return self._sealed(epoch.to_bytes(8, "big") + who, _CLAIM)
+
+    def claimed_epoch(self, sealed: bytes) -> int:
+        """Return the epoch that a head has claimed; 0 if no member has sealed that claim."""
+        claim = self._unsealed(sealed, _CLAIM)
+        return 0 if claim is None else int.from_bytes(claim[:8], "big")
+
+    def _sealed(self, data: bytes, use: bytes) -> bytes:
+        nonce = secrets.token_bytes(12)
+        return nonce + self._sealing.encrypt(nonce, data, self.public + use)
+
+    def _unsealed(self, sealed: bytes, use: bytes) -> bytes | None:
         from cryptography.exceptions import InvalidTag
 
         try:
-            return self._sealing.decrypt(sealed[:12], sealed[12:], self.public)
+            return self._sealing.decrypt(sealed[:12], sealed[12:], self.public + use)
         except (InvalidTag, ValueError):
-            raise MeetingError("the bridge shows a record that no member has written") from None
+            return None
 
 
 def is_signed(
@@ -172,7 +193,8 @@ def is_signed(
 
 
 def _statement(challenge: bytes, purpose: str, token: bytes) -> bytes:
-    return _SIGNED + challenge + purpose.encode() + b"\0" + token
+    parts = (_SIGNED, challenge, purpose.encode(), token)
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def _derived(key: bytes, label: bytes) -> bytes:

@@ -1,8 +1,6 @@
 """A meeting at a bridge, in the place of an Edge file: claimed, published and read at the server.
 
-The head keeps one connection, on which it leads. When that is lost it connects again and claims
-the same epoch, as the server may have been started anew and knows nothing. A larger epoch there
-makes it step down.
+Here are the connections of members and of the head; what the head decides is in `leader`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ import trio
 from grain.edge.address import join_host
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, read_key
-from grain.edge.bridge.wire import Beat, Claim, Incoming, Leading, Publish, Ready, Record
+from grain.edge.bridge.leader import Leader
+from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Incoming, Ready, Record
 from grain.edge.errors import (
     EdgeError,
     MeetingError,
@@ -34,14 +33,12 @@ if TYPE_CHECKING:
 
     from grain.edge.address import BridgeAddress
 
-BEAT = 5.0
-"""Seconds between two signs of life of a head to the server."""
-
-SILENCE = 20.0
-"""Seconds without a sign of life after which the other side counts as lost."""
+    Secure = Callable[[trio.SocketStream, str], Awaitable[trio.abc.Stream | None]]
+    Greet = Callable[[trio.abc.Stream, str], Awaitable[object]]
 
 _UNPUBLISHED = 10.0  # seconds that another head has to publish its record
 _AGAIN_FIRST, _AGAIN_LAST = 0.5, 10.0  # seconds between two attempts to reach the server
+_AT_ONCE = 100  # members that are taken at the same time
 _log = logging.getLogger("grain.edge")
 
 
@@ -67,9 +64,8 @@ class BridgeMeeting:
         self.path = f"bridge://{self._where}/{self._keys.public.hex()[:8]}"
         self.directory = self.path
         self._control: BridgeConnection | None = None
-        self._epoch = 0
-        self._sealed = b""
-        self._higher = 0  # the epoch of a head that leads in the place of this one
+        self._leader: Leader | None = None
+        self._limit = trio.CapacityLimiter(_AT_ONCE)
         self._trouble = ""
         self.iface = address.iface
 
@@ -121,11 +117,15 @@ class BridgeMeeting:
 
     def _unsealed(self, record: Record) -> MeetingRecord:
         try:
-            return msgspec.json.decode(self._keys.unseal(record.sealed), type=MeetingRecord)
+            opened = msgspec.json.decode(self._keys.unseal(record.sealed), type=MeetingRecord)
         except msgspec.MsgspecError as error:
             raise MeetingError(
-                f"{self.path}: the head's record is of another version: {error}"
-            ) from (None)
+                f"{self.path}: the scheduler is of another version of Grain: {error}. Install the "
+                "same version everywhere"
+            ) from None
+        if opened.epoch != record.epoch:
+            raise MeetingError(f"{self.path}: the bridge shows the record of another scheduler")
+        return opened
 
     async def _through(self, connection: BridgeConnection) -> trio.SocketStream:
         try:
@@ -149,13 +149,17 @@ class BridgeMeeting:
             MeetingTaken: a living head leads.
             MeetingError: the server is not reached.
         """
-        epoch = int(time.time() * 1000)
+        leader = Leader(self._keys, int(time.time() * 1000))
         until = trio.current_time() + _UNPUBLISHED
         while True:
-            taken = await self._claimed(epoch)
+            # The first to come leads, whatever its epoch: that decides between heads which led
+            # different servers of one address, one of which was started anew.
+            taken: Record | None = await self._look()
+            if taken is None or not taken.epoch:
+                taken = await self._claim(leader)
             if taken is None:
-                return self.lineage, epoch
-            # A lower epoch led meanwhile, if the clocks of two hosts differ.
+                self._leader = leader
+                return self.lineage, leader.epoch
             if not taken.sealed and trio.current_time() < until:
                 await trio.sleep(0.5)
                 continue
@@ -165,32 +169,28 @@ class BridgeMeeting:
                 host, pid = record.host, record.pid
             raise MeetingTaken(self.path, host, pid, taken.epoch, "it is connected to the bridge")
 
-    async def _claimed(self, epoch: int) -> Record | None:
+    async def _claim(self, leader: Leader) -> Record | None:
         """Connect and claim; return None if this head leads now, else who does."""
-        # The first to come leads, whatever its epoch: that decides between heads which led
-        # different servers of one address, one of which was started anew.
-        current = await self._look()
-        if current.epoch and current.epoch != epoch and not self._epoch:
-            return current
         connection = await connect(self._address, self._keys, "lead")
         try:
-            await connection.send(Claim(epoch))
-            message = await answer(connection, self._where)
-            if isinstance(message, Leading):
-                if self._sealed:
-                    await connection.send(Publish(self._sealed))
-                self._control, self._epoch, self._trouble = connection, epoch, ""
+            for message in leader.on_connected():
+                await connection.send(message)
+            to_send, _ = leader.on_message(await answer(connection, self._where))
+            for message in to_send:
+                await connection.send(message)
+            if leader.leads:
+                self._control, self._trouble = connection, ""
                 return None
-        except trio.BrokenResourceError as error:
+        except (trio.BrokenResourceError, RemoteProtocolError) as error:
             await trio.aclose_forcefully(connection.stream)
             raise MeetingError(f"the bridge at {self._where} is not reached: {error}") from error
         except BaseException:
             await trio.aclose_forcefully(connection.stream)
             raise
         await trio.aclose_forcefully(connection.stream)
-        if not isinstance(message, Record):
+        if leader.incumbent is None:
             raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
-        return message
+        return leader.incumbent
 
     async def publish(self, record: MeetingRecord) -> None:
         """Show members the head's record; later if the server is not reached now.
@@ -198,61 +198,69 @@ class BridgeMeeting:
         Raises:
             Superseded: another head leads.
         """
-        self._check_leads()
-        self._sealed = self._keys.seal(msgspec.json.encode(record)) if record.open else b""
-        if self._control is not None:
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._control.send(Publish(self._sealed))
+        self._check_leads(record.epoch)
+        if self._leader is not None:
+            to_send = self._leader.publish(msgspec.json.encode(record) if record.open else b"")
+            if self._control is not None:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    for message in to_send:
+                        await self._control.send(message)
 
-    async def watch(self, record: MeetingRecord) -> None:  # noqa: ARG002 - as of `Meeting`
-        """Check once that this is still the leader.
-
-        Raises:
-            Superseded: another head leads.
-        """
-        self._check_leads()
-
-    async def restore(self, epoch: int) -> bool:  # noqa: ARG002 - as of `Meeting`
-        """Return True: there is nothing that somebody could have removed.
+    async def watch(self, record: MeetingRecord) -> None:
+        """Check once that this is still the leader; `lead` repairs what is missing.
 
         Raises:
             Superseded: another head leads.
         """
-        self._check_leads()
-        return True
+        self._check_leads(record.epoch)
 
-    async def check_writable(self) -> None:
+    async def check(self, record: MeetingRecord) -> None:
         """Check that members can find the head.
 
         Raises:
+            Superseded: another head leads.
             MeetingError: the server is not reached.
         """
+        self._check_leads(record.epoch)
         if self._trouble:
             raise MeetingError(self._trouble)
 
-    def _check_leads(self) -> None:
-        if self._higher:
-            raise Superseded(self.path, self._epoch, self._higher)
+    def _check_leads(self, epoch: int) -> None:
+        if self._leader is not None and self._leader.higher > epoch:
+            raise Superseded(self.path, epoch, self._leader.higher)
 
-    async def lead(self, take: Callable[[trio.SocketStream, str], Awaitable[object]]) -> None:
-        """Take members that the server reports, until cancelled or superseded.
+    async def lead(self, secure: Secure, greet: Greet) -> None:
+        """Take members that the server reports, until cancelled or superseded; `claim` was first.
 
         Args:
-            take: called in a task of its own with each stream, which it owns, and with the address
-                from which its member has connected to the server.
+            secure: called with each stream, which it owns, and with the address from which its
+                member has connected to the server; returns a stream that is authenticated, or None.
+            greet: called in a task of its own with that stream, which it owns, and the address.
         """
+        leader = self._leader
+        assert leader is not None
         async with trio.open_nursery() as nursery:
-            while not self._higher:
+
+            async def take(incoming: Incoming) -> None:
+                try:
+                    async with self._limit:
+                        stream = await self._taken(incoming, secure)
+                finally:
+                    leader.taking -= 1
+                if stream is not None:
+                    await greet(stream, incoming.source)
+
+            def take_soon(incoming: Incoming) -> None:
+                nursery.start_soon(take, incoming)
+
+            while not leader.higher:
                 if self._control is not None:
-                    await self._lead_once(self._control, nursery, take)
+                    await self._lead_once(leader, self._control, take_soon)
                     self._control = None
-                await self._lead_again()
+                await self._lead_again(leader)
 
     async def _lead_once(
-        self,
-        control: BridgeConnection,
-        nursery: trio.Nursery,
-        take: Callable[[trio.SocketStream, str], Awaitable[object]],
+        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming], object]
     ) -> None:
         """Take members until the connection is lost."""
 
@@ -265,58 +273,47 @@ class BridgeMeeting:
         try:
             async with trio.open_nursery() as beating:
                 beating.start_soon(beat)
-                self._trouble = await self._take_all(control, nursery, take)
+                self._trouble = await self._take_all(leader, control, take)
                 beating.cancel_scope.cancel()
         finally:
+            leader.on_lost()
             await trio.aclose_forcefully(control.stream)
         _log.warning("%s", self._trouble)
 
     async def _take_all(
-        self,
-        control: BridgeConnection,
-        nursery: trio.Nursery,
-        take: Callable[[trio.SocketStream, str], Awaitable[object]],
+        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming], object]
     ) -> str:
         while True:
             try:
                 with trio.fail_after(SILENCE):
-                    message = await control.receive()
+                    _, incoming = leader.on_message(await control.receive())
             except trio.TooSlowError:
                 return f"the bridge at {self._where} does not answer"
             except (trio.BrokenResourceError, RemoteProtocolError) as error:
                 return f"the bridge at {self._where} is not reached: {error}"
-            if isinstance(message, Incoming):
-                nursery.start_soon(self._take, message, take)
-            elif isinstance(message, Record) and message.epoch > self._epoch:
-                self._higher = message.epoch
-                return f"{self.path}: another scheduler leads"
+            if incoming is not None:
+                take(incoming)
+            if not leader.leads:
+                return f"{self.path}: the bridge lets another scheduler lead"
 
-    async def _take(
-        self,
-        incoming: Incoming,
-        take: Callable[[trio.SocketStream, str], Awaitable[object]],
-    ) -> None:
+    async def _taken(self, incoming: Incoming, secure: Secure) -> trio.abc.Stream | None:
         try:
             connection = await connect(self._address, self._keys, "take", incoming.token)
             stream = await self._through(connection)
         except EdgeError as error:
             _log.info("%s: who wanted to join was not taken: %s", self.path, error)
-            return
-        await take(stream, incoming.source)
+            return None
+        return await secure(stream, incoming.source)
 
-    async def _lead_again(self) -> None:
+    async def _lead_again(self, leader: Leader) -> None:
         """Connect and claim again, until this head leads or another one does."""
         pause = _AGAIN_FIRST
-        while self._control is None and not self._higher:
+        while self._control is None and not leader.higher:
             try:
-                taken = await self._claimed(self._epoch)
+                await self._claim(leader)
             except MeetingError as error:
                 self._trouble = str(error)
-            else:
-                if taken is not None and taken.epoch > self._epoch:
-                    self._higher = taken.epoch
-                    return
-            if self._control is None:
+            if self._control is None and not leader.higher:
                 await trio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_LAST)
 

@@ -18,6 +18,15 @@ VERSION = 1
 MOST = 16 * 1024
 """Bytes of a message."""
 
+CHALLENGE = 32
+"""Bytes of a challenge."""
+
+BEAT = 5.0
+"""Seconds between two signs of life of a head to the server."""
+
+SILENCE = 20.0
+"""Seconds without a sign of life after which the other side counts as lost."""
+
 _LENGTH = 4
 
 Purpose = Literal["lead", "look", "join", "take"]
@@ -28,16 +37,16 @@ class BridgeMessage(msgspec.Struct, frozen=True, tag_field="is", forbid_unknown_
     """The base of all messages."""
 
 
-class Greeting(BridgeMessage, frozen=True):
-    """The server's first word.
+class Greeting(BridgeMessage, frozen=True, forbid_unknown_fields=False):
+    """The server's first word; each version of the protocol has it, so that others can name it.
 
     Attributes:
         version: of its protocol.
-        challenge: 32 random bytes, to be signed.
+        challenge: `CHALLENGE` random bytes, to be signed.
     """
 
     version: int
-    challenge: bytes
+    challenge: bytes = b""
 
 
 class Open(BridgeMessage, frozen=True):
@@ -73,9 +82,13 @@ class Claim(BridgeMessage, frozen=True):
 
     Attributes:
         epoch: the number of its leadership; the largest leads.
+        who: random bytes of this leadership, by which a head that connects again is known.
+        sealed: both, as only members write it.
     """
 
     epoch: int
+    who: bytes
+    sealed: bytes
 
 
 class Leading(BridgeMessage, frozen=True):
@@ -88,10 +101,12 @@ class Record(BridgeMessage, frozen=True):
     Attributes:
         epoch: the number of its leadership; 0 if nobody leads.
         sealed: its record, which only members read; empty if it has published none.
+        claim: `Claim.sealed` of that head: a head steps down for nothing less.
     """
 
     epoch: int
     sealed: bytes
+    claim: bytes = b""
 
 
 class Publish(BridgeMessage, frozen=True):

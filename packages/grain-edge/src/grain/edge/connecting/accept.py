@@ -98,18 +98,21 @@ class Acceptor:
 
         await accept_forever(listener, take)
 
-    async def take_relayed(
+    async def secure_relayed(
         self, stream: trio.SocketStream, source: str, context: ssl.SSLContext
-    ) -> None:
-        """Take a connection of a member by way of a bridge, which has let members alone pass."""
+    ) -> trio.abc.Stream | None:
+        """Authenticate a member that comes by way of a bridge; None if it is none."""
         try:
             with trio.fail_after(HANDSHAKE):
-                secure = await tcp.secure_accepted(stream, context, None)
+                return await tcp.secure_accepted(stream, context, None)
         except (EdgeError, trio.TooSlowError) as e:
             _log.info("turned away %s by way of the bridge: %s", source, e)
             await trio.aclose_forcefully(stream)
-            return
-        await self.greet(secure, "relay", source)
+            return None
+
+    async def greet_relayed(self, stream: trio.abc.Stream, source: str) -> None:
+        """Greet a member that comes by way of a bridge; closes the stream."""
+        await self.greet(stream, "relay", source)
 
     async def greet(
         self,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.meeting.place import MeetingPlace
     from grain.edge.transports.heartbeat import Heartbeat
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
@@ -80,7 +81,7 @@ class Dialler:
         )
         self._transports = transports
         self._replaced = False  # True if another head has taken the place of the last one
-        self.meeting: Meeting | BridgeMeeting | None = None
+        self.meeting: MeetingPlace | None = None
         if isinstance(self.address, BridgeAddress):
             self.meeting = BridgeMeeting(self.address)
         elif not isinstance(self.address, UnixAddress):

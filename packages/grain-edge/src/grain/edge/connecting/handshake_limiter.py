@@ -7,7 +7,8 @@
    older than `grace` seconds; an honest handshake takes a few milliseconds, so that is a silent or
    hostile one. Otherwise the newcomer is turned away; an honest dialler comes again.
 3. All addresses of the loopback network count as one: any local user may connect from each of
-   its sixteen million, and who belongs here comes over the Unix socket.
+   its sixteen million, and who belongs here comes over the Unix socket. So do those of an IPv6
+   network of 64 bits, which one host can have all for itself.
 
 So silent connections delay nobody, and many honest ones at once do not drive each other out.
 `Handshakes` carries the decisions out.
@@ -118,5 +119,14 @@ class HandshakeLimiter:
 
 def host_of(address: str) -> str:
     """Return the address under which a connection is counted."""
-    local = address == "::1" or address.removeprefix("::ffff:").startswith("127.")
-    return "loopback" if local else address
+    address = address.removeprefix("::ffff:")
+    if address == "::1" or address.startswith("127."):
+        return "loopback"
+    if ":" not in address:
+        return address
+    from ipaddress import IPv6Network
+
+    try:
+        return str(IPv6Network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address

@@ -18,6 +18,7 @@ import trio
 from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.mailbox import Mailbox
 from grain.edge.errors import MeetingError
+from grain.edge.meeting.meeting import Meeting
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import Credential, listening_context
 from grain.edge.transports.interfaces import local_addresses, reachable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from grain.edge.address import TcpAddress
     from grain.edge.connecting.accept import Acceptor
-    from grain.edge.meeting.meeting import Meeting
+    from grain.edge.meeting.place import MeetingPlace
 
 _log = logging.getLogger("grain.edge")
 
@@ -44,7 +45,7 @@ class Leadership:
         fixed: the TCP port that the address names, if any.
     """
 
-    meeting: Meeting | BridgeMeeting
+    meeting: MeetingPlace
     epoch: int
     credential: Credential
     acceptor: Acceptor
@@ -78,7 +79,10 @@ async def _relay(head: Leadership) -> Offer | None:
     context = listening_context(head.credential)
 
     async def run() -> None:
-        await meeting.lead(partial(head.acceptor.take_relayed, context=context))
+        acceptor = head.acceptor
+        await meeting.lead(
+            partial(acceptor.secure_relayed, context=context), acceptor.greet_relayed
+        )
 
     return Offer({}, [meeting.path], run, meeting.aclose)
 
@@ -126,7 +130,7 @@ async def _tcp(head: Leadership) -> Offer:
 
 
 async def _files(head: Leadership) -> Offer | None:
-    if isinstance(head.meeting, BridgeMeeting):
+    if not isinstance(head.meeting, Meeting):
         return None
     mailbox = Mailbox(head.meeting, head.epoch, head.acceptor, head.credential)
     await mailbox.prepare()

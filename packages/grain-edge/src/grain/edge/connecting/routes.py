@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from grain.edge.address import TcpAddress
     from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.meeting.place import MeetingPlace
     from grain.edge.messages import Codec, Hello
 
 _LOOPBACK = ("127.", "::1")
@@ -51,7 +52,7 @@ class DialRequest:
         fixed: the TCP port that the address names, if any: then no other is tried.
     """
 
-    meeting: Meeting | BridgeMeeting
+    meeting: MeetingPlace
     record: MeetingRecord
     hello: Hello
     codec: Codec

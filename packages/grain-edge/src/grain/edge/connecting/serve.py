@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from grain.edge.attempt import Attempt
     from grain.edge.connecting.peer import Peer
     from grain.edge.meeting.host import ProcessIdentity
+    from grain.edge.meeting.place import MeetingPlace
     from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.identity import Credential
 
@@ -125,14 +126,14 @@ async def serve(
         await _serve_unix(where, acceptor, task_status)
         return
     fixed = where if isinstance(where, TcpAddress) else None
-    meeting: Meeting | BridgeMeeting
+    meeting: MeetingPlace
     if isinstance(where, BridgeAddress):
-        meeting = BridgeMeeting(where)
-        lineage, epoch = await meeting.claim()
+        meeting = bridge = BridgeMeeting(where)
+        lineage, epoch = await bridge.claim()
     else:
-        meeting = Meeting(where.edge, Disk())
+        meeting = file = Meeting(where.edge, Disk())
         prober = _prober(where.edge, codec, me, math.inf if fixed else frozen)
-        lineage, epoch = await meeting.claim(me, prober)
+        lineage, epoch = await file.claim(me, prober)
     acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed)
@@ -392,9 +393,7 @@ class _Head:
         """Check that peers find what they need, and can leave something; report changes."""
         trouble = ""
         try:
-            if not await self._meeting.restore(self._record.epoch):
-                await self._meeting.watch(self._record)
-            await self._meeting.check_writable()
+            await self._meeting.check(self._record)
         except Superseded:
             raise
         except MeetingError as e:

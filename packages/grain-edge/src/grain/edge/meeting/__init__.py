@@ -18,6 +18,7 @@ that.
 
 Map:
 
+- ``place``: what a head and its diallers need of a meeting, wherever it is
 - ``meeting``: claim, publish, watch
 - ``block``: the content of the Edge file, without I/O
 - ``files``: files and directories that only this user may touch

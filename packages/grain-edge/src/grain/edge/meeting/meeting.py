@@ -153,6 +153,19 @@ class Meeting:
         """
         return await self.disk.run(self.directory, self._restore, epoch)
 
+    async def check(self, record: MeetingRecord) -> None:
+        """Check that peers find the head, and can leave something in the directory.
+
+        Makes again what somebody removed.
+
+        Raises:
+            Superseded: another head leads.
+            MeetingError: they cannot.
+        """
+        if not await self.restore(record.epoch):
+            await self.watch(record)
+        await self.check_writable()
+
     async def check_writable(self) -> None:
         """Check that peers can leave something in the directory.
 

@@ -1,42 +1,49 @@
-"""The server of a bridge: connections in, decisions of the `Switchboard`, bytes across."""
+"""The server of a bridge: connections in, decisions of the `Switchboard`, bytes across.
+
+Rules:
+
+1. Nothing of a connection reaches the `Switchboard` before its signature is checked, so strangers
+   are all answered alike: by the end of their connection.
+2. What is to be sent goes to the kernel at once. What that does not take waits, up to `_UNSENT`
+   bytes; who reads less is lost.
+3. Of two members between which bytes are copied, nothing more is read from one while the kernel has
+   not taken what is for the other. So a slow reader slows its writer, and no more than `_PIECE`
+   bytes of a connection wait here.
+4. In each pass of the event loop one connection of each meeting has its turn, so a busy meeting
+   with many connections delays another one as much as one with a single connection.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import resource
 import secrets
+import socket
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
+from weakref import WeakValueDictionary
 
 import trio
 
-from grain.edge.bridge.client import BridgeConnection
 from grain.edge.bridge.key import is_signed
-from grain.edge.bridge.meeting import SILENCE
-from grain.edge.bridge.wire import (
-    VERSION,
-    Beat,
-    Claim,
-    Greeting,
-    Incoming,
-    Leading,
-    Open,
-    Publish,
-    Ready,
-    Record,
-    Refusal,
-)
-from grain.edge.connecting.handshake_limiter import Handshakes
+from grain.edge.bridge.wire import CHALLENGE, VERSION, Greeting, MessageDecoder, Open, encode
+from grain.edge.connecting.handshake_limiter import Handshakes, host_of
 from grain.edge.errors import RemoteProtocolError
-from grain.edge.relay.switchboard import WAIT, Limits, Refused, Switchboard
+from grain.edge.relay.switchboard import Close, Limits, Send, Switchboard
 from grain.edge.transports import tcp
 from grain.edge.transports.listening import accept_forever
+from grain.edge.transports.sockets import fd_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from grain.edge.bridge.wire import AnyMessage
 
 _PIECE = 256 * 1024  # bytes that are copied at once
-_FORGET = 60.0
+_READ = 4 * 1024  # bytes that are read at once of messages
+_UNSENT = 256 * 1024
+_LINGER = 2.0  # seconds in which a member reads the last word
+_RESERVED = 128  # descriptors for what is not authenticated yet, and for the process itself
 _LOST = (trio.BrokenResourceError, trio.ClosedResourceError, RemoteProtocolError, OSError)
 _log = logging.getLogger("grain.bridge")
 
@@ -50,6 +57,9 @@ async def serve_bridge(
 ) -> NoReturn:
     """Serve a bridge until cancelled, which closes all connections; for `nursery.start`.
 
+    Lets this process open as many files as the system allows, and takes no more connections than
+    that.
+
     Args:
         host: the address on which it listens; empty for all.
         port: the port; 0 for any.
@@ -59,185 +69,315 @@ async def serve_bridge(
     Raises:
         OSError: it cannot listen there.
     """
+    limits = limits or Limits()
+    most = max(_open_files() - _RESERVED, 64)
+    if most < min(2 * limits.each, limits.connections):
+        _log.warning(
+            "the system lets this process open %d files, so the bridge takes %d connections and "
+            "not %d. Raise the limit (LimitNOFILE= in a systemd unit, or ulimit -n)",
+            most + _RESERVED,
+            most,
+            limits.connections,
+        )
+    limits = replace(limits, connections=min(limits.connections, most))
     listeners = await tcp.listen(host, port)
-    server = _Server(limits or Limits())
     async with trio.open_nursery() as nursery:
+        server = _Server(limits, nursery)
         for listener in listeners:
             nursery.start_soon(accept_forever, listener, server.serve)
-        nursery.start_soon(server.forget)
+        nursery.start_soon(server.tick)
         task_status.started([one.socket.getsockname()[:2] for one in listeners])
         await trio.sleep_forever()
     raise AssertionError
 
 
-class _Waiting:
-    """A member that waits until the head takes it.
+def _open_files() -> int:
+    """Return how many files this process may open, which is as many as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+class _Turn:
+    """The turn of a meeting, which one of its connections has until the event loop's next pass."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def __aenter__(self) -> None:
+        try:
+            self._lock.acquire_nowait()  # without a pass of its own
+        except trio.WouldBlock:
+            await self._lock.acquire()
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            self._lock.release()
+
+
+class _Link:
+    """One connection.
 
     Args:
-        connection: its connection.
+        stream: owned by whoever serves it.
+
+    Attributes:
+        source: where it comes from.
+        unsent: what the kernel has not taken yet.
+        flushing: a task waits for the kernel to take that.
+        partner: the connection to which its bytes are copied.
+        ended: it sends no more.
+        over: an end that both sides of a pair wait for.
     """
 
-    def __init__(self, connection: BridgeConnection) -> None:
-        self.connection = connection
-        self.taken = trio.Event()
-        self.over = trio.Event()
+    __slots__ = ("decoder", "ended", "flushing", "over", "partner", "source", "stream", "unsent")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.source = tcp.peer_host(stream)
+        self.decoder: MessageDecoder | None = MessageDecoder()
+        self.unsent = b""
+        self.flushing = False
+        self.partner: _Link | None = None
+        self.ended = False
+        self.over: trio.Event | None = None
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Give bytes to the kernel; keep what it does not take.
+
+        Raises:
+            trio.BrokenResourceError: the connection is lost.
+        """
+        taken = 0
+        if not self.unsent:
+            try:
+                taken = os.write(fd_of(self.stream.socket), data)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+        if taken < len(data):
+            self.unsent += bytes(data[taken:])
+
+    async def flush(self) -> None:
+        """Wait until the kernel has taken everything.
+
+        Raises:
+            trio.BrokenResourceError: the connection is lost.
+        """
+        while self.unsent:
+            await trio.lowlevel.wait_writable(fd_of(self.stream.socket))
+            unsent, self.unsent = self.unsent, b""
+            self.write(unsent)
+
+    async def readable(self) -> None:
+        """Wait until something has arrived, or the connection has ended."""
+        await trio.lowlevel.wait_readable(fd_of(self.stream.socket))
+
+    def read(self, buffer: memoryview) -> int:
+        """Read what has arrived; return the number of bytes, 0 at the end, and -1 if it is nothing.
+
+        Raises:
+            trio.BrokenResourceError: the connection is lost.
+        """
+        try:
+            return os.readv(fd_of(self.stream.socket), (buffer,))
+        except BlockingIOError:
+            return -1
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    def end(self) -> None:
+        """Send nothing more, after what was written."""
+        with suppress(OSError):
+            self.stream.socket.shutdown(socket.SHUT_WR)
+
+    def drop(self) -> None:
+        """End the connection at once, for whoever reads from it and waits for it, too."""
+        with suppress(OSError):
+            self.stream.socket.shutdown(socket.SHUT_RDWR)
+        if self.over is not None:
+            self.over.set()
 
 
 class _Server:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, nursery: trio.Nursery) -> None:
         self._switchboard = Switchboard(limits)
+        self._nursery = nursery
         self._handshakes = Handshakes()
-        self._leaders: dict[int, BridgeConnection] = {}
-        self._waiting: dict[int, _Waiting] = {}
+        self._links: dict[int, _Link] = {}
+        self._turns: WeakValueDictionary[bytes, _Turn] = WeakValueDictionary()
+        # One for all, as nothing stays in it from one moment to the next.
+        self._buffer = memoryview(bytearray(_PIECE))
 
-    async def forget(self) -> NoReturn:
+    async def tick(self) -> NoReturn:
         while True:
-            await trio.sleep(_FORGET)
-            self._switchboard.forget(trio.current_time())
+            await trio.sleep(1)
+            self._switchboard.on_tick(trio.current_time())
+            self._carry_out()
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve one connection; closes it."""
-        connection = BridgeConnection(stream)
+        link = _Link(stream)
         try:
-            opened = await self._opened(connection)
+            opened = await self._opened(link)
             if opened is not None:
-                await self._entered(connection, opened)
+                await self._entered(link, opened)
         except _LOST:
             pass
         finally:
             # No checkpoint, where a cancellation would replace an error.
             stream.socket.close()
 
-    async def _opened(self, connection: BridgeConnection) -> Open | None:
+    async def _opened(self, link: _Link) -> Open | None:
         """Greet; return what a member wants, and None for anybody else, who learns nothing."""
-        source = tcp.peer_host(connection.stream)
-        if not source:
+        if not link.source:
             return None
-        with self._handshakes.limited(source) as admitted:
+        with self._handshakes.limited(link.source) as admitted:
             if not admitted:
                 return None
-            challenge = secrets.token_bytes(32)
-            await connection.send(Greeting(VERSION, challenge))
-            message = await connection.receive()
+            challenge = secrets.token_bytes(CHALLENGE)
+            link.write(encode(Greeting(VERSION, challenge)))
+            message = await self._first(link)
             if not isinstance(message, Open) or message.version != VERSION:
                 return None
             signed = is_signed(
                 message.public, message.signature, challenge, message.purpose, message.token
             )
-            tcp.tune(connection.stream)
             return message if signed else None
         return None  # it was driven out, or took too long
 
-    async def _entered(self, connection: BridgeConnection, opened: Open) -> None:
+    async def _first(self, link: _Link) -> AnyMessage:
+        assert link.decoder is not None
+        while (message := link.decoder.next()) is None:
+            await link.readable()
+            count = link.read(self._buffer[:_READ])
+            if not count:
+                raise trio.BrokenResourceError("it has ended")
+            link.decoder.feed(bytes(self._buffer[: max(count, 0)]))
+        return message
+
+    async def _entered(self, link: _Link, opened: Open) -> None:
+        tcp.tune(link.stream)
+        turn = self._turns.setdefault(opened.public, _Turn())
+        number = self._switchboard.enter(
+            opened.public, opened.purpose, opened.token, host_of(link.source), trio.current_time()
+        )
+        self._links[number] = link
         try:
-            number = self._switchboard.enter(opened.public, trio.current_time())
-        except Refused as error:
-            await connection.send(Refusal(str(error)))
-            return
-        try:
-            match opened.purpose:
-                case "look":
-                    state = self._switchboard.of(number)
-                    await connection.send(Record(state.epoch, state.sealed))
-                case "lead":
-                    await self._lead(number, connection)
-                case "join":
-                    await self._join(number, connection)
-                case "take":
-                    await self._take(number, connection, opened.token)
-        except Refused as error:
-            await connection.send(Refusal(str(error)))
+            self._carry_out()
+            await self._listen(link, number, turn)
+            if link.partner is not None:
+                link.decoder = None
+                await self._copy(link, link.partner, turn)
         finally:
-            self._switchboard.leave(number, trio.current_time())
+            link.ended = True
+            del self._links[number]
+            self._switchboard.on_lost(number, trio.current_time())
+            self._carry_out()
 
-    async def _lead(self, number: int, connection: BridgeConnection) -> None:
-        claim = await self._heard(connection)
-        if not isinstance(claim, Claim):
-            return
-        state = self._switchboard.of(number)
-        leads, replaced = self._switchboard.lead(number, claim.epoch)
-        if not leads:
-            await connection.send(Record(state.epoch, state.sealed))
-            return
-        self._leaders[number] = connection
-        try:
-            if replaced is not None:
-                await self._replace(replaced, claim.epoch)
-            await connection.send(Leading())
-            while True:
-                message = await self._heard(connection)
-                if isinstance(message, Publish):
-                    self._switchboard.publish(number, message.sealed)
-                elif isinstance(message, Beat):
-                    await connection.send(Beat())
-                else:
-                    return
-        finally:
-            del self._leaders[number]
-
-    async def _replace(self, number: int, epoch: int) -> None:
-        """Tell a head that another one leads; it ends the connection."""
-        other = self._leaders.get(number)
-        if other is not None:
-            with suppress(*_LOST), trio.move_on_after(1):
-                await other.send(Record(epoch, b""))
-
-    async def _heard(self, connection: BridgeConnection) -> object:
-        with trio.move_on_after(SILENCE):
-            return await connection.receive()
-        return None
-
-    async def _join(self, number: int, connection: BridgeConnection) -> None:
-        leader, token = self._switchboard.join(number)
-        waiting = self._waiting[number] = _Waiting(connection)
-        try:
-            head = self._leaders[leader]
-            source = tcp.peer_host(connection.stream)
-            with trio.move_on_after(WAIT):
-                await head.send(Incoming(token, source))
-                await waiting.taken.wait()
-            if not waiting.taken.is_set():
-                raise Refused("the scheduler did not take the connection")
-            # The head's connection copies in both directions.
-            await waiting.over.wait()
-        finally:
-            del self._waiting[number]
-
-    async def _take(self, number: int, connection: BridgeConnection, token: bytes) -> None:
-        member = self._switchboard.take(number, token)
-        waiting = self._waiting[member]
-        waiting.taken.set()
-        try:
-            await waiting.connection.send(Ready())
-            await connection.send(Ready())
-            await _copy_both(connection, waiting.connection)
-        finally:
-            waiting.over.set()
-
-
-async def _copy_both(one: BridgeConnection, other: BridgeConnection) -> None:
-    """Copy bytes both ways, until both sides have ended or either is lost.
-
-    Each direction reads no more before the other side has taken what was read: so a slow reader
-    slows its writer, and nothing piles up here.
-    """
-    async with trio.open_nursery() as nursery:
-        lost: Callable[[], None] = nursery.cancel_scope.cancel
-        nursery.start_soon(partial(_copy, one, other, lost))
-        nursery.start_soon(partial(_copy, other, one, lost))
-
-
-async def _copy(
-    source: BridgeConnection, target: BridgeConnection, lost: Callable[[], None]
-) -> None:
-    try:
-        data: bytes | bytearray = source.rest()
+    async def _listen(self, link: _Link, number: int, turn: _Turn) -> None:
+        """Handle messages, until the connection ends or bytes are to be copied."""
+        assert link.decoder is not None
         while True:
-            if data:
-                await target.stream.send_all(data)
-            data = await source.stream.receive_some(_PIECE)
-            if not data:
-                await target.stream.send_eof()
+            while (message := link.decoder.next()) is not None:
+                self._switchboard.on_message(number, message, trio.current_time())
+                self._carry_out()
+            await link.readable()
+            if link.partner is not None:
                 return
-    except _LOST:
-        lost()
+            async with turn:
+                if link.partner is not None:
+                    return
+                count = link.read(self._buffer[:_READ])
+            if not count:
+                return
+            # Who is about to be closed is read to its end: with something unread the kernel would
+            # reset the connection, and the last word would be lost.
+            if count > 0 and not link.ended:
+                link.decoder.feed(bytes(self._buffer[:count]))
+
+    def _carry_out(self) -> None:
+        """Do what the `Switchboard` has decided."""
+        while effects := self._switchboard.take_effects():
+            for effect in effects:
+                if isinstance(effect, Send):
+                    self._send(effect.connection, effect.message)
+                elif isinstance(effect, Close):
+                    self._close(effect.connection)
+                else:
+                    self._splice(self._links[effect.one], self._links[effect.other])
+
+    def _send(self, number: int, message: AnyMessage) -> None:
+        link = self._links.get(number)
+        if link is None:
+            return
+        try:
+            link.write(encode(message))
+        except _LOST:
+            link.drop()
+            return
+        if len(link.unsent) > _UNSENT:
+            link.drop()
+        elif link.unsent and not link.flushing:
+            link.flushing = True
+            self._nursery.start_soon(self._flush, link)
+
+    async def _flush(self, link: _Link) -> None:
+        try:
+            await link.flush()
+        except _LOST:
+            link.drop()
+        finally:
+            link.flushing = False
+
+    def _close(self, number: int) -> None:
+        link = self._links.get(number)
+        if link is None:
+            return
+        link.ended = True
+        if link.partner is not None:
+            link.drop()
+        else:
+            self._nursery.start_soon(self._linger, link)
+
+    async def _linger(self, link: _Link) -> None:
+        """Let a member read the last word, for a while."""
+        with suppress(*_LOST), trio.move_on_after(_LINGER):
+            if not link.flushing:
+                await link.flush()
+                link.end()
+            await trio.sleep_forever()
+        link.drop()
+
+    def _splice(self, one: _Link, other: _Link) -> None:
+        one.over = other.over = trio.Event()
+        one.partner, other.partner = other, one
+        for link in (one, other):
+            # Nobody has anything to say before it is ready, nor leaves so little unread.
+            early = link.decoder is not None and link.decoder.rest
+            if early or link.unsent:
+                link.drop()
+
+    async def _copy(self, source: _Link, target: _Link, turn: _Turn) -> None:
+        """Copy bytes until the connection ends; then wait for the end of the other direction."""
+        buffer = self._buffer
+        while True:
+            await source.readable()
+            async with turn:
+                count = source.read(buffer)
+                if count > 0:
+                    target.write(buffer[:count])
+            if not count:
+                break
+            await target.flush()
+        target.end()
+        source.ended = True
+        assert source.over is not None
+        if target.ended:
+            source.over.set()
+        await source.over.wait()

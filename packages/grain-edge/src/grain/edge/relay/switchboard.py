@@ -1,18 +1,44 @@
 """The decisions of a bridge's server, without I/O: who leads, who waits for whom, and limits.
 
+What happens to connections goes in by `enter`, `on_message`, `on_lost` and `on_tick`; what is to be
+done comes out of `take_effects`: messages to send, connections to close, and pairs of connections
+between which bytes are copied from then on.
+
 Rules:
 
 1. One head leads a meeting. Another one may not, unless its epoch is larger: the clock of its host
-   says that it has begun later, and two that cannot see each other have to be told apart.
-2. A member that joins waits for the head to take it, for `WAIT` seconds.
-3. No meeting takes the room of another: each has its own limits of connections, of members that
-   wait, and of connections per second. Where the server as a whole is full, newcomers are refused.
+   says that it has begun later, and two that cannot see each other have to be told apart. A head
+   that connects again takes the place of its own connection, which may be dead.
+2. A member that joins waits for the head to take it, for `WAIT` seconds, or until the head is lost.
+3. A head that is silent for `SILENCE` seconds is lost, and so is one that does not claim.
+4. Whoever breaks the protocol is closed, without a word.
+5. No meeting takes the room of another: each has its own limits of connections, of members that
+   wait, and of connections per second; and an address has a limit for all its meetings together.
+   Where the server as a whole is full, the meeting with the most connections loses its youngest to
+   one that has fewer.
+6. A connection counts until it is reported as lost, so what is being closed has its place still.
 """
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from grain.edge.bridge.wire import (
+    SILENCE,
+    Beat,
+    Claim,
+    Incoming,
+    Leading,
+    Publish,
+    Ready,
+    Record,
+    Refusal,
+)
+
+if TYPE_CHECKING:
+    from grain.edge.bridge.wire import AnyMessage, Purpose
 
 WAIT = 15.0
 """Seconds for which a member that joins waits for the head to take it."""
@@ -25,6 +51,7 @@ class Limits:
     Attributes:
         connections: of all meetings together.
         each: of one meeting.
+        source: of one address, in all meetings together.
         waiting: members that wait to be taken.
         burst: connections at once; after that ``rate`` in a second.
         rate: see there.
@@ -32,32 +59,91 @@ class Limits:
 
     connections: int = 20_000
     each: int = 5_000
+    source: int = 10_000
     waiting: int = 1_000
     burst: int = 5_000
     rate: float = 100.0
 
 
-@dataclass
+_NOBODY = Claim(0, b"", b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message is to be sent on a connection."""
+
+    connection: int
+    message: AnyMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A connection is to be closed, after what was sent on it."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Bytes are to be copied between two connections, after what was sent on them."""
+
+    one: int
+    other: int
+
+
+@dataclass(slots=True)
+class Line:
+    """One connection.
+
+    Attributes:
+        meeting: what it belongs to.
+        purpose: what it is for.
+        source: the address from which it comes.
+        since: when it was heard last, if it is a head's; else when it came.
+        token: by which it is taken, while it waits.
+        partner: the connection between which and this one bytes are copied.
+        over: it is about to be closed.
+    """
+
+    meeting: MeetingState
+    purpose: Purpose
+    source: str
+    since: float
+    token: bytes = b""
+    partner: int = 0
+    over: bool = False
+
+
+@dataclass(eq=False)
 class MeetingState:
     """One meeting.
 
     Attributes:
+        name: its name.
         leader: the connection of its head; None if nobody leads.
-        epoch: the number of that leadership.
+        claim: that head's.
         sealed: the head's record.
-        connections: how many it has.
+        lines: its connections by number, the oldest first.
+        used: how many of them are not about to be closed.
         waiting: the connections that wait to be taken, by their tokens.
         credit: connections that it may open at once.
         at: when that was counted.
     """
 
+    name: bytes
     leader: int | None = None
-    epoch: int = 0
+    claim: Claim = _NOBODY
     sealed: bytes = b""
-    connections: int = 0
+    lines: dict[int, Line] = field(default_factory=dict)
+    used: int = 0
     waiting: dict[bytes, int] = field(default_factory=dict)
     credit: float = 0.0
     at: float = 0.0
+
+    @property
+    def record(self) -> Record:
+        """What members are shown."""
+        return Record(self.claim.epoch, self.sealed, self.claim.sealed)
 
 
 class Refused(Exception):
@@ -74,107 +160,211 @@ class Switchboard:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._meetings: dict[bytes, MeetingState] = {}
-        self._connections: dict[int, bytes] = {}
+        self._lines: dict[int, Line] = {}
+        self._sources: dict[str, int] = {}
+        # The connections whose time is limited: heads, and members that wait.
+        self._timed: dict[int, Line] = {}
+        self._effects: list[Send | Close | Splice] = []
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self._lines)
 
     @property
     def meetings(self) -> int:
         """The number of meetings."""
         return len(self._meetings)
 
-    def enter(self, meeting: bytes, now: float) -> int:
-        """Count a connection of a member; return its number.
+    def take_effects(self) -> list[Send | Close | Splice]:
+        """Return, once and in their order, what is to be done."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- what happens
+
+    def enter(self, meeting: bytes, purpose: Purpose, token: bytes, source: str, now: float) -> int:
+        """Take a connection of a member, which has proved that it is one; return its number.
+
+        Args:
+            meeting: the name of its meeting.
+            purpose: what it is for.
+            token: of the member that is to be taken.
+            source: the address from which it comes.
+            now: seconds, of any clock.
+        """
+        self._next += 1
+        number = self._next
+        try:
+            state = self._admit(meeting, source, now)
+        except Refused as error:
+            self._effects += [Send(number, Refusal(str(error))), Close(number)]
+            return number
+        line = self._lines[number] = state.lines[number] = Line(state, purpose, source, now)
+        state.used += 1
+        self._sources[source] = self._sources.get(source, 0) + 1
+        try:
+            if purpose == "look":
+                self._effects.append(Send(number, state.record))
+                self._end(number, line)
+            elif purpose == "lead":
+                self._timed[number] = line
+            elif purpose == "join":
+                self._join(number, line)
+            else:
+                self._take(number, line, token)
+        except Refused as error:
+            self._refuse(number, line, str(error))
+        return number
+
+    def on_message(self, connection: int, message: AnyMessage, now: float) -> None:
+        """Handle a message of a member; heads alone have something to say."""
+        line = self._lines.get(connection)
+        if line is None or line.over:
+            return
+        line.since = now
+        leads = line.meeting.leader == connection
+        if line.purpose == "lead" and not leads and isinstance(message, Claim):
+            self._claim(connection, line, message)
+        elif leads and isinstance(message, Publish):
+            line.meeting.sealed = message.sealed
+        elif leads and isinstance(message, Beat):
+            self._effects.append(Send(connection, Beat()))
+        else:
+            self._end(connection, line)
+
+    def on_lost(self, connection: int, now: float) -> None:
+        """Count a connection no more: it is closed, by whichever side."""
+        line = self._lines.get(connection)
+        if line is None:
+            return
+        self._retire(connection, line)
+        del self._lines[connection]
+        state = line.meeting
+        del state.lines[connection]
+        left = self._sources[line.source] = self._sources[line.source] - 1
+        if not left:
+            del self._sources[line.source]
+        partner = self._lines.get(line.partner)
+        if partner is not None and not partner.over:
+            self._end(line.partner, partner)
+        self._forget(state, now)
+
+    def on_tick(self, now: float) -> None:
+        """Let time pass, about once a second."""
+        for number, line in list(self._timed.items()):
+            if line.purpose == "join" and now - line.since >= WAIT:
+                self._refuse(number, line, "the scheduler did not take the connection")
+            elif line.purpose == "lead" and now - line.since >= SILENCE:
+                self._end(number, line)
+        for state in list(self._meetings.values()):
+            self._forget(state, now)
+
+    # ---- what follows
+
+    def _admit(self, meeting: bytes, source: str, now: float) -> MeetingState:
+        """Return the meeting of a newcomer.
 
         Raises:
-            Refused: the meeting, or the server, has too many.
+            Refused: the meeting, the address or the server has too many.
         """
         limits = self._limits
-        if len(self._connections) >= limits.connections:
-            raise Refused("the bridge has no room for further connections")
         state = self._meetings.get(meeting)
         if state is None:
-            state = self._meetings[meeting] = MeetingState(credit=limits.burst, at=now)
+            state = MeetingState(meeting, credit=limits.burst, at=now)
         state.credit = min(limits.burst, state.credit + (now - state.at) * limits.rate)
         state.at = now
-        if state.connections >= limits.each:
+        if len(state.lines) >= limits.each:
             raise Refused(f"this meeting has {limits.each} connections, the most on this bridge")
+        if self._sources.get(source, 0) >= limits.source:
+            raise Refused(f"your host has {limits.source} connections, the most on this bridge")
         if state.credit < 1:
             raise Refused("this meeting opens connections faster than this bridge allows")
+        if len(self._lines) >= limits.connections:
+            self._make_room(state)
         state.credit -= 1
-        state.connections += 1
-        self._next += 1
-        self._connections[self._next] = meeting
-        return self._next
+        self._meetings[meeting] = state
+        return state
 
-    def leave(self, connection: int, now: float) -> None:
-        """Count a connection no more; its meeting has no head any more if it was the head's."""
-        meeting = self._connections.pop(connection)
-        state = self._meetings[meeting]
-        state.connections -= 1
-        if state.leader == connection:
-            state.leader, state.epoch, state.sealed = None, 0, b""
-        for token in [t for t, waits in state.waiting.items() if waits == connection]:
-            del state.waiting[token]
-        full = state.credit + (now - state.at) * self._limits.rate >= self._limits.burst
-        # A meeting that has spent its credit is remembered until it would have it again.
-        if not state.connections and full:
-            del self._meetings[meeting]
-
-    def forget(self, now: float) -> None:
-        """Forget meetings without connections whose credit is whole again."""
-        for meeting, state in list(self._meetings.items()):
-            full = state.credit + (now - state.at) * self._limits.rate >= self._limits.burst
-            if not state.connections and full:
-                del self._meetings[meeting]
-
-    def of(self, connection: int) -> MeetingState:
-        """Return the meeting of a connection."""
-        return self._meetings[self._connections[connection]]
-
-    def lead(self, connection: int, epoch: int) -> tuple[bool, int | None]:
-        """Let a head lead its meeting.
-
-        Returns:
-            True if it leads; and the connection of the head in whose place it is, or None.
-        """
-        state = self.of(connection)
-        if state.leader is not None and state.leader != connection and epoch <= state.epoch:
-            return False, None
-        replaced = state.leader if state.leader != connection else None
-        state.leader, state.epoch, state.sealed = connection, epoch, b""
-        return True, replaced
-
-    def publish(self, connection: int, sealed: bytes) -> None:
-        """Take a head's record; one of a head that leads no more is ignored."""
-        state = self.of(connection)
-        if state.leader == connection:
-            state.sealed = sealed
-
-    def join(self, connection: int) -> tuple[int, bytes]:
-        """Have a member wait for the head; return the head's connection, and a token.
+    def _make_room(self, newcomer: MeetingState) -> None:
+        """Close the youngest connection of the largest meeting.
 
         Raises:
-            Refused: nobody leads, or too many wait.
+            Refused: no meeting has more connections than the newcomer's.
         """
-        state = self.of(connection)
+        largest = max(self._meetings.values(), key=lambda state: state.used, default=newcomer)
+        if largest.used <= newcomer.used + 1:
+            raise Refused("the bridge has no room for further connections")
+        for number, line in reversed(largest.lines.items()):
+            if not line.over and number != largest.leader:
+                self._end(number, line)
+                return
+
+    def _claim(self, number: int, line: Line, claim: Claim) -> None:
+        state = line.meeting
+        before = state.leader
+        again = claim.who == state.claim.who and claim.epoch == state.claim.epoch
+        if before is not None and not again and claim.epoch <= state.claim.epoch:
+            self._effects.append(Send(number, state.record))
+            self._end(number, line)
+            return
+        state.leader, state.claim = number, claim
+        if not again:
+            state.sealed = b""
+        if before is not None:
+            replaced = self._lines[before]
+            if not again:
+                self._effects.append(Send(before, state.record))
+            self._end(before, replaced)
+        self._effects.append(Send(number, Leading()))
+        # Who waits may have been announced on a connection that was dead already.
+        for token, member in state.waiting.items():
+            self._effects.append(Send(number, Incoming(token, self._lines[member].source)))
+
+    def _join(self, number: int, line: Line) -> None:
+        state = line.meeting
         if state.leader is None:
             raise Refused("no scheduler is connected to the bridge")
         if len(state.waiting) >= self._limits.waiting:
             raise Refused("too many wait for the scheduler, which takes nobody")
-        token = secrets.token_bytes(16)
-        state.waiting[token] = connection
-        return state.leader, token
+        line.token = secrets.token_bytes(16)
+        state.waiting[line.token] = number
+        self._timed[number] = line
+        self._effects.append(Send(state.leader, Incoming(line.token, line.source)))
 
-    def take(self, connection: int, token: bytes) -> int:
-        """Return the connection of a member that waits, for the head.
-
-        Raises:
-            Refused: it waits no more.
-        """
-        waiting = self.of(connection).waiting.pop(token, None)
-        if waiting is None:
+    def _take(self, number: int, line: Line, token: bytes) -> None:
+        member = line.meeting.waiting.pop(token, None)
+        if member is None:
             raise Refused("who wanted to join waits no more")
-        return waiting
+        other = self._lines[member]
+        del self._timed[member]
+        line.partner, other.partner, other.token = member, number, b""
+        self._effects += [Send(member, Ready()), Send(number, Ready()), Splice(number, member)]
+
+    def _refuse(self, number: int, line: Line, why: str) -> None:
+        self._effects.append(Send(number, Refusal(why)))
+        self._end(number, line)
+
+    def _end(self, number: int, line: Line) -> None:
+        """Close a connection; it counts until it is lost."""
+        self._retire(number, line)
+        self._effects.append(Close(number))
+
+    def _retire(self, number: int, line: Line) -> None:
+        """Take from a connection what it is in its meeting."""
+        if line.over:
+            return
+        line.over = True
+        state = line.meeting
+        state.used -= 1
+        self._timed.pop(number, None)
+        state.waiting.pop(line.token, None)
+        if state.leader == number:
+            state.leader, state.claim, state.sealed = None, _NOBODY, b""
+            for member in list(state.waiting.values()):
+                self._refuse(member, self._lines[member], "the scheduler is lost")
+
+    def _forget(self, state: MeetingState, now: float) -> None:
+        """Forget a meeting without connections, once it has its credit again."""
+        full = state.credit + (now - state.at) * self._limits.rate >= self._limits.burst
+        if not state.lines and full and self._meetings.get(state.name) is state:
+            del self._meetings[state.name]

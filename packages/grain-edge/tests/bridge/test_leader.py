@@ -1,0 +1,103 @@
+"""The decisions of a head that leads a meeting at a bridge, without I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.edge.bridge.key import MeetingKeys
+from grain.edge.bridge.leader import MOST_TAKEN, Leader
+from grain.edge.bridge.wire import (
+    Beat,
+    Claim,
+    Greeting,
+    Incoming,
+    Leading,
+    Publish,
+    Ready,
+    Record,
+)
+from grain.edge.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from grain.edge.bridge.wire import AnyMessage
+
+KEYS = MeetingKeys(bytes(32))
+
+
+def claim_of(leader: Leader) -> Claim:
+    [claim] = leader.on_connected()
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def shown(leader: Leader, sent: list[AnyMessage]) -> bytes:
+    [publish] = sent
+    assert isinstance(publish, Publish)
+    return KEYS.unseal(publish.sealed)
+
+
+def test_a_head_states_its_claim_and_its_record_on_each_connection() -> None:
+    leader = Leader(KEYS, 7)
+    first = claim_of(leader)
+    assert 7 == first.epoch == KEYS.claimed_epoch(first.sealed)
+    assert [] == leader.publish(b"early")  # nobody has let it lead
+    sent, _ = leader.on_message(Leading())
+    assert b"early" == shown(leader, sent)
+    assert b"late" == shown(leader, leader.publish(b"late"))
+    leader.on_lost()
+    assert [] == leader.publish(b"meanwhile")
+    again = claim_of(leader)
+    assert (7, first.who) == (again.epoch, again.who)
+    sent, _ = leader.on_message(Leading())
+    assert b"meanwhile" == shown(leader, sent)
+
+
+def test_a_head_steps_down_for_a_larger_epoch_that_a_member_has_claimed() -> None:
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    leader.on_message(Leading())
+    leader.on_message(Record(8, b"", claim_of(Leader(KEYS, 8)).sealed))
+    assert (8, False) == (leader.higher, leader.leads)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        b"",
+        b"any bytes that are long enough for a nonce",
+        claim_of(Leader(KEYS, 6)).sealed,
+        claim_of(Leader(MeetingKeys(bytes(31) + b"x"), 99)).sealed,
+        KEYS.seal(b"a record, which is no claim"),
+    ],
+    ids=["none", "any", "smaller", "of another key", "a record"],
+)
+def test_the_word_of_the_server_alone_makes_no_head_step_down(claim: bytes) -> None:
+    """It tries again instead."""
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    leader.on_message(Leading())
+    leader.on_message(Record(2**62, b"", claim))
+    assert (0, False) == (leader.higher, leader.leads)
+
+
+def test_members_are_taken_while_a_head_leads_and_not_more_than_it_can() -> None:
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    incoming = Incoming(b"token", "there")
+    assert ([], None) == leader.on_message(incoming)
+    leader.on_message(Leading())
+    for _ in range(MOST_TAKEN):
+        assert ([], incoming) == leader.on_message(incoming)
+    assert ([], None) == leader.on_message(incoming)
+    leader.taking -= 1
+    assert ([], incoming) == leader.on_message(incoming)
+
+
+def test_what_no_server_sends_is_refused() -> None:
+    leader = Leader(KEYS, 7)
+    assert ([], None) == leader.on_message(Beat())
+    for message in (Ready(), Greeting(1, b""), Claim(9, b"", b"")):
+        with pytest.raises(RemoteProtocolError):
+            leader.on_message(message)
