@@ -116,7 +116,7 @@ def test_the_five_commands_of_the_page_set_up_two_clusters(
             one.type(COMMANDS["4"])
             checked(["sh", "-c", COMMANDS["5"]], from_one)
             (mission,) = re.findall(r"^(\w+) \w+$", one.type("python3 opt.py"), re.MULTILINE)
-            states: list[str] = []
+            states: list[tuple[str, str]] = []
             while len(states) < 4:
                 time.sleep(0.1)
                 states = re.findall(
