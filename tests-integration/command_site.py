@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tools.hosts import Host
 
 SCALE = """\
 from grain.cli import main
@@ -29,9 +32,10 @@ is up to the test."""
 
 
 @contextmanager
-def running(*words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(*words: str, host: Host | None = None, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", *words]
     process = subprocess.Popen(
-        [sys.executable, "-m", *words],
+        command if host is None else host.entering(command),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **env},
@@ -48,10 +52,16 @@ def running(*words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Site:
-    """A directory with a configuration, in which commands are typed."""
+    """A directory with a configuration, in which commands are typed.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: the directory.
+        host: the host on which they are typed, if not this machine.
+    """
+
+    def __init__(self, folder: Path, host: Host | None = None) -> None:
         self.folder = folder
+        self.host = host
         self.address = f"edge://{folder}/edge/meeting"
         (folder / "edge").mkdir(mode=0o700)
         (folder / "grain.toml").write_text(
@@ -59,6 +69,17 @@ class Site:
             "[script]\ncores = 1\nmemory = 1\n[worker.res]\nCapacity = { V = 4 }\n"
         )
         self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+
+    def at(self, host: Host) -> Site:
+        """Return the same directory as another host sees it."""
+        site = copy(self)
+        site.host = host
+        return site
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line that has Python run words on the site's host."""
+        command = [sys.executable, *words]
+        return command if self.host is None else self.host.entering(command, str(self.folder))
 
     async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Type a command; its output has no escape code.
@@ -70,7 +91,7 @@ class Site:
             words = (words[0], "--patience", "30", *words[1:])
         run = partial(
             subprocess.run,
-            [sys.executable, "-m", "grain.cli", *words],
+            self.command("-m", "grain.cli", *words),
             cwd=self.folder,
             env=self.environ,
             capture_output=True,
@@ -99,7 +120,7 @@ class Site:
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Type a command that goes on until a signal ends it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "grain.cli", *words],
+            self.command("-m", "grain.cli", *words),
             cwd=self.folder,
             env=self.environ,
             stdout=subprocess.DEVNULL,
@@ -109,7 +130,7 @@ class Site:
     def script(self, name: str) -> Iterator[subprocess.Popen[str]]:
         """Run a script of the directory, as a user would."""
         process = subprocess.Popen(
-            [sys.executable, name],
+            self.command(name),
             cwd=self.folder,
             env=self.environ,
             stdout=subprocess.PIPE,
@@ -123,8 +144,9 @@ class Site:
             process.communicate()
 
     def gnaw(self, grace: float = 20) -> Any:
-        return running("grain.head", "--address", self.address, "--grace", str(grace))
+        words = ("--address", self.address, "--grace", str(grace))
+        return running("grain.head", *words, host=self.host)
 
     def worker(self, name: str, **res: float) -> Any:
         words = ("--url", self.address, "--res", json.dumps(res), "--name", name)
-        return running("grain.worker", *words)
+        return running("grain.worker", *words, host=self.host)

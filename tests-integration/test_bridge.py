@@ -1,110 +1,214 @@
-"""A mission, a scheduler and workers that meet at a bridge, as real processes."""
+"""A mission, a scheduler and workers of two clusters that meet at a bridge, as real processes.
+
+The clusters are network namespaces, which reach nothing but the host of the bridge.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from command_site import Site
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.hosts import Clusters, clusters, why_not
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-HOSTNAMES = """
-from grain import GVAR
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+
+GROUP = 8  # jobs of which each waits for the same sign
+PORT = 4747
+HOSTNAMES = f"""
 from grain.delayed import delayed, run
-from grain.resource import Cores
-from grain.worker.external import run_external
+from grain.resource import Node
+from grain import GVAR
 
-@delayed
-async def one(i):
-    await run_external(["sleep", "0.2"])
-    return i, GVAR.instance
+@delayed(nout=2) # the function has 2 return values
+async def hostname(i):
+    import os, socket, trio
+    with open("FOLDER/begun", "a") as begun:
+        print(i, socket.gethostname(), file=begun)
+    while not os.path.exists("FOLDER/go" + str(i // {GROUP})):
+        await trio.sleep(0.02)
+    cp = await trio.run_process(['hostname'], capture_stdout=True)
+    return str(GVAR.res), cp.stdout.decode()
 
 async def main():
-    for job in [(one @ Cores(1))(i) for i in range(30)]:
-        print(*await job, flush=True)
+    summary = ""
+    for i in range({3 * GROUP}):
+        res, hn = (hostname @ Node(N=1,M=1))(i) # Node is Cores & Memory
+        summary += f"Job {{i}} with " + res + " is executed on a machine with hostname " + hn
+    print("Waiting for calculation to start ...")
+    print(await summary)
 
 run(main)
 """
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, for a mount namespace"
-)
+"""The tutorial's program, of which each job says that it begins, and waits for its group's sign."""
 
 
-@contextmanager
-def bridge(listen: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`grain bridge serve`; yields the process and its port."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "grain.cli", "bridge", "serve", "--listen", listen],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.search(r"127\.0\.0\.1 port (\d+)", line)
-        assert match is not None, line
-        yield process, match[1]
-    finally:
-        process.kill()
-        process.communicate()
+class World:
+    """Two clusters with a host each, and a directory that has the address of a bridge.
+
+    Args:
+        network: the clusters.
+        site: the directory, as the host of the first cluster sees it.
+    """
+
+    def __init__(self, network: Clusters, site: Site) -> None:
+        self.network = network
+        self.here = site
+        self.far = site.at(network.hosts["far"])
+
+    @contextmanager
+    def bridge(self) -> Iterator[subprocess.Popen[str]]:
+        """Serve the bridge."""
+        site = self.here.at(self.network.relay)
+        process = subprocess.Popen(
+            site.command("-m", "grain.cli", "bridge", "serve"), stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert process.stdout is not None
+            assert "a bridge listens at" in process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    @contextmanager
+    def worker(self, site: Site) -> Iterator[None]:
+        """Start a worker of one core."""
+        assert site.host is not None
+        words = ["--url", site.address, "--res", '{"Cores": 1, "Memory": 1}']
+        with self.log(site).open("wb") as log:
+            process = subprocess.Popen(
+                site.command("-m", "grain.worker", *words), env=site.environ, stderr=log
+            )
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+    def log(self, site: Site) -> Path:
+        """Return the file of what the worker of a host logs."""
+        assert site.host is not None
+        return site.folder / f"{site.host.name}.log"
+
+    def open_gate(self, group: int) -> None:
+        """Let the jobs of a group end."""
+        (self.here.folder / f"go{group}").touch()
+
+    async def until_both_wait(self, group: int) -> None:
+        """Wait until each worker has begun a job of a group, which waits for its sign."""
+        begun = self.here.folder / "begun"
+        there: set[str] = set()
+        while there != {"here", "far"}:
+            await trio.sleep(0.05)
+            rows = (
+                [line.split() for line in begun.read_text().splitlines()] if begun.exists() else []
+            )
+            there = {host for number, host in rows if int(number) // GROUP == group}
+
+    async def check_results(self, mission: subprocess.Popen[str]) -> None:
+        """Await the mission's end; each job has begun once, and its result is there once."""
+        out, error = await trio.to_thread.run_sync(mission.communicate)
+        assert 0 == mission.returncode, error
+        got = re.findall(r"Job (\d+) with .* is executed on .* hostname (\w+)", out)
+        assert list(map(str, range(3 * GROUP))) == [number for number, _ in got]
+        assert {"here", "far"} == {host for _, host in got}
+        begun = (self.here.folder / "begun").read_text().splitlines()
+        assert sorted(f"{number} {host}" for number, host in got) == sorted(begun)
 
 
-@contextmanager
-def far_worker(site: Site) -> Iterator[None]:
-    """A worker in whose name space no Unix socket leads to the scheduler."""
-    words = ["--url", site.address, "--res", '{"Cores": 2}', "--name", "far"]
-    script = 'mount -t tmpfs -o mode=700 none /tmp/grain-0 && exec "$@"'
-    process = subprocess.Popen(
-        ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-m", "grain.worker", *words],
-        env=site.environ,
-        stderr=subprocess.DEVNULL,
-        cwd=site.folder,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@needs_namespaces
-async def test_a_bridge_that_is_killed_twice_loses_nothing(tmp_path: Path) -> None:
-    """One worker beside the scheduler, and one that only the bridge reaches."""
-    site = Site(tmp_path)
-    (tmp_path / "key").touch(mode=0o600)
-    (tmp_path / "key").write_text((await site.grain("bridge", "key")).stdout)
-    with trio.fail_after(300), bridge("127.0.0.1:0") as (first, port):
-        # No interface has that name, so nobody connects directly by TCP.
-        site.address = f"bridge://@{tmp_path}/key@127.0.0.1:{port}?iface=none0"
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Two clusters, each with a host; the bridge is to be served yet."""
+    with clusters(one=["here"], two=["far"]) as network:
+        site = Site(tmp_path, network.hosts["here"])
+        key = tmp_path / "bridge.key"
+        words = [sys.executable, "-m", "grain.cli", "bridge", "key"]
+        with key.open("wb") as file:
+            subprocess.run(words, check=True, stdout=file)
+        site.address = f"bridge://@{key}@{network.relay.address}:{PORT}"
         toml = tmp_path / "grain.toml"
         toml.write_text(re.sub(r'address = ".*?"', f'address = "{site.address}"', toml.read_text()))
-        (tmp_path / "opt.py").write_text(HOSTNAMES)
-        with site.gnaw(), site.worker("beside", Cores=1), far_worker(site):
-            await site.until(lambda state: len(state["workers"]) == 2)
-            with site.script("opt.py") as mission:
-                assert mission.stdout is not None
-                out = await trio.to_thread.run_sync(mission.stdout.readline)
-                first.send_signal(signal.SIGKILL)
-                first.wait()
-                with bridge(f"127.0.0.1:{port}") as (second, _):
-                    await trio.sleep(3)
-                    second.send_signal(signal.SIGKILL)
-                    second.wait()
-                with bridge(f"127.0.0.1:{port}"):
-                    out += await trio.to_thread.run_sync(mission.stdout.read)
-                    status = await trio.to_thread.run_sync(mission.wait)
-    assert 0 == status
-    got = [line.split() for line in out.splitlines()]
-    assert {"far", "beside"} == {side for _, side in got}
-    assert list(range(30)) == sorted(int(number) for number, _ in got)
+        (tmp_path / "opt.py").write_text(HOSTNAMES.replace("FOLDER", str(tmp_path)))
+        yield World(network, site)
+
+
+async def test_a_bridge_that_is_killed_twice_loses_nothing(world: World) -> None:
+    """Jobs end while the bridge is away; the clusters have no other way to each other."""
+    with trio.fail_after(300), world.bridge() as first, world.here.gnaw():
+        world.open_gate(0)
+        with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
+            await world.until_both_wait(1)
+            first.kill()
+            first.wait()
+            world.open_gate(1)
+            with world.bridge() as second:
+                await world.until_both_wait(2)
+                second.kill()
+                second.wait()
+                world.open_gate(2)
+            with world.bridge():
+                await world.check_results(opt)
+    assert "(relay)" in world.log(world.far).read_text()
+
+
+async def test_a_cut_of_20_seconds_costs_nothing_but_time(world: World) -> None:
+    """The bridge vanishes for both clusters, without a word; jobs end meanwhile."""
+    with trio.fail_after(300), world.bridge(), world.here.gnaw():
+        world.open_gate(0)
+        with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
+            await world.until_both_wait(1)
+            world.network.relay.cut()
+            world.open_gate(1)
+            await trio.sleep(20)
+            world.network.relay.mend()
+            await world.until_both_wait(2)
+            world.open_gate(2)
+            await world.check_results(opt)
+
+
+async def test_a_network_that_loses_packets_loses_no_results(world: World) -> None:
+    """One of a hundred, everywhere and in both directions."""
+    for host in (world.network.relay, *world.network.hosts.values()):
+        host.lose(1)
+    with trio.fail_after(300), world.bridge(), world.here.gnaw():
+        world.open_gate(0)
+        world.open_gate(2)
+        with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
+            await world.until_both_wait(1)
+            world.open_gate(1)
+            await world.check_results(opt)
+
+
+@pytest.mark.parametrize("way", [("two", "one", "tcp"), ("one", "two", "relay")])
+async def test_the_bridge_carries_only_what_finds_no_direct_way(
+    world: World, way: tuple[str, str, str]
+) -> None:
+    """A worker connects directly if its cluster may connect to the scheduler's: then the bridge may
+    leave for good.
+    """
+    source, target, transport = way
+    world.network.open_way(source, target)
+    with trio.fail_after(300), world.bridge() as bridge, world.here.gnaw():
+        world.open_gate(0)
+        with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
+            await world.until_both_wait(1)
+            assert f"({transport})" in world.log(world.far).read_text()
+            if transport == "tcp":
+                bridge.kill()
+                bridge.wait()
+            world.open_gate(1)
+            await world.until_both_wait(2)
+            world.open_gate(2)
+            await world.check_results(opt)

@@ -1,8 +1,9 @@
-"""Several hosts on one machine: namespaces for network, processes and names, joined by a bridge.
+"""Several hosts on one machine: namespaces for network, processes and names, joined by a switch.
 
-The bridge lives in a namespace of its own too, so the machine's network is not touched. Needs root,
-and the programs `ip`, `nft`, `nsenter` and `unshare`. The filesystem is shared, as a cluster's is,
-but for the directory in /tmp where a head puts its socket.
+`hosts` makes one cluster, `clusters` several of them, each with a network of its own, which have
+one host in common. The switches live in a namespace of their own too, so the machine's network is
+not touched. Needs root, and the programs `ip`, `nft`, `nsenter` and `unshare`. The filesystem is
+shared, as a cluster's is, but for the directory in /tmp where a head puts its socket.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,25 +46,35 @@ def why_not() -> str:
 class Host:
     """A host: its namespaces, and the faults of its network.
 
-    Attributes:
+    Args:
+        switches: the namespace of the switches.
         name: its hostname.
-        address: its IPv4 address on the bridge.
+        places: each switch that it is connected to, with its IPv4 address there; the first one is
+            that of `eth0`.
+
+    Attributes:
+        name: see there.
+        address: its first IPv4 address.
     """
 
-    def __init__(self, switch: str, name: str, address: str) -> None:
+    def __init__(self, switches: str, name: str, places: Sequence[tuple[str, str]]) -> None:
         self.name = name
-        self.address = address
-        self._switch = switch
+        self.address = places[0][1]
+        self._switches = switches
         self._resetting = threading.Lock()
-        self._netns = f"{switch}-{name}"
+        self._netns = f"{switches}-{name}"
+        self._cables: dict[str, str] = {}  # from a switch to the cable's end there
         _run("ip", "netns", "add", self._netns)
-        _run(
-            *("ip", "-n", switch, "link", "add", f"p-{name}", "type", "veth"),
-            *("peer", "name", "eth0", "netns", self._netns),
-        )
-        _run("ip", "-n", switch, "link", "set", f"p-{name}", "master", "br0", "up")
-        _run("ip", "-n", self._netns, "addr", "add", f"{address}/24", "dev", "eth0")
-        _run("ip", "-n", self._netns, "link", "set", "eth0", "up")
+        for number, (switch, address) in enumerate(places):
+            end, interface = f"p{number or ''}-{name}", f"eth{number}"
+            _run(
+                *("ip", "-n", switches, "link", "add", end, "type", "veth"),
+                *("peer", "name", interface, "netns", self._netns),
+            )
+            _run("ip", "-n", switches, "link", "set", end, "master", switch, "up")
+            self.ip("addr", "add", f"{address}/24", "dev", interface)
+            self.ip("link", "set", interface, "up")
+            self._cables[switch] = end
         # Its input is what keeps it alive: whatever ends this process ends the host.
         self._init = subprocess.Popen(
             [
@@ -91,11 +102,18 @@ class Host:
         unshare = _child(self._init.pid) if _name(self._init.pid) == "nsenter" else self._init.pid
         self._pid = _child(unshare)
 
-    def entering(self, command: Sequence[str]) -> list[str]:
-        """Return the command line that runs a program on this host."""
+    def entering(self, command: Sequence[str], directory: str = "") -> list[str]:
+        """Return the command line that runs a program on this host.
+
+        Args:
+            command: the program and its arguments.
+            directory: its working directory; "" for the root directory.
+        """
         return [
             *("nsenter", "-t", str(self._pid), "--net", "--uts", "--ipc", "--mount", "--pid"),
-            *("setpriv", "--pdeathsig", "KILL", *command),
+            *("setpriv", "--pdeathsig", "KILL"),
+            *(("env", "-C", directory) if directory else ()),
+            *command,
         ]
 
     def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -109,13 +127,41 @@ class Host:
         """The root directory as this host sees it."""
         return Path(f"/proc/{self._pid}/root")
 
-    def cut(self) -> None:
-        """Pull the cable: packets vanish."""
-        _run("ip", "-n", self._switch, "link", "set", f"p-{self.name}", "nomaster")
+    def ip(self, *words: str) -> None:
+        """Run `ip` in its network."""
+        _run("ip", "-n", self._netns, *words)
 
-    def mend(self) -> None:
-        """Put the cable back."""
-        _run("ip", "-n", self._switch, "link", "set", f"p-{self.name}", "master", "br0")
+    def nft(self, rules: str) -> None:
+        """Add rules of `nft` to its network."""
+        _run("ip", "netns", "exec", self._netns, "nft", "-f", "-", stdin=rules)
+
+    def cut(self, switch: str = "") -> None:
+        """Pull the cable to one switch, or all: packets vanish."""
+        for other, end in self._cables.items():
+            if switch in ("", other):
+                _run("ip", "-n", self._switches, "link", "set", end, "nomaster")
+
+    def mend(self, switch: str = "") -> None:
+        """Put the cables back."""
+        for other, end in self._cables.items():
+            if switch in ("", other):
+                _run("ip", "-n", self._switches, "link", "set", end, "master", other)
+
+    def route_between_networks(self, *, route: bool) -> None:
+        """Be a router between its networks, or none."""
+        words = ("sh", "-c", f"echo {int(route)} >/proc/sys/net/ipv4/ip_forward")
+        _run("ip", "netns", "exec", self._netns, *words)
+
+    def lose(self, percent: float) -> None:
+        """Lose that share of the packets that arrive here, at random."""
+        self.nft(f"""
+            table inet loss {{
+              chain in {{
+                type filter hook input priority -2;
+                iifname != "lo" numgen random mod 10000 < {round(100 * percent)} drop
+              }}
+            }}
+        """)
 
     def refuse_connections(self, source: str = "", *, reset: bool = False) -> None:
         """Set up a firewall: nobody may open a TCP connection to this host; it may open others.
@@ -134,7 +180,7 @@ class Host:
               }}
             }}
         """
-        _run("ip", "netns", "exec", self._netns, "nft", "-f", "-", stdin=rules)
+        self.nft(rules)
 
     def reset_connections(self, seconds: float = 0.5) -> None:
         """Answer every TCP packet to this host by a reset for a moment: connections break."""
@@ -191,20 +237,98 @@ class Host:
 
 @contextmanager
 def hosts(*names: str) -> Iterator[list[Host]]:
-    """Make hosts; they and all their processes end with the block."""
-    switch = f"grain{os.getpid() % 100000}"
-    machines: list[Host] = []
-    _run("ip", "netns", "add", switch)
+    """Make hosts of one network; they and all their processes end with the block."""
+    with _switches("br0") as switches, ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(Host(switches, name, [("br0", f"10.99.0.{number}")])))
+            for number, name in enumerate(names, 1)
+        ]
+
+
+class Clusters:
+    """Clusters that have one host in common, the relay, and no route to each other.
+
+    Args:
+        relay: the host that is in all networks.
+        hosts: all others, by name.
+        networks: the number of each cluster's network.
+
+    Attributes:
+        relay: see there; `address` is where all others reach it.
+        hosts: see there.
+    """
+
+    def __init__(self, relay: Host, hosts: dict[str, Host], networks: dict[str, int]) -> None:
+        self.relay = relay
+        self.hosts = hosts
+        self._networks = networks
+
+    def cut(self, cluster: str) -> None:
+        """Cut a cluster off from the relay: packets vanish."""
+        self.relay.cut(_switch(self._networks[cluster]))
+
+    def mend(self, cluster: str) -> None:
+        """Connect it again."""
+        self.relay.mend(_switch(self._networks[cluster]))
+
+    def open_way(self, source: str, target: str) -> None:
+        """Let the hosts of one cluster connect to those of another, and not the other way."""
+        back = f"ip saddr {self._range(target)} ip daddr {self._range(source)}"
+        self.relay.nft(f"""
+            table inet oneway {{
+              chain through {{
+                type filter hook forward priority 0;
+                {back} tcp flags & (syn|ack) == syn drop
+              }}
+            }}
+        """)
+        self.relay.route_between_networks(route=True)
+
+    def _range(self, cluster: str) -> str:
+        return f"10.99.{self._networks[cluster]}.0/24"
+
+
+@contextmanager
+def clusters(**names: Sequence[str]) -> Iterator[Clusters]:
+    """Make clusters by the names of their hosts, and a host ``relay`` that all of them reach.
+
+    Nothing goes from one cluster to another but by way of programs on the relay. All hosts and
+    their processes end with the block.
+    """
+    networks = {cluster: number for number, cluster in enumerate(names, 1)}
+    switches = [_switch(number) for number in networks.values()]
+    with _switches(*switches) as namespace, ExitStack() as stack:
+
+        def host(name: str, places: Sequence[tuple[str, str]]) -> Host:
+            return stack.enter_context(closing(Host(namespace, name, places)))
+
+        gates = [(_switch(number), f"10.99.{number}.254") for number in networks.values()]
+        relay = host("relay", gates)
+        relay.route_between_networks(route=False)
+        made: dict[str, Host] = {}
+        for cluster, number in networks.items():
+            for place, name in enumerate(names[cluster], 1):
+                made[name] = host(name, [(_switch(number), f"10.99.{number}.{place}")])
+                made[name].ip("route", "add", "default", "via", f"10.99.{number}.254")
+        yield Clusters(relay, made, networks)
+
+
+def _switch(number: int) -> str:
+    return f"br{number}"
+
+
+@contextmanager
+def _switches(*names: str) -> Iterator[str]:
+    """Make switches in a namespace, whose name it yields."""
+    namespace = f"grain{os.getpid() % 100000}"
+    _run("ip", "netns", "add", namespace)
     try:
-        _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        _run("ip", "-n", switch, "link", "set", "br0", "up")
-        for number, name in enumerate(names, 1):
-            machines.append(Host(switch, name, f"10.99.0.{number}"))
-        yield machines
+        for name in names:
+            _run("ip", "-n", namespace, "link", "add", name, "type", "bridge")
+            _run("ip", "-n", namespace, "link", "set", name, "up")
+        yield namespace
     finally:
-        for host in machines:
-            host.close()
-        subprocess.run(["ip", "netns", "del", switch], check=False)
+        subprocess.run(["ip", "netns", "del", namespace], check=False)
 
 
 def _run(*command: str, stdin: str = "") -> None:

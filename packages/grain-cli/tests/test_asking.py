@@ -199,6 +199,15 @@ def test_ls_shows_only_versions_that_matter(other: dict[str, str], differs: bool
     assert differs is bool(versions_text(mixed(versions("3.11.7"), other)))
 
 
+def test_ls_shows_clusters_where_there_are_several() -> None:
+    workers = [{**WORKER, "name": f"w{n}", "cluster": n * "two"} for n in range(2)]
+
+    several = state_text({**STATE, "workers": workers}).splitlines()
+    assert "NAME  CLUSTER  HOST  STATE    LEFT      RUNNING" == several[1]
+    assert ["w0    -  ", "w1    two"] == [line[:9] for line in several if line.startswith("w")]
+    assert "CLUSTER" not in state_text({**STATE, "workers": workers[1:]})
+
+
 def test_ls_shows_a_mission_that_is_paused() -> None:
     paused = {"paused": True, "unconfirmed": 7, "unconfirmed_bytes": 1_100_000_000}
     state = {**STATE, "missions": [{**STATE["missions"][0], **paused}]}

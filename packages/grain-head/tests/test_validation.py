@@ -108,6 +108,7 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         RegisterMission("m", "m", settings=bytes(1 << 20)),
         RegisterWorker("w", "w", "h" * 1000, {}),
         RegisterWorker("w", "w", "h", {}, (bytes(100),)),
+        RegisterWorker("w", "w", "h", {}, cluster="c" * 1000),
         Submit(0, 0, F),
         Inventory((InventoryRun("m", 1, (1, 1), {}, math.nan),)),
         Inventory((InventoryRun("m", 1, (1, 1), {}, 0.0, math.inf),)),

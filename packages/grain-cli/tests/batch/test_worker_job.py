@@ -125,3 +125,10 @@ def test_the_directory_of_a_worker_is_an_option_of_its_command(
     assert "--cwd '/scratch/my own'" in job_of("[worker]\ncwd = '/scratch/my own'").main
     assert "--cwd /home/me/x" in job_of("[worker]\ncwd = '$HOME/x'").main
     assert "--cwd" not in job_of("").main
+
+
+def test_the_cluster_of_a_worker_is_an_option_of_its_command(
+    job_of: Callable[..., BatchJob],
+) -> None:
+    assert "--cluster two" in job_of("[worker]\ncluster = 'two'").main
+    assert "--cluster" not in job_of("").main

@@ -74,6 +74,14 @@ def test_a_worker_without_an_end_has_no_time_left_to_show() -> None:
     assert ["-"] == column(made(_with({**worker(0), "ends": None}), "workers"), "LEFT")
 
 
+def test_workers_of_several_clusters_have_a_column_for_it() -> None:
+    workers = [{**worker(n), "cluster": f"c{n}"} for n in range(2)]
+
+    assert ["c0", "c1"] == column(made({**overview(), "workers": workers}, "workers"), "CLUSTER")
+    table = made({**overview(), "workers": workers[:1]}, "workers")
+    assert "CLUSTER" not in [column.head for column in table.columns]
+
+
 def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
     answer = overview(worker_states={"serving": 2, "away": 1}, more_workers=7)
 

@@ -202,6 +202,13 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             "worker.name: found the string '', expected a name without spaces and slashes",
         ),
         (
+            "[worker]\ncluster = 'my cluster'",
+            (
+                "worker.cluster: found the string 'my cluster', expected a name without spaces, or "
+                "'' for that of the batch system"
+            ),
+        ),
+        (
             "[worker]\nlog_file = 'w{{HHMM}}.log'",
             (
                 "worker.log_file: found the string 'w{{HHMM}}.log', expected the path of a file "

@@ -182,6 +182,16 @@ def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) 
     assert {"Cores": 0.0, "Licences": None} == worker["used"]
 
 
+def test_answers_have_the_cluster_of_each_worker(harness: HubHarness) -> None:
+    harness.worker("here", cluster="one")
+    harness.worker("there")
+
+    overview = unpack(harness.hub.overview.packed(0.0))
+    for answer in (harness.hub.snapshot(0.0), overview):
+        workers = [(worker["name"], worker["cluster"]) for worker in answer["workers"]]
+        assert [("here", "one"), ("there", "")] == workers
+
+
 def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) -> None:
     """Else by name and ordinal; by id or the beginning of an id in any case."""
     harness.worker("w", 4)

@@ -46,6 +46,14 @@ async def test_a_worker_registers_runs_and_leaves_on_sigterm_with_exit_code_0(
     assert ("value", 42) == (status, ended.unwrap())
 
 
+async def test_a_worker_states_its_cluster(tmp_path: Path) -> None:
+    words = ("--res", '{"Cores": 1}', "--cluster", "two")
+    async with head(tmp_path) as h, worker("--url", h.address, *words):
+        registered, _ = await h.get(RegisterWorker)
+
+    assert "two" == registered.cluster
+
+
 async def test_a_crash_is_reported_with_its_signal_and_the_worker_serves_on(tmp_path: Path) -> None:
     async def dies() -> None:
         import os

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from grain.resource import Cores, GPUs, Memory, WTime, to_data
 from grain.worker.auto import (
+    batch_cluster,
     cpu_ids,
     cpus_granted,
     detect_resources,
@@ -406,3 +407,20 @@ def test_the_resources_of_this_machine_can_be_detected() -> None:
 
     assert offer.resources.N >= 1
     assert offer.resources.M > 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"SLURM_JOB_ID": "1", "SLURM_CLUSTER_NAME": "one"}, "one"),
+        ({"SGE_JOB_SPOOL_DIR": "/x", "SGE_CLUSTER_NAME": "p6444"}, "p6444"),
+        ({"PBS_JOBID": "1234.pbs01.example.org"}, "pbs01"),
+        ({"PBS_JOBID": "1234"}, ""),
+        ({"FLUX_JOB_ID": "f1"}, ""),
+        ({"SLURM_CLUSTER_NAME": "of another job"}, ""),
+    ],
+)
+def test_the_batch_system_states_the_name_of_the_cluster(
+    environ: dict[str, str], name: str
+) -> None:
+    assert name == batch_cluster(environ)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
@@ -36,6 +36,15 @@ def clean(text: object, *, keep: str = "") -> str:
         else "?"
         for one in words
     )
+
+
+def in_several_clusters(workers: Iterable[Mapping[str, Any]]) -> bool:
+    """Return True if workers of a scheduler's answer state different clusters, or some state none.
+
+    >>> in_several_clusters([{"cluster": "one"}, {"cluster": "one"}])
+    False
+    """
+    return len({worker.get("cluster", "") for worker in workers}) > 1
 
 
 class Row(NamedTuple):

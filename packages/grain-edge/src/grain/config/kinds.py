@@ -96,6 +96,13 @@ def _name(value: object) -> str:
     return text
 
 
+def _cluster(value: object) -> str:
+    text = _line(value)
+    if len(text.split()) > 1:
+        raise Unfit
+    return text
+
+
 def _word(value: object) -> str:
     text = _line(value)
     if not _WORD.fullmatch(text):
@@ -332,6 +339,9 @@ WORD = Kind(
     "a word of letters, digits, '_' and '-' that begins with a letter", lambda v, _: _word(v)
 )
 NAME = Kind("a name without spaces and slashes", lambda v, _: _name(v))
+CLUSTER = Kind(
+    "a name without spaces, or '' for that of the batch system", lambda v, _: _cluster(v)
+)
 LINE = Kind("a string", lambda v, _: _line(v))
 TEXT = Kind("a string", lambda v, _: _string(v))
 SHEBANG = Kind("a line that begins with '#!'", lambda v, _: _shebang(v))

@@ -176,6 +176,7 @@ class Worker(Table, frozen=True, kw_only=True):
         contextmod: Context module of the workers; `Config.contextmod` unless set.
         cwd: The directory in which a worker runs all programs; empty for that of each mission,
             where the node has it. "." is the directory in which the job runs.
+        cluster: The name of the cluster, for people; empty for what the batch system calls it.
         env: Environment variables of the workers and their programs.
         res: The resources of a worker besides cores, memory and walltime: kind -> plain data.
         held_back: The part of a job that it keeps for itself.
@@ -188,6 +189,7 @@ class Worker(Table, frozen=True, kw_only=True):
     cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
     cwd: Annotated[str, kind.DIRECTORY] = ""
+    cluster: Annotated[str, kind.CLUSTER] = ""
     env: Annotated[dict[str, str], kind.ENVIRONMENT] = {}
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
     held_back: HeldBack = HeldBack()

@@ -174,6 +174,7 @@ def _check_worker(message: RegisterWorker) -> None:
     _check_peer(message.worker, message.name, message.host, message.versions)
     _check_connection(message.connection)
     _check_text("job", message.job)
+    _check_text("cluster", message.cluster)
     for digest in message.functions:
         _check_digest(digest)
 

@@ -90,6 +90,22 @@ def batch_job(environ: Mapping[str, str]) -> str:
     return environ.get(_NUMBERS.get(system, ""), "")
 
 
+# The variable that has the name of the cluster.
+_CLUSTERS = {"slurm": "SLURM_CLUSTER_NAME", "sge": "SGE_CLUSTER_NAME"}
+
+
+def batch_cluster(environ: Mapping[str, str]) -> str:
+    """Return the name of this job's cluster, as its batch system states it; empty if it does not.
+
+    >>> batch_cluster({"PBS_JOBID": "1234[5].pbs01.example.org"})
+    'pbs01'
+    """
+    system = batch_system(environ)
+    if system == "pbs":  # the id ends with the name of the server
+        return environ["PBS_JOBID"].partition(".")[2].partition(".")[0]
+    return environ.get(_CLUSTERS.get(system, ""), "")
+
+
 def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
     """Return what a worker offers.
 

@@ -165,6 +165,7 @@ class RegisterWorker(Message, frozen=True):
             the larger number is in use, whichever registers first.
         versions: of its Python, and of what else matters to missions.
         job: its job, as the batch system calls it; empty if it has none.
+        cluster: the name of its cluster; empty if nobody has stated it.
     """
 
     worker: str
@@ -176,6 +177,7 @@ class RegisterWorker(Message, frozen=True):
     connection: int = 1
     versions: Versions = Versions()
     job: str = ""
+    cluster: str = ""
 
 
 class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import Row, clean, folded, moment, resources, span, table
+from grain.cli.show import (
+    Row,
+    clean,
+    folded,
+    in_several_clusters,
+    moment,
+    resources,
+    span,
+    table,
+)
 from grain.cli.status.versions_text import versions_text
 
 if TYPE_CHECKING:
@@ -17,11 +26,15 @@ if TYPE_CHECKING:
 def state_text(state: dict[str, Any], most: int | None = None) -> str:
     """Format the scheduler's answer as tables of at most so many columns."""
     tasks = state["tasks"]
+    several = in_several_clusters(state["workers"])
     parts = [
         table(
             "WORKERS",
-            ("NAME", "HOST", "STATE", "LEFT", "RUNNING"),
-            map(_worker, sorted(state["workers"], key=lambda worker: str(worker["name"]))),
+            ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING"),
+            [
+                _worker(worker, with_cluster=several)
+                for worker in sorted(state["workers"], key=lambda worker: str(worker["name"]))
+            ],
             most,
         )
         or "No worker is here; `grain up` submits some.\n",
@@ -50,7 +63,7 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _worker(worker: dict[str, Any]) -> Row:
+def _worker(worker: dict[str, Any], *, with_cluster: bool) -> Row:
     used = (
         f"{kind} {'?' if part is None else f'{part:.0%}'}" for kind, part in worker["used"].items()
     )
@@ -63,6 +76,7 @@ def _worker(worker: dict[str, Any]) -> Row:
     more.append(f"uses {uses} of {owns}; free {free}")
     cells = (
         worker.get("label") or worker["name"],
+        *[worker.get("cluster") or "-"] * with_cluster,
         worker["host"],
         worker["state"],
         span(worker["left"]),

@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.show import clean, moment, span
+from grain.cli.show import clean, in_several_clusters, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -153,8 +153,10 @@ def workers_table(answer: Mapping[str, Any]) -> Table:
     """Return the workers, with a bar for each kind of resource."""
     workers = answer["workers"]
     kinds = _kinds(workers)
+    several = in_several_clusters(workers)
     columns: tuple[Column, ...] = (
         Column("NAME", 0, least=16, tail=True),
+        *[Column("CLUSTER", 5, least=7)] * several,
         Column("HOST", 5, least=8, tail=True),
         Column("STATE", 2),
         Column("LEFT", 3, right=True),
@@ -164,7 +166,7 @@ def workers_table(answer: Mapping[str, Any]) -> Table:
     columns = tuple(
         column._replace(rank=1) if column.head == "CORES" else column for column in columns
     )
-    rows = [_worker(worker, kinds, answer["at"]) for worker in workers]
+    rows = [_worker(worker, kinds, answer["at"], with_cluster=several) for worker in workers]
     rows.sort(key=lambda row: natural(row.values[0]))
     states = ", ".join(f"{count} {clean(one)}" for one, count in answer["worker_states"].items())
     more = answer.get("more_workers", 0)
@@ -193,14 +195,18 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker(worker: Mapping[str, Any], kinds: Sequence[str], at: float) -> Row:
+def _worker(
+    worker: Mapping[str, Any], kinds: Sequence[str], at: float, *, with_cluster: bool
+) -> Row:
     left = None if worker["ends"] is None else max(worker["ends"] - at, 0.0)
     bars = [_bar(worker["used"].get(kind), worker["total"].get(kind)) for kind in kinds]
     label = clean(worker["label"])
+    cluster = [clean(worker.get("cluster") or "-")] * with_cluster
     return Row(
         worker["id"],
         (
             label,
+            *cluster,
             clean(worker["host"]),
             clean(worker["state"]),
             span(left),
@@ -209,6 +215,7 @@ def _worker(worker: Mapping[str, Any], kinds: Sequence[str], at: float) -> Row:
         ),
         (
             label,
+            *cluster,
             clean(worker["host"]),
             worker["state"],
             math.inf if left is None else left,

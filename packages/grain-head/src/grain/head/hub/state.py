@@ -505,6 +505,7 @@ class WorkerRecord(PeerRecord):
         "away_since",
         "backlog",
         "chain_heads",
+        "cluster",
         "draining",
         "functions",
         "job",
@@ -537,6 +538,7 @@ class WorkerRecord(PeerRecord):
         self.functions: set[bytes] = set()
         # Its job, as the batch system calls it.
         self.job = ""
+        self.cluster = ""  # its name, for people
         # While it reports: the first run of each chain reported so far, by the attempt that began
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}

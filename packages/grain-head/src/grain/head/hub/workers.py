@@ -201,6 +201,7 @@ class Workers:
         worker.host = message.host
         worker.versions = message.versions
         worker.job = message.job
+        worker.cluster = message.cluster
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         self._registry.left.pop(worker.id, None)
         self._table.scheduler.on_worker_joined(

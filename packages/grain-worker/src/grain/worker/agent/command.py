@@ -23,7 +23,7 @@ from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
-from grain.worker.auto import NodeOffer, batch_job, batch_system, detect_resources
+from grain.worker.auto import NodeOffer, batch_cluster, batch_job, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
@@ -69,6 +69,12 @@ def parser() -> argparse.ArgumentParser:
         '{"Cores": 4, "Memory": "auto"} or {"auto": true, "Memory": 60} (%(default)s)',
     )
     add("--name", default="", help="the name of this worker for people (the host's name)")
+    add(
+        "--cluster",
+        default="",
+        metavar="NAME",
+        help="the name of its cluster for people (what the batch system calls it)",
+    )
     add("--context", default="", metavar="MODULE", help="context module, a file or a module's name")
     add(
         "--cwd",
@@ -162,6 +168,7 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
         versions=own_versions(),
         in_memory=min(IN_MEMORY, (info.memory or IN_MEMORY * _PART) // _PART),
         job=batch_job(info.environ),
+        cluster=options.cluster or batch_cluster(info.environ),
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)

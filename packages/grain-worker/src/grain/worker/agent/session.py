@@ -122,6 +122,7 @@ class WorkerSession:
         versions: its own.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
         job: its job, as the batch system calls it.
+        cluster: the name of its cluster; empty if nobody has stated it.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -150,9 +151,11 @@ class WorkerSession:
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
         in_memory: float = math.inf,
         job: str = "",
+        cluster: str = "",
     ) -> None:
         self.id = id
         self._job = job
+        self._cluster = cluster
         self.name = name
         self.host = host
         self.max_kept = MAX_KEPT
@@ -235,6 +238,7 @@ class WorkerSession:
                 self._connections,
                 self.versions,
                 self._job,
+                self._cluster,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]

@@ -102,6 +102,8 @@ def _command(config: Config, most_memory: float | None) -> str:
     words.append('--name "$grain_name"')
     if config.worker.cwd:
         words.append(f"--cwd {shlex.quote(config.worker.cwd)}")
+    if config.worker.cluster:
+        words.append(f"--cluster {shlex.quote(config.worker.cluster)}")
     if config.worker.contextmod:
         words.append(f"--context {shlex.quote(config.worker.contextmod)}")
     return " \\\n    ".join(words)

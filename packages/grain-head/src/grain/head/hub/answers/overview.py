@@ -218,6 +218,7 @@ class Overview:
                 "id": worker.id,
                 "name": worker.name,
                 "host": worker.host,
+                "cluster": worker.cluster,
                 "ends": None if end == math.inf else self._table.wall_time(end),
                 "total": to_data(scheduled.supply.total),
             }
@@ -226,10 +227,10 @@ class Overview:
     def _look_at(self, worker: WorkerRecord, most: int, now: float) -> None:
         """Update the row of a worker.
 
-        Its data: ``id``, ``name``, ``label``, ``host``, ``state`` as in a snapshot; ``ends``: when
-        its time is over, or None; ``total``: its resources, ``used``: the part of each kind, None
-        where it cannot be measured; ``running``: how many tasks run there, and ``runs``: the
-        oldest of them; ``at``: when that was.
+        Its data: ``id``, ``name``, ``label``, ``host``, ``cluster``, ``state`` as in a snapshot;
+        ``ends``: when its time is over, or None; ``total``: its resources, ``used``: the part of
+        each kind, None where it cannot be measured; ``running``: how many tasks run there, and
+        ``runs``: the oldest of them; ``at``: when that was.
         """
         number = worker.number
         row = self._rows.get(number)

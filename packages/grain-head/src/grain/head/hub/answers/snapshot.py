@@ -159,6 +159,7 @@ def _worker(
         "name": worker.name,
         "label": own[worker.number],
         "host": worker.host,
+        "cluster": worker.cluster,
         "state": worker_state(worker),
         "backlog": worker.backlog,
         "total": to_data(scheduled.supply.total),
