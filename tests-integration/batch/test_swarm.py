@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -40,7 +40,7 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
     idle_quit = {"idle": "30", "signal": "600"}[end]
     gnaw = ("grain.head", "--address", address, "--idle-quit", idle_quit, "--swarm", "3")
     with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(600):
-        env = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
+        env: dict[str, Any] = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
 
         def states() -> dict[str, str]:
             lines = slurm.out("squeue", "-h", "-r", "-t", "all", "-o", "%i %T").splitlines()
