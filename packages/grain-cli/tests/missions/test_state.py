@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from grain.cli.mission_records import STARTING, Cancelled, End, Process, Record, Start
 from grain.cli.missions.environment import kept, restored
 from grain.cli.missions.logout import judge as judge_logout
-from grain.cli.missions.records import STARTING, Cancelled, End, Process, Record, Start
 from grain.cli.missions.state import SILENCE, Phase, judge
 
 NOW = 10_000.0

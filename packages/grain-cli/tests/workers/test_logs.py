@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -134,8 +134,27 @@ def test_of_one_that_is_not_known(alone: Path) -> None:
     submitted(alone, "w", f"{alone}/w.log")
 
     done = grain("logs", "v")
-    assert "is called 'v'; the last ones are: w\n" in done.output
+    assert "is called 'v'; the last ones are: w; no worker is here\n" in done.output
     assert 1 == done.exit_code
+
+
+def test_of_a_worker_that_was_started_in_another_way(alone: Path, answering: Any) -> None:
+    """It says where the output is, and how to have it in a file."""
+    address = f"unix://{alone}/socket"
+    (alone / "grain.toml").write_text(f'address = "{address}"\n')
+    worker = {"id": "1", "name": "own", "label": "own@2", "host": "n3"}
+    with answering(
+        address, state={"workers": [worker], "missions": [{"label": "kk", "name": "kk"}]}
+    ):
+        done = grain("logs", "-c", "grain.toml", "own@2")
+        other = grain("logs", "-c", "grain.toml", "nope")
+        mission = grain("logs", "-c", "grain.toml", "kk")
+
+    assert 1 == done.exit_code
+    assert "worker own@2 runs on host n3 and was not started by `grain up` from here" in done.output
+    assert "start it with >own@2.log 2>&1 behind the command\n" in done.output
+    assert "is called 'nope'; there are none; workers here are: own@2\n" in other.output
+    assert mission.output.startswith("Error: kk is a mission, and no worker: `grain logs kk:1`")
 
 
 def test_what_programs_print_cannot_control_the_terminal() -> None:

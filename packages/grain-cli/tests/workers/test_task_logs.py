@@ -10,7 +10,7 @@ from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.task_logs import TaskLines
 from grain.eventlog.names import folder_name, logs_folder
-from grain.eventlog.schema import LogStarted, RunEnded, encode
+from grain.eventlog.schema import LogStarted, RunEnded, TaskSubmitted, encode
 from grain.eventlog.usage import Usage
 
 if TYPE_CHECKING:
@@ -98,6 +98,18 @@ def test_a_task_without_a_line_is_explained(alone: Path) -> None:
     assert failed.output.startswith(
         "Error: no line of opt:1: none in the output of the 1 job submitted from here."
     )
+
+
+def test_a_mission_or_a_task_that_there_is_not_is_named_with_those_that_there_are(
+    alone: Path,
+) -> None:
+    event_log(0.0, TaskSubmitted(time=1.0, task=1, function="energy"))
+
+    assert (
+        "Error: no mission goes by 'nope'; the last ones are: opt\n"
+        == grain("logs", "nope:3").output
+    )
+    assert "Error: mission opt has no task 3: the last one is 1\n" == grain("logs", "opt:3").output
 
 
 def test_what_is_appended_is_read_once_by_whole_lines(tmp_path: Path) -> None:

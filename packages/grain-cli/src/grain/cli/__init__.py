@@ -9,6 +9,8 @@ Map:
 - ``options``: options that several commands share
 - ``plugin``: the helpers of commands, for those of other packages too
 - ``plugins``: the commands of other packages, by entry points
+- ``mission_names``: the missions that words mean, for all commands
+- ``mission_records``: the folder of each mission that `grain run` has started
 - ``show``: tables, times, resources and JSON as text
 - ``query``: a question to the scheduler
 - ``streams``: the standard streams, and errors that no command has foreseen

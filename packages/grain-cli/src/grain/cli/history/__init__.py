@@ -7,7 +7,7 @@ another attempt may follow later.
 Map:
 
 - ``command``: the command `grain history`
-- ``logs``: the logs that a name means, and the present state of their missions
+- ``logs``: the present state of the mission of a log, and its lines
 - ``summary``: the counts of a log, by function and by cause of failure
 - ``kept``: summaries of logs that have not changed since they were read
 - ``text``: summaries for people

@@ -27,7 +27,7 @@ def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
 
 
 def _logged(config: Config) -> list[str]:
-    from grain.cli.history.logs import store_of
+    from grain.cli.mission_names import store_of
 
     return list(dict.fromkeys(log.name for log in store_of(config).logs()))
 
@@ -57,7 +57,8 @@ def history(
     """Show what missions have done, past and present.
 
     Without NAME, list missions; with the name or the id of one, or the beginning of it, show its
-    tasks by function and outcome. NAME may also be the path of an event log.
+    tasks by function and outcome. NAME may also be a label such as opt@2, as `grain ls` and `grain
+    missions` show it, or the path of an event log.
 
     \b
     Examples:
@@ -71,15 +72,15 @@ def history(
     if failed and mission is None:
         raise click.UsageError("name a mission, as in: grain history --failed screening")
     with report_errors():
-        from grain.cli.history.logs import store_of
+        from grain.cli.mission_names import store_of
 
-        store = store_of(load_config(ctx, config_file))
+        config = load_config(ctx, config_file)
         if mission is None:
-            _list(store, most, as_json=as_json, as_csv=as_csv, parquet=parquet)
+            _list(store_of(config), most, as_json=as_json, as_csv=as_csv, parquet=parquet)
         elif as_csv or parquet is not None:
-            _runs(store, mission, failed=failed, parquet=parquet)
+            _runs(config, mission, failed=failed, parquet=parquet)
         else:
-            _show(store, mission, failed=failed, as_json=as_json)
+            _show(config, mission, failed=failed, as_json=as_json)
 
 
 def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: str | None) -> None:
@@ -121,13 +122,13 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         click.echo(f"Note: {clean(sentence)}", err=True)
 
 
-def _show(store: LogStore, word: str, *, failed: bool, as_json: bool) -> None:
+def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
     """Show the tasks of a mission by function, or its failures by cause."""
     from grain.cli.history.kept import KeptSummaries
     from grain.cli.history.logs import state_of
     from grain.cli.history.text import failures_text, mission_data, summary_text
 
-    log = _find(store, word)
+    log = _find(config, word)
     summary = KeptSummaries().of(log)
     state = state_of(log, summary.status)
     if as_json:
@@ -140,13 +141,13 @@ def _show(store: LogStore, word: str, *, failed: bool, as_json: bool) -> None:
             click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
 
 
-def _runs(store: LogStore, word: str, *, failed: bool, parquet: str | None) -> None:
+def _runs(config: Config, word: str, *, failed: bool, parquet: str | None) -> None:
     """Write a row for each run of a mission."""
     from grain.cli.history.logs import lines_of
     from grain.cli.history.rows import RUN_COLUMNS, run_rows
     from grain.eventlog.reader import LogReader
 
-    log = _find(store, word)
+    log = _find(config, word)
     lines = lines_of(LogReader(log.folder), log.size())
     _write(run_rows(lines, mission=log.id, failed=failed), RUN_COLUMNS, parquet)
 
@@ -160,13 +161,13 @@ def _write(rows: Iterable[Row], columns: dict[str, type], parquet: str | None) -
         write_parquet(rows, columns, parquet)
 
 
-def _find(store: LogStore, word: str) -> StoredLog:
+def _find(config: Config, word: str) -> StoredLog:
     """Return the log that a word means, and say so where it may mean others as well."""
-    from grain.cli.history.logs import find, namesakes
     from grain.cli.history.text import minute
+    from grain.cli.mission_names import find_log, namesakes, store_of
 
-    log = find(store, word)
-    same = namesakes(store, log, word)
+    log = find_log(config, word)
+    same = namesakes(store_of(config), log, word)
     if same:
         others = ", ".join(
             f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4]

@@ -1,20 +1,14 @@
-"""The logs that a name means, and the present state of their missions."""
+"""The present state of the mission of a log, and its lines."""
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from grain.eventlog.errors import AmbiguousLog, NoSuchLog
-from grain.eventlog.names import logs_folder
-from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.config import Config
     from grain.eventlog.reader import LogReader
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.store import StoredLog
@@ -22,38 +16,6 @@ if TYPE_CHECKING:
 _QUIET = 2.0  # seconds of reading before a terminal shows how far it is
 _AGAIN = 0.5
 _LOOK = 1 << 14  # lines between two looks at the clock
-
-
-def store_of(config: Config) -> LogStore:
-    """Return the logs of the missions of a configuration."""
-    return LogStore(logs_folder(config.head.event_log.folder))
-
-
-def find(store: LogStore, word: str) -> StoredLog:
-    """Return the log that a user means: see `LogStore.find`; also a file or a folder by its path.
-
-    Raises:
-        LogError: none, or several; the text says what to do.
-        OSError: it cannot be read.
-    """
-    try:
-        return store.find(word)
-    except (AmbiguousLog, NoSuchLog):
-        # A path without a slash, as in the folder itself; a name goes first.
-        if Path(word).exists():
-            return store.find(f"./{word}")
-        raise
-
-
-def namesakes(store: LogStore, log: StoredLog, word: str) -> list[StoredLog]:
-    """Return all logs that a word may mean just as well, newest first; none if it is the only one.
-
-    Names of missions need not be unique: a name means the latest, and an id each of them.
-    """
-    if word in (log.id, log.folder.name) or "/" in word:
-        return []
-    same = [one for one in store.logs() if one.name == log.name]
-    return same if len(same) > 1 and not log.id.startswith(word) else []
 
 
 def state_of(log: StoredLog, status: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.history.logs import find, lines_of, state_of, store_of
+from grain.cli.history.logs import lines_of, state_of
 from grain.cli.history.text import minute
+from grain.cli.mission_names import find_log
 from grain.cli.missions.state import signal_name
 from grain.cli.show import moment, span
 from grain.eventlog.reader import LogReader
@@ -97,7 +98,7 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
         LogError: there is no log of the mission, or none that can be understood.
         OSError: it cannot be read.
     """
-    log = find(store_of(config), mission)
+    log = find_log(config, mission)
     past = past_task(lines_of(LogReader(log.folder), log.size()), number)
     if past.header is None or (not past.seen and 0 < number <= past.last):
         return None  # what was lost of the log may have had it

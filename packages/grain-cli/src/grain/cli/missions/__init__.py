@@ -3,7 +3,7 @@
 Theory of operation:
 
 1. `grain run` makes a folder for the start in the user's state directory, with what is to run:
-   `records`. All hosts that share the home directory read it.
+   `grain.cli.mission_records`. All hosts that share the home directory read it.
 2. A *keeper* runs the program as its child, and writes what becomes of it into that folder: its
    process, a sign of life every 30 s, the exit status. With ``-d`` the keeper has a session of its
    own, so that no signal of the terminal reaches it.
@@ -14,7 +14,6 @@ Theory of operation:
 
 Map:
 
-- ``records``: the folder of each start
 - ``keeper``: the process above the program
 - ``state``: what has become of a start
 - ``environment``: the variables that a start keeps for the next

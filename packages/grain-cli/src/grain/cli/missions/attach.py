@@ -13,8 +13,9 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
-    from grain.cli.missions.records import Record
+    from grain.cli.mission_records import Record
     from grain.cli.workers.jobs import OwnJob
+    from grain.config import Config
 
 _POLL = 0.5  # seconds between two looks at the output
 _CHUNK = 1 << 20  # bytes read at once
@@ -26,7 +27,7 @@ def complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[s
 
 
 def _started() -> list[str]:
-    from grain.cli.missions.records import missions_folder, read
+    from grain.cli.mission_records import missions_folder, read
 
     return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
 
@@ -51,19 +52,20 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
       grain attach -n 1000 night@1
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
+        from grain.cli.mission_records import find, missions_folder, read
         from grain.cli.missions.jobs import find_job
-        from grain.cli.missions.records import find, missions_folder, read
         from grain.cli.missions.starting import named, state_of
         from grain.cli.workers.logs import readable
 
         if mission is None:
             raise click.UsageError("name a mission, as in: grain attach opt; see `grain missions`")
-        if not find(read(missions_folder()), mission):
+        record = find(read(missions_folder()), mission)
+        if record is None:
             config = load_config(ctx, config_file)
             if (job := find_job(config, mission)) is not None:
                 _follow_job(ctx, job)
                 return
-        record = named(mission)
+            record = _otherwise_named(config, mission)
         if not record.start.detached:
             raise click.ClickException(
                 f"{record.label} {state_of(record).detail}, in a terminal: its output is there"
@@ -86,6 +88,30 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
         click.echo(f"{record.label} {clean(state.detail)}", err=True)
         status = record.end.status if record.end is not None else 1
         ctx.exit(status if status >= 0 else 128 - status)
+
+
+def _otherwise_named(config: Config, word: str) -> Record:
+    """Return the start of a mission that is named as other commands than `grain missions` do.
+
+    Raises:
+        click.ClickException: there is no such mission, or `grain run` has not started it.
+    """
+    from grain.cli.mission_names import find_log, start_of
+    from grain.cli.missions.starting import named
+    from grain.eventlog.errors import LogError
+
+    try:
+        log = find_log(config, word)
+    except LogError:
+        return named(word)  # which says what there is
+    record = start_of(log)
+    if record is None:
+        where = clean(header.host) if (header := log.header()) is not None else "another host"
+        raise click.ClickException(
+            f"mission {clean(word)} was not started by `grain run`: its output is where it was "
+            f"started, on {where}; `grain history {clean(word)}` shows its tasks"
+        )
+    return record
 
 
 def _follow_job(ctx: click.Context, job: OwnJob) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.cli.batch.systems.local import start_time
-from grain.cli.missions.records import End, Process, Start, write
+from grain.cli.mission_records import End, Process, Start, write
 from grain.edge.trust import open_appended
 
 if TYPE_CHECKING:

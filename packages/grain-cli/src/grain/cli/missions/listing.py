@@ -14,7 +14,7 @@ from grain.cli.show import Row, clean, moment, print_json, span, table, terminal
 from grain.cli.workers.submission import job_words
 
 if TYPE_CHECKING:
-    from grain.cli.missions.records import Record, Start
+    from grain.cli.mission_records import Record, Start
     from grain.cli.missions.state import State
     from grain.cli.workers.jobs import OwnJob
 
@@ -48,8 +48,8 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
     with report_errors():
         import time
 
+        from grain.cli.mission_records import missions_folder, read
         from grain.cli.missions.jobs import mission_jobs
-        from grain.cli.missions.records import missions_folder, read
         from grain.cli.missions.starting import state_of
 
         now = time.time()

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli.batch.systems.local import start_time
-from grain.cli.missions.environment import kept
-from grain.cli.missions.keeper import keep, this_kernel
-from grain.cli.missions.logout import at_logout
-from grain.cli.missions.records import (
+from grain.cli.mission_records import (
     Start,
     find,
     make,
@@ -27,6 +24,9 @@ from grain.cli.missions.records import (
     read,
     remove_old,
 )
+from grain.cli.missions.environment import kept
+from grain.cli.missions.keeper import keep, this_kernel
+from grain.cli.missions.logout import at_logout
 from grain.cli.missions.state import Phase, State, judge
 from grain.cli.show import clean
 from grain.edge.trust import open_appended, python_command
@@ -34,7 +34,7 @@ from grain.edge.trust import open_appended, python_command
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.cli.missions.records import Record
+    from grain.cli.mission_records import Record
 
 NAME = "GRAIN_MISSION"
 """The variable that has the name of a mission whose program gives none."""

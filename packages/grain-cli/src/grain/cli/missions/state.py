@@ -6,12 +6,12 @@ import enum
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.missions.records import STARTING
+from grain.cli.mission_records import STARTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.cli.missions.records import End, Record
+    from grain.cli.mission_records import End, Record
 
 SILENCE = 300.0
 """Seconds without a sign of life after which a start on another host counts as lost.

@@ -43,8 +43,9 @@ def report(
 
     The page is one HTML file that needs no network, made of the mission's event log: how busy the
     workers were, a timeline of all runs, waiting times, what tasks used of what they asked for,
-    failures by cause, and the critical path. NAME is the name or the id of a mission, or the path
-    of an event log; without it, it is the last mission. The mission may still run.
+    failures by cause, and the critical path. NAME is the name, a label such as opt@2 or the id of a
+    mission, or the path of an event log; without it, it is the last mission. The mission may still
+    run.
 
     \b
     Examples:
@@ -53,13 +54,14 @@ def report(
       grain report --trace opt.json.gz opt
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
-        from grain.cli.history.logs import find, store_of
+        from grain.cli.mission_names import find_log, store_of
         from grain.eventlog.reader import LogReader
 
-        store = store_of(load_config(ctx, config_file))
+        config = load_config(ctx, config_file)
         if mission is not None:
-            log = find(store, mission)
+            log = find_log(config, mission)
         else:
+            store = store_of(config)
             logs = store.logs()
             if not logs:
                 raise click.ClickException(

@@ -13,7 +13,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
-    from grain.cli.missions.records import Record
+    from grain.cli.mission_records import Record
     from grain.config import Config
 
 
@@ -51,6 +51,8 @@ def cancel(
                 click.echo(_end_started(config, mission, yes=yes))
                 return
             mission = _confirmed(config, name, patience, yes=yes)
+        elif id_ := _known_as(config, mission, patience):
+            mission = id_
         answer = _put(config, "cancel", mission, patience, task=task, by=who())
         if record is not None:
             _note(record)
@@ -105,8 +107,9 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
     Raises:
         click.ClickException: the start does not run.
     """
+    from grain.cli.mission_names import id_of
+    from grain.cli.mission_records import find, missions_folder, read
     from grain.cli.missions.jobs import find_job
-    from grain.cli.missions.records import find, missions_folder, read
     from grain.cli.missions.starting import state_of
     from grain.cli.query import NoScheduler, ask
     from grain.edge.questions import Ask
@@ -125,13 +128,36 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
         now = state_of(record)
         if not now.phase.alive:
             raise click.ClickException(f"{clean(record.label)} does not run: it {now.detail}")
+    # The one of the start, where others have its name.
+    known = id_of(config, word)
+    if any(known == one["id"] for one in state["missions"]):
+        return known, record
     name = record.start.name if record is not None else word
     return (name if any(name == one["name"] for one in state["missions"]) else ""), record
 
 
+def _known_as(config: Config, word: str, patience: float) -> str:
+    """Return the id of a mission that the scheduler does not know by a word; "" if it does.
+
+    Raises:
+        NoScheduler: there is none.
+    """
+    from grain.cli.mission_names import id_of
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask
+
+    known = id_of(config, word)
+    if not known:
+        return ""
+    [state] = ask(config, Ask("state"), patience=patience)
+    if any(word in (one["label"], one["name"]) for one in state["missions"]):
+        return ""
+    return known if any(known == one["id"] for one in state["missions"]) else ""
+
+
 def _note(record: Record) -> None:
     """Leave word in the folder of a start that it was cancelled, since its exit status may not."""
-    from grain.cli.missions.records import Cancelled, write
+    from grain.cli.mission_records import Cancelled, write
     from grain.cli.missions.starting import state_of
 
     if state_of(record).phase.alive:
@@ -141,8 +167,8 @@ def _note(record: Record) -> None:
 
 def _end_started(config: Config, word: str, *, yes: bool) -> str:
     """End a mission that no scheduler has; return a sentence for the user."""
+    from grain.cli.mission_records import find, missions_folder, read
     from grain.cli.missions.jobs import end_job, find_job
-    from grain.cli.missions.records import find, missions_folder, read
     from grain.cli.missions.starting import end
 
     record = find(read(missions_folder()), word)

@@ -28,7 +28,8 @@ def why(
 ) -> None:
     """Explain why a task waits or runs, or how it has ended.
 
-    A task is named as `grain ls` names it, by its mission and its number. What the scheduler does
+    A task is named as `grain ls` names it, by its mission and its number; the mission also as
+    `grain missions` or `grain history` name it. What the scheduler does
     not know any more is looked up in the event log of the mission: see `grain history`.
 
     \b
@@ -69,6 +70,8 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         if logged is None or logged["state"] == "unknown":
             raise NoScheduler(f"{error}; and no event log has task {mission}:{number}") from None
         return logged
+    if explanation["state"] == "unknown" and (named := _id_of(config, mission)):
+        explanation = _asked(config, named, number, patience)
     if explanation["state"] != "unknown" and "ended" not in explanation:
         return explanation
     logged = _logged(config, mission, number)
@@ -76,6 +79,16 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         return explanation  # the log may be of another mission, or not have its end yet
     # The mission may still know the arguments.
     return logged | {key: explanation[key] for key in ("call",) if key in explanation}
+
+
+def _id_of(config: Config, mission: str) -> str:
+    """Return the id of a mission that only `grain missions` calls so; "" if there is none."""
+    from grain.cli.mission_names import id_of
+
+    try:
+        return id_of(config, mission)
+    except OSError:
+        return ""
 
 
 def _asked(config: Config, mission: str, number: int, patience: float) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from grain.cli.show import clean
 from grain.cli.workers.jobs import outputs, records
 from grain.cli.workers.logs import latest, readable
 from grain.cli.workers.task_logs import TaskOutput, facts_text, nothing_text
+from grain.eventlog.errors import LogError
+from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +103,11 @@ class TaskLog:
     def _read(self) -> None:
         if self._output is None:  # not before: it reads the event log of the mission
             label = self._name.rpartition(":")[0]
-            self._output = TaskOutput(label, self._number, self._mission)
+            try:
+                log = LogStore().find(self._mission)
+            except LogError:
+                log = None
+            self._output = TaskOutput(label, self._number, log)
             self.facts = facts_text(self._output.facts)
         jobs = records().read()
         for file, lines in self._output.read(jobs):

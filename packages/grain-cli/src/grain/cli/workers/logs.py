@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
+    from grain.eventlog.store import StoredLog
 
 _LISTED = 10  # names at most in a message
 _POLL = 0.5  # seconds between two looks at a file that is followed
@@ -43,7 +45,8 @@ def logs(
     `grain start` puts missions there, too.
 
     MISSION:NUMBER in the place of WORKER shows what that task has printed and logged, on all
-    workers, and names the files to which its programs have written.
+    workers, and names the files to which its programs have written. The output of a worker that
+    was started in another way is where that one writes, such as its terminal.
 
     \b
     Examples:
@@ -63,10 +66,8 @@ def logs(
             raise click.UsageError(_missing(recorded))
         matches = latest(recorded, worker)
         if not matches:
-            names = ", ".join(clean(one.name) for one in recorded[-5:]) or "none"
             raise click.ClickException(
-                f"no job that `grain` has submitted from here is called {worker!r}; "
-                f"the last ones are: {names}"
+                _without_output(load_config(ctx, config_file), recorded, worker)
             )
         for line in namesakes(recorded, matches, worker):
             click.echo(f"Note: {line}", err=True)
@@ -93,11 +94,20 @@ def _show_task(
     config: Config, recorded: list[JobRecord], task: str, most: int, follow: bool
 ) -> None:
     """Print the lines of a task, and what is known of its programs' output."""
-    from grain.cli.workers.task_logs import TaskOutput, facts_text, nothing_text, programs_text
+    from grain.cli.workers.task_logs import (
+        TaskOutput,
+        facts_text,
+        nothing_text,
+        programs_text,
+        unknown_text,
+    )
 
     mission, _, digits = task.rpartition(":")
     number = int(digits)
-    output = TaskOutput(mission, number)
+    log, there = _log_of(config, mission)
+    output = TaskOutput(mission, number, log)
+    if sentence := unknown_text(task, output.facts, there):
+        raise click.ClickException(sentence)
     found = output.read(recorded)
     for at, (file, of_file) in enumerate(found):
         if len(found) > 1:
@@ -119,6 +129,53 @@ def _show_task(
                 click.echo(readable(b"".join(of_file)), nl=False)
     except KeyboardInterrupt:
         return
+
+
+def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str]]:
+    """Return the log of a mission; without one, the missions that there are, if it is none."""
+    from grain.cli.mission_names import find_log, missions_here, store_of
+    from grain.eventlog.errors import LogError
+
+    try:
+        return find_log(config, mission), []
+    except LogError:
+        here = {name for one in missions_here(config) for name in (one["label"], one["name"])}
+        if mission in here:
+            return None, []
+        names = [*sorted(here), *(log.name for log in store_of(config).logs())]
+        return None, list(dict.fromkeys(names))[:_LISTED]
+
+
+def _without_output(config: Config, recorded: list[JobRecord], word: str) -> str:
+    """Return the message on a word that is the name of no job: what it is, and what there is."""
+    from grain.cli.mission_names import find_log, scheduler_state
+    from grain.eventlog.errors import LogError
+
+    state = scheduler_state(config)
+    name = clean(word)
+    for worker in state.get("workers", ()):
+        if word in (worker["label"], worker["name"], worker["id"]):
+            return (
+                f"worker {name} runs on host {clean(worker['host'])} and was not started by `grain "
+                "up` from here: its output goes to where it was started, such as a terminal there. "
+                f"To have it in a file, start it with >{name}.log 2>&1 behind the command"
+            )
+    missions = {one for m in state.get("missions", ()) for one in (m["label"], m["name"])}
+    with suppress(LogError):
+        find_log(config, word)
+        missions.add(word)
+    if word in missions:
+        return (
+            f"{name} is a mission, and no worker: `grain logs {name}:1` shows the output of its "
+            f"task 1, `grain history {name}` its tasks, and `grain attach {name}` the output of "
+            "the mission itself if `grain run` has started it"
+        )
+    jobs = list(dict.fromkeys(clean(one.name) for one in reversed(recorded)))[:_LISTED]
+    here = sorted({clean(worker["label"]) for worker in state.get("workers", ())})[:_LISTED]
+    parts = [f"no job that `grain` has submitted from here is called {name!r}"]
+    parts.append(f"the last ones are: {', '.join(jobs)}" if jobs else "there are none")
+    parts.append(f"workers here are: {', '.join(here)}" if here else "no worker is here")
+    return "; ".join(parts)
 
 
 def _missing(recorded: list[JobRecord]) -> str:

@@ -9,12 +9,13 @@ from grain.cli.show import clean, program_text, span
 from grain.cli.workers.jobs import outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
     from grain.eventlog.schema import RunEnded
+    from grain.eventlog.store import StoredLog
 
 TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
 """A task as people name it."""
@@ -38,35 +39,46 @@ class TaskFacts(NamedTuple):
         mission: the name of the mission, as it stands in the output of workers.
         since: when the mission began, in Unix seconds; 0 if it has no log here.
         runs: the ends of the runs of the task.
+        last: the largest number of a task that the mission has submitted; None if it has no log.
     """
 
     mission: str
     since: float
     runs: tuple[RunEnded, ...]
+    last: int | None
 
 
-def task_facts(mission: str, number: int, id: str = "") -> TaskFacts:  # noqa: A002
-    """Return what is known of a task; nothing but its mission's name if that has no log here.
+def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
+    """Return what is known of a task; nothing but its mission's name without a log.
 
     Args:
-        mission: a name, a name as `grain ls` shows it (``opt@2``), or an id.
+        mission: a name or a label.
         number: of the task.
-        id: of the mission, if the log of just that one is meant.
+        log: of the mission; None if it has none here.
     """
+    from grain.cli.mission_names import LABEL
     from grain.eventlog.errors import LogError
     from grain.eventlog.reader import LogReader
-    from grain.eventlog.schema import RunEnded
-    from grain.eventlog.store import LogStore
+    from grain.eventlog.schema import RunEnded, TaskSubmitted
 
-    name = re.sub(r"@[0-9]+$", "", mission)
+    label = LABEL.fullmatch(mission)
+    name = mission if label is None else label["name"]
+    if log is None:
+        return TaskFacts(name, 0.0, (), None)
+    reader = LogReader(log.folder)
+    last = 0
+    runs = []
     try:
-        log = LogStore().find(id or name)
-        reader = LogReader(log.folder)
-        runs = tuple(line for line in reader if isinstance(line, RunEnded) and line.task == number)
+        for line in reader:
+            if isinstance(line, TaskSubmitted):
+                last = max(last, line.task)
+            elif isinstance(line, RunEnded) and line.task == number:
+                runs.append(line)
     except (LogError, OSError):
-        return TaskFacts(name, 0.0, ())
-    since = 0.0 if reader.header is None else reader.header.time
-    return TaskFacts(name if reader.header is None else reader.header.name, since, runs)
+        return TaskFacts(name, 0.0, (), None)
+    if reader.header is None:
+        return TaskFacts(name, 0.0, tuple(runs), last)
+    return TaskFacts(reader.header.name, reader.header.time, tuple(runs), last)
 
 
 def facts_text(facts: TaskFacts) -> list[str]:
@@ -156,16 +168,16 @@ class TaskOutput:
     """What a task has printed and logged on all workers, and what is known of its runs.
 
     Args:
-        mission: as of `task_facts`.
+        mission: as of `task_facts`, with the others.
         number: of the task.
-        id: of the mission, if just that one is meant.
+        log: of the mission.
 
     Attributes:
         facts: of the time when this was made.
     """
 
-    def __init__(self, mission: str, number: int, id: str = "") -> None:  # noqa: A002
-        self.facts = task_facts(mission, number, id)
+    def __init__(self, mission: str, number: int, log: StoredLog | None) -> None:
+        self.facts = task_facts(mission, number, log)
         self._lines = TaskLines(self.facts.mission, number)
 
     def read(self, recorded: Iterable[JobRecord]) -> list[tuple[Path, list[bytes]]]:
@@ -189,3 +201,21 @@ def nothing_text(task: str, jobs: int) -> str:
         f"no line of {clean(task)}: {looked}. What a task prints on a worker that was started in "
         "another way is where that one writes, and on a local worker in the mission's terminal"
     )
+
+
+def unknown_text(task: str, facts: TaskFacts, there: Sequence[str]) -> str:
+    """Return the message on a task that does not exist; "" if it may.
+
+    Args:
+        task: as the user names it.
+        facts: what the log of its mission has.
+        there: the missions that there are, where none of them is meant.
+    """
+    number = int(task.rpartition(":")[2])
+    mission = clean(task.rpartition(":")[0])
+    if facts.last is not None and not facts.runs and not 0 < number <= facts.last:
+        last = f"the last one is {facts.last}" if facts.last else "it has submitted none"
+        return f"mission {mission} has no task {number}: {last}"
+    if facts.last is None and there:
+        return f"no mission goes by {mission!r}; the last ones are: {', '.join(map(clean, there))}"
+    return ""

@@ -1,0 +1,140 @@
+"""The missions that words mean, for all commands alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+from grain.cli.mission_names import find_log, id_of, log_of, ordinals, start_of, store_of
+from grain.cli.mission_records import Process, Record, Start, make, missions_folder, read, write
+from grain.config import load
+from grain.eventlog.errors import NoSuchLog
+from grain.eventlog.names import folder_name, logs_folder
+from grain.eventlog.schema import LogEnded, LogStarted, RunEnded, TaskSubmitted, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NIGHT = Process(host="login1", kernel="k", pid=77, began="1", keeper=76, keeper_began="1")
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, ["-c", "grain.toml", *words], catch_exceptions=False)
+
+
+def logged(name: str, id: str, began: float, ended: float, pid: int = 1) -> None:  # noqa: A002
+    """Leave the log of a mission that has ended, with one task."""
+    import os
+
+    file = logs_folder() / folder_name(began, name, id) / "events.jsonl"
+    file.parent.mkdir(parents=True)
+    lines = (
+        LogStarted(
+            time=began, version=1, grain="1", source="mission", id=id, name=name, host="login1",
+            pid=pid,
+        ),
+        TaskSubmitted(time=began, task=1, function=f"of_{id}"),
+        RunEnded(time=ended, task=1, outcome="value", started=began, ended=ended),
+        LogEnded(time=ended, status="done"),
+    )  # fmt: skip
+    file.write_bytes(b"".join(encode(line) for line in lines))
+    os.utime(file, (ended, ended))
+
+
+def started(name: str, at: float, process: Process) -> Record:
+    """Leave the record of a start by `grain run`."""
+    start = Start(name=name, command=("./x",), directory="/", environment={}, at=at)
+    write(make(missions_folder(), start).folder, "process.json", process)
+    return read(missions_folder(), name)[-1]
+
+
+@pytest.fixture
+def site(alone: Path) -> Path:
+    """Four missions called opt: two of them at the same time; and one that `grain run` started."""
+    (alone / "grain.toml").write_text(f'address = "unix://{alone}/socket"\n')
+    logged("opt", "aaaa1111", 1000.0, 1100.0)
+    logged("opt", "bbbb2222", 1050.0, 1200.0)
+    logged("opt", "cccc3333", 1150.0, 1300.0)
+    logged("opt", "dddd4444", 2000.0, 2100.0)
+    logged("screen", "eeee5555", 3000.0, 3100.0, pid=77)
+    return alone
+
+
+def test_a_label_is_that_of_the_last_mission_that_had_it(site: Path) -> None:
+    """As a scheduler counts: one more than the largest of those that are there."""
+    config = load(site / "grain.toml")
+    words = ("opt", "opt@1", "opt@2", "opt@3", "bbbb")
+
+    found = [find_log(config, word).id for word in words]
+    assert ["dddd4444", "dddd4444", "bbbb2222", "cccc3333", "bbbb2222"] == found
+
+
+def test_a_label_that_no_mission_had_lists_those_of_the_name(site: Path) -> None:
+    with pytest.raises(NoSuchLog, match="no mission is or was called 'opt@9'; .* dddd4444 of "):
+        find_log(load(site / "grain.toml"), "opt@9")
+    with pytest.raises(NoSuchLog, match="no log of 'nope@2'"):
+        find_log(load(site / "grain.toml"), "nope@2")
+
+
+def test_what_the_scheduler_calls_a_mission_goes_first(site: Path, answering: Any) -> None:
+    here = {"missions": [{"id": "aaaa1111", "label": "opt@3", "name": "opt"}]}
+    with answering(f"unix://{site}/socket", state=here):
+        assert "aaaa1111" == find_log(load(site / "grain.toml"), "opt@3").id
+
+
+def test_a_start_by_grain_run_leads_to_its_log_and_back_by_its_process(site: Path) -> None:
+    """Its label and its name, even if the program calls its mission otherwise."""
+    config = load(site / "grain.toml")
+    started("night", 100.0, NIGHT)
+    record = started("night", 2999.0, NIGHT)
+    log = find_log(config, "night@2")
+
+    assert "eeee5555" == log.id == find_log(config, "night").id == id_of(config, "night")
+    assert log == log_of(store_of(config), record)
+    assert "night@2" == (start_of(log) or pytest.fail("no start")).label
+    assert None is start_of(find_log(config, "opt"))
+    assert "" == id_of(config, "opt")
+
+
+@pytest.mark.parametrize(
+    ("word", "function"), [("opt@2", "of_bbbb2222"), ("night@1", "of_eeee5555")]
+)
+def test_every_command_takes_a_label(site: Path, word: str, function: str) -> None:
+    started("night", 2999.0, NIGHT)
+
+    assert f"\n{function} " in grain("history", word).output
+    assert f"it calls {function}" in grain("why", f"{word}:1").output
+    assert "Note: run 1 returned a value after " in grain("logs", f"{word}:1").output
+    assert function in grain("report", "-o", "-", word).output
+
+
+def test_attach_takes_what_other_commands_call_a_mission(site: Path) -> None:
+    started("night", 2999.0, NIGHT)
+
+    assert "night@1" in grain("attach", "screen").output
+    other = grain("attach", "opt@2").output
+    assert other.startswith("Error: mission opt@2 was not started by `grain run`: its output is ")
+
+
+def test_cancel_takes_a_label_of_grain_missions_that_the_scheduler_does_not_know(
+    site: Path, answering: Any
+) -> None:
+    started("night", 2999.0, NIGHT)
+    here = [{"id": "eeee5555", "label": "screen", "name": "screen"}]
+    answer = {"label": "screen", "state": "running"}
+    with answering(f"unix://{site}/socket", state={"missions": here}, cancel=answer) as scheduler:
+        done = grain("cancel", "--patience", "60", "night@1:1")
+
+    assert "task screen:1 is cancelled; it ran, and its programs end\n" == done.output
+    assert [("cancel", "eeee5555", 1)] == [
+        (ask.about, ask.mission, ask.task) for ask in scheduler.asked if ask.about == "cancel"
+    ]
+
+
+def test_ordinals_are_those_that_a_scheduler_gives() -> None:
+    assert [3, 2, 1] == ordinals([(20, 30), (5, 25), (0, 10)])
+    assert [1, 1] == ordinals([(20, 30), (0, 10)])
+    assert [] == ordinals([])
