@@ -115,7 +115,7 @@ def test_cpus_of_living_workers_are_taken(
     started += Local(folder).submit(job, everything)
     taken = [(one.id, one.cpus) for one in started]
 
-    with pytest.raises(BatchError, match="0 CPUs of this machine are free"):
+    with pytest.raises(BatchError, match="no CPU of this machine is free"):
         list(Local(folder, taken).submit(job, 1))
 
     assert everything == len({one.cpus for one in started})
@@ -143,7 +143,8 @@ def test_cpus_are_divided_as_asked_or_in_equal_shares(
 
 
 @pytest.mark.parametrize(
-    ("n", "cores", "asked"), [(3, None, "3"), (1, 3, "1 of 3"), (2, 2, "2 of 2")]
+    ("n", "cores", "asked"),
+    [(3, None, "3 workers"), (1, 3, "a worker with 3"), (2, 2, "2 workers with 2 each")],
 )
 def test_too_few_cpus(n: int, cores: int | None, asked: str) -> None:
     """The error says how many there are and what to do."""
@@ -151,7 +152,7 @@ def test_too_few_cpus(n: int, cores: int | None, asked: str) -> None:
         divide([0, 1], n, cores)
 
     assert (
-        f"2 CPUs of this machine are free, too few for {asked} workers\n"
+        f"2 CPUs of this machine are free, too few for {asked}\n"
         "Start fewer, lower script.cores, or end the workers that have the others."
     ) == str(info.value)
 

@@ -275,7 +275,7 @@ def test_hosts_share_their_cpus_and_answers_are_complete() -> None:
     ]
     with pytest.raises(BatchError, match="printed what Grain does not understand"):
         ssh.states("n1", "7 100\n", ids)
-    with pytest.raises(BatchError, match="1 CPUs of n1 are free, too few for a worker of 2"):
+    with pytest.raises(BatchError, match="1 CPU of n1 is free, too few for a worker with 2"):
         ssh.started("n1", "grain-few 1 2\n")
 
 

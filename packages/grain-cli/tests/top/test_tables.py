@@ -174,7 +174,7 @@ def test_what_waits_has_the_reason() -> None:
     assert ["3000", "1500", "1000"] == column(table, "TASKS")
     assert "opt:500" == column(table, "OLDEST")[0]
     assert Task("mission0", 500, "opt:500") == table.rows[0].about
-    assert "all 3 workers are full" == column(table, "WHY")[0]
+    assert "not enough Cores free on any of the 3 workers" == column(table, "WHY")[0]
 
 
 def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:

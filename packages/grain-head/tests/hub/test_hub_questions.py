@@ -96,7 +96,7 @@ def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
     snapshot = harness.hub.snapshot(0.0)
     queues = {queue["request"]["Cores"]: queue for queue in snapshot["queues"]}
 
-    assert ("abc:3", "the worker is full", "") == tuple(
+    assert ("abc:3", "not enough Cores free on the only worker", "") == tuple(
         queues[1][key] for key in ("oldest", "why", "never")
     )
     assert "abc:5" == queues[9]["oldest"]
@@ -364,6 +364,19 @@ def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
     ended = harness.hub.snapshot(harness.now)["ended"]
     assert [f"m{number}" for number in range(11, 1, -1)] == [one["name"] for one in ended]
     assert {"name": "m11", "host": "", "at": 12.0, "done": 2, "failed": 1, "retried": 0} == ended[0]
+
+
+def test_what_is_used_up_on_all_workers_is_named(harness: HubHarness) -> None:
+    """In the same words by `grain ls` and `grain top`."""
+    for name in ("a", "b"):
+        harness.worker(name, 2)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, *range(1, 6))
+
+    [listed] = harness.hub.snapshot(0.0)["queues"]
+    [seen] = harness.hub.overview.state(0.0)["queues"]
+    assert "not enough Cores free on any of the 2 workers" == listed["why"] == seen["why"]
 
 
 def test_a_failure_that_is_tried_again_counts_as_retried_and_not_as_failed(

@@ -52,7 +52,7 @@ def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> Non
         mission[key] for key in ("number", "label", "connected", "left", "running", "since")
     )
     [queue] = answer["queues"]
-    assert ("opt", "opt", "Cores(1)", 3, 2, 3, "the worker is full") == tuple(
+    assert ("opt", "opt", "Cores(1)", 3, 2, 3, "not enough Cores free on the only worker") == tuple(
         queue[key]
         for key in ("mission", "mission_id", "request", "waiting", "running", "oldest", "why")
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from grain.head.scheduler.explain import reserved_text
 from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Cores, Memory, Node, Token, WTime
 
@@ -171,6 +174,13 @@ def test_how_often_a_task_was_overtaken_is_stated_and_when_a_worker_will_be_rese
     assert any(reason.startswith(counted) for reason in cluster.why(wide).reasons)
 
 
+@pytest.mark.parametrize("start", [40.0, 39.0, 40.5, math.inf])
+def test_a_reserved_start_that_is_due_or_unknown_has_no_time(start: float) -> None:
+    assert "w0 is reserved for it, and takes it once it is free enough" == reserved_text(
+        "w0", start, 40.0
+    )
+
+
 def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:
     cluster = Cluster(Cores(4) & WTime(T=500))
     cluster.submit(Cores(3) & WTime(T=100))
@@ -179,5 +189,5 @@ def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:
     long = cluster.submit(Cores(1) & WTime(T=501))
     cluster.wait(40)
 
-    assert "w0 is reserved for it, from 60 s on at the latest" in cluster.why(wide).reasons
+    assert "w0 is reserved for it, and takes it within 60 s" in cluster.why(wide).reasons
     assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons

@@ -97,7 +97,7 @@ def queue(number: int, **more: Any) -> dict[str, Any]:
         "waiting": 3000 // (number + 1),
         "running": 2,
         "oldest": 500 + number,
-        "why": "all 3 workers are full",
+        "why": "not enough Cores free on any of the 3 workers",
         **more,
     }
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.resource import ZERO
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import Task, TaskQueue, WorkerState
 
@@ -90,13 +95,9 @@ def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:
     """Return the reasons that hold for the queue's oldest task wherever it will run."""
     reservation = queue.reservations[0] if queue.reservations else None
     if reservation is not None and reservation.sticky:
-        return [
-            f"{reservation.worker.name} is reserved for it, and takes it once it is free enough"
-        ]
+        return [reserved_text(reservation.worker.name, math.inf, now)]
     if reservation is not None:
-        after = max(reservation.start - now, 0)
-        where = reservation.worker.name
-        return [f"{where} is reserved for it, from {after:.0f} s on at the latest"]
+        return [reserved_text(reservation.worker.name, reservation.start, now)]
     count = len(queue.overtakers)
     if count == limit:
         reserved = "the next worker on which it fits is reserved for it, once no other task has it"
@@ -106,6 +107,49 @@ def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:
         then = f"after {limit} times a worker is reserved for it"
         return [f"younger tasks used what it could not, {so_far}; {then}"]
     return []
+
+
+def reserved_text(worker: str, start: float, now: float) -> str:
+    """Return the sentence on a worker that is reserved for a task.
+
+    Args:
+        worker: its name.
+        start: when the task starts there at the latest; infinite if that is not known.
+        now: the time.
+    """
+    after = start - now
+    if after < 1 or after == math.inf:
+        return f"{worker} is reserved for it, and takes it once it is free enough"
+    seconds = math.ceil(after)
+    return f"{worker} is reserved for it, and takes it within {seconds} s"
+
+
+def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerState]) -> str:
+    """Return the sentence on workers of which none has room for the tasks of a queue.
+
+    Args:
+        queue: the queue.
+        serving: how many workers take tasks.
+        looked_at: some of them, which show what is used up.
+    """
+    missing = [kinds for worker in looked_at if (kinds := _missing(queue, worker))]
+    of_all = [kind for kind in queue.space.parts() if all(kind in kinds for kinds in missing)]
+    of_some = [kind for kind in queue.space.parts() if any(kind in kinds for kinds in missing)]
+    what = " & ".join(of_all) or " or ".join(of_some)
+    # What matters comes first: `grain top` has no room for the end.
+    free = f"{what} free" if what else "room for it"
+    where = "the only worker" if serving == 1 else f"any of the {serving} workers"
+    return f"not enough {free} on {where}"
+
+
+def _missing(queue: TaskQueue, worker: WorkerState) -> set[str]:
+    """Return the kinds of which a worker has enough for a queue, but not enough free."""
+    if not worker.supply.total.request(queue.space):
+        return set()
+    worker.give_back()
+    free = worker.supply.free.parts()
+    asked = queue.space.parts()
+    return {kind for kind, part in asked.items() if not free.get(kind, ZERO).request(part)}
 
 
 def _why_not(queue: TaskQueue, worker: WorkerState, now: float) -> str:

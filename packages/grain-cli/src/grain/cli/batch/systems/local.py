@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
+from grain.cli.batch.texts.ssh import free_words
 from grain.edge.cpu_locks import taken_cpus
 from grain.edge.trust import make_folder, open_appended, write_script
 
@@ -140,12 +141,16 @@ def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
     """
     each = cores or len(free) // n
     if not each or each * n > len(free):
-        asked = f"{n} of {cores}" if cores else f"{n}"
         raise BatchError(
-            f"{len(free)} CPUs of this machine are free, too few for {asked} workers",
+            f"{free_words(len(free), 'this machine')}, too few for {_workers(n, cores)}",
             remedy="Start fewer, lower script.cores, or end the workers that have the others.",
         )
     return [tuple(free[i * each : (i + 1) * each]) for i in range(n)]
+
+
+def _workers(n: int, cores: int | None) -> str:
+    workers = "a worker" if n == 1 else f"{n} workers"
+    return workers if not cores else f"{workers} with {cores}{'' if n == 1 else ' each'}"
 
 
 def start_time(pid: int) -> str:

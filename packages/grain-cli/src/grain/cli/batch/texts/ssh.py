@@ -153,6 +153,17 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "."
 
 
+def free_words(count: int, where: str) -> str:
+    """Return the words for so many CPUs that are free.
+
+    >>> free_words(0, "n1"), free_words(1, "n1"), free_words(2, "n1")
+    ('no CPU of n1 is free', '1 CPU of n1 is free', '2 CPUs of n1 are free')
+    """
+    if count < 2:
+        return f"{count or 'no'} CPU of {where} is free"
+    return f"{count} CPUs of {where} are free"
+
+
 def started(host: str, output: str) -> Started:
     """Read the answer to `start`.
 
@@ -161,7 +172,7 @@ def started(host: str, output: str) -> Started:
     """
     if few := re.search(r"^grain-few (\d+) (\d+)$", output, re.MULTILINE):
         raise BatchError(
-            f"{few[1]} CPUs of {host} are free, too few for a worker of {few[2]}",
+            f"{free_words(int(few[1]), host)}, too few for a worker with {few[2]}",
             remedy="Start fewer, lower script.cores, or end the workers that have the others.",
         )
     match = re.search(r"^grain-started (\d+) (\d+) ([\d,]+)$", output, re.MULTILINE)

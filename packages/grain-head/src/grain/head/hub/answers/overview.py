@@ -27,6 +27,7 @@ from grain.edge.questions import pack
 from grain.head.hub.answers.snapshot import used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import LeaseRecord
+from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Cores, to_data
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _RUNS_OF_ONE = 256  # runs in the answer about one worker
 _STALE = 64  # leases that are passed over: those that wait in chains, or are stale
 _QUEUES = 1000  # queues that one answer looks at
 _WAITING = 50  # queues in an answer
+_EXPLAINED = 10  # of these, the longest, for which a few workers show what is used up
+_FULL = 3
 _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
 _MISSIONS = 100  # missions in an answer
 
@@ -131,7 +134,10 @@ class Overview:
                 self._mission(mission, own, running) for mission in _first(missions.values())
             ],
             "more_missions": max(len(missions) - _MISSIONS, 0),
-            "queues": [self._queue(queue, own, now) for queue in queues],
+            "queues": [
+                self._queue(queue, own, now, explained=number < _EXPLAINED)
+                for number, queue in enumerate(queues)
+            ],
             "more_queues": max(waiting - len(queues), 0),
             "failures": [self._failure(failed, own) for failed in self._registry.failed_tasks],
             "troubles": list(self._troubles.values()),
@@ -320,7 +326,9 @@ class Overview:
         first = [queue for _, _, queue in islice(waiting, _QUEUES)]
         return running, len(waiting), nlargest(_WAITING, first, key=lambda queue: queue.waiting)
 
-    def _queue(self, queue: TaskQueue, own: dict[int, str], now: float) -> dict[str, Any]:
+    def _queue(
+        self, queue: TaskQueue, own: dict[int, str], now: float, *, explained: bool
+    ) -> dict[str, Any]:
         """Return waiting tasks that ask for the same.
 
         ``mission``: the label, ``request``: as a user would write it, ``priority``, ``waiting``
@@ -339,15 +347,13 @@ class Overview:
             "waiting": queue.waiting,
             "running": queue.running,
             "oldest": 0 if task is None else task.number,
-            "why": self._why(queue, now),
+            "why": self._why(queue, now, explained=explained),
         }
 
-    def _why(self, queue: TaskQueue, now: float) -> str:
+    def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> str:
         if queue.reservations:
             reservation = queue.reservations[0]
-            after = max(reservation.start - now, 0)
-            known = f", from {after:.0f} s on at the latest" if after < math.inf else ""
-            return f"{reservation.worker.name} is reserved for it{known}"
+            return reserved_text(reservation.worker.name, reservation.start, now)
         if not self._registry.workers:
             return "no worker is here"
         if not queue.serving_shapes:
@@ -355,7 +361,8 @@ class Overview:
         serving = self._states["serving"]
         if not serving:
             return "no worker that is here takes tasks"
-        return "the worker is full" if serving == 1 else f"all {serving} workers are full"
+        looked_at = islice(self._table.scheduler.workers.values(), _FULL)
+        return full_text(queue, serving, looked_at if explained else ())
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> dict[str, Any]:
         """Return a task that has failed.

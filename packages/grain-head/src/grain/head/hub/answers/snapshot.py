@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from grain.head.hub.names import find_peer, labels
 from grain.head.hub.state import LeaseRecord
+from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
+_LOOKED_AT = 20  # workers that show what is used up
 
 
 def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
@@ -256,14 +258,11 @@ def _shortened(never: str | None) -> str:
 
 def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
-    reservation = queue.reservations[0] if queue.reservations else None
-    if reservation is not None and reservation.start < math.inf:
-        after = max(reservation.start - now, 0)
-        return f"{reservation.worker.name} is reserved for it, from {after:.0f} s on at the latest"
-    if reservation is not None:
-        return f"{reservation.worker.name} is reserved for it"
-    workers = table.registry.workers.values()
-    serving = sum(worker.takes_runs for worker in workers)
-    if not serving:
+    if queue.reservations:
+        reservation = queue.reservations[0]
+        return reserved_text(reservation.worker.name, reservation.start, now)
+    numbers = [worker.number for worker in table.registry.workers.values() if worker.takes_runs]
+    if not numbers:
         return "no worker that is here takes tasks"
-    return "the worker is full" if serving == 1 else f"all {serving} workers are full"
+    looked_at = (table.scheduler.workers[number] for number in numbers[:_LOOKED_AT])
+    return full_text(queue, len(numbers), looked_at)
