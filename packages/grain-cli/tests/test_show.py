@@ -32,7 +32,16 @@ def test_what_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "00:00:00"), (2530.9, "00:42:10"), (97200, "1-03:00:00"), (-5, "00:00:00"), (None, "-")],
+    [
+        (0, "00:00:00"),
+        (0.25, "0.25 s"),
+        (1e-6, "0.001 s"),
+        (1.0, "00:00:01"),
+        (2530.9, "00:42:10"),
+        (97200, "1-03:00:00"),
+        (-5, "00:00:00"),
+        (None, "-"),
+    ],
 )
 def test_times_look_as_batch_systems_write_them(seconds: float | None, shown: str) -> None:
     """As batch systems write them."""

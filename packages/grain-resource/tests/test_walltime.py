@@ -126,10 +126,24 @@ def test_arguments_that_make_no_limit_say_why(arguments: dict[str, Any], text: s
         (WTime(T=60, countdown=True, clock=FakeClock()), "WTime(T=00:01:00, countdown=True)"),
     ],
 )
-def test_limits_are_shown_in_the_form_in_which_they_can_be_written(
-    limit: WTime, shown: str
-) -> None:
+def test_limits_are_shown_on_a_clock(limit: WTime, shown: str) -> None:
     assert shown == repr(limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        (WTime(T=9000), 'WTime(T="02:30:00")'),
+        (WTime(T=2), 'WTime(T="00:00:02")'),
+        (WTime(T=0.5), "WTime(T=0.5)"),
+        (WTime(T="1-12:00:00", softT=60), 'WTime(T="1-12:00:00", softT="00:01:00")'),
+        (WTime(group="opt"), "WTime(group='opt')"),
+    ],
+)
+def test_limits_that_are_asked_for_are_shown_as_they_are_written(limit: WTime, shown: str) -> None:
+    assert shown == limit.ask()
+    again = eval(shown, {"WTime": WTime})
+    assert (limit.T, limit.softT, limit.group) == (again.T, again.softT, again.group)
 
 
 @settings(deadline=None)
@@ -223,7 +237,7 @@ class TestCountdown:
             supply.alloc(Cores(1) & WTime(T=60))
 
         assert Fit.NEVER is supply.fit(Cores(1) & WTime(T=60))
-        assert "it has WTime(T=00:00:59, countdown=True), asked for WTime(T=00:01:00)" == str(
+        assert 'it has WTime(T=00:00:59, countdown=True), asked for WTime(T="00:01:00")' == str(
             raised.value
         )
 

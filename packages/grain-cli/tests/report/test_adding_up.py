@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from grain.cli.report.collecting import Report, collect
 from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.figures import amount_ticks, hours, number, share, span, time_ticks
 from grain.cli.report.series import Level, Series
-from grain.cli.report.sufficient import sufficient, two_digits_up
+from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
@@ -186,7 +186,7 @@ def test_what_sufficed_is_the_most_that_was_used() -> None:
     totals = requests((asked, used(2.9, 3.31)), (asked, used(3.04, 1.0)))
     enough = sufficient(totals.functions["f"])
 
-    assert 'Cores(3) & Memory(3.4) & WTime(T="0:02:00") & GPUs(1)' == enough.text
+    assert 'Cores(3) & Memory(3.4) & WTime(T="00:02:00") & GPUs(1)' == enough.text
     assert [
         "asked for 8 cores, needed 3 at most",
         "asked for 16 GB of memory, needed 3.4 at most",
@@ -197,6 +197,38 @@ def test_what_was_used_beyond_the_request_is_said() -> None:
     enough = sufficient(requests(({"Memory": 2.0}, used(1, 2.5))).functions["f"])
 
     assert ("Memory(2.5)", ["asked for 2 GB of memory, used up to 2.5"]) == enough
+
+
+def test_runs_that_their_time_limit_ended_needed_more() -> None:
+    """How much nobody knows; and a run that failed otherwise says nothing about its limit."""
+    totals, assembly = Totals(), RunAssembly()
+    overtime = Overtime()
+    for task, (seconds, error) in enumerate(
+        ((0.5, ""), (2.0, "TooSlowError"), (2.0, "OSError")), 1
+    ):
+        at = 10.0 * task
+        outcome: Any = "error" if error else "value"
+        submitted = TaskSubmitted(time=at, task=task, function="f", request={"WTime": 2.0})
+        line = RunEnded(
+            time=at + seconds,
+            task=task,
+            outcome=outcome,
+            error=error,
+            started=at,
+            ended=at + seconds,
+        )
+        assembly.feed(submitted)
+        totals.submitted(submitted)
+        run = assembly.feed(line)
+        assert run is not None
+        totals.ended(run)
+        overtime.add(run)
+
+    assert 'WTime(T="00:00:01")' == sufficient(totals.functions["f"]).text
+    assert (
+        'more than WTime(T="00:00:02")',
+        ["a time limit of 2.0 s or less ended a run: more time is needed"],
+    ) == sufficient(totals.functions["f"], overtime)
 
 
 def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:

@@ -125,9 +125,11 @@ def terminal_width() -> int:
 
 
 def span(seconds: float | None) -> str:
-    """Format seconds as ``00:42:10`` or ``2-03:00:00``; None as ``-``."""
+    """Format seconds as ``00:42:10`` or ``2-03:00:00``, below one as ``0.3 s``; None as ``-``."""
     if seconds is None:
         return "-"
+    if 0 < seconds < 1:
+        return f"{max(seconds, 0.001):.2g} s"
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"

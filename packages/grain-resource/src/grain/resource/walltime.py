@@ -133,6 +133,17 @@ class WTime(Resource):
             shown.append("countdown=True")
         return f"WTime({', '.join(shown)})"
 
+    def _ask(self) -> str:
+        """Return it as a user writes it: the string that a limit is made of, or its seconds."""
+        shown = []
+        if self.T is not None:
+            shown.append(f"T={_written(self.T)}")
+        if self._end is None and self._soft != self._hard and self._soft is not None:
+            shown.append(f"softT={_written(self._soft)}")
+        if self.group is not None:
+            shown.append(f"group={self.group!r}")
+        return f"WTime({', '.join(shown)})"
+
     def _stat(self) -> tuple[int, int]:
         if self._end is None or not self._hard:
             return (1, 1)
@@ -220,6 +231,10 @@ def _limit(name: str, given: float | str) -> float:
             + (f'so write {name}="{instead}"' if instead else 'as in "1-12:00:00" or "02:30:00"')
         )
     return seconds
+
+
+def _written(seconds: float) -> str:
+    return f'"{on_clock(seconds)}"' if seconds == round(seconds) else f"{seconds:g}"
 
 
 def _on_clock(given: object) -> str:

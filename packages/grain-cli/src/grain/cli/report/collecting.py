@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.series import Level, Series
+from grain.cli.report.sufficient import Overtime
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
@@ -105,6 +106,7 @@ class Report:
         span: seconds from the first line to the last.
         clock_change: seconds that were added to the writer's clock meanwhile.
         totals: what the runs add up to.
+        overtime: the runs that their time limit ended, by function.
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
@@ -123,6 +125,7 @@ class Report:
     span: float
     clock_change: float
     totals: Totals
+    overtime: dict[str, Overtime]
     functions: list[str]
     workers: list[Worker]
     usage: dict[str, Usage]
@@ -149,6 +152,7 @@ class Collector:
         self._header: LogStarted | None = None
         self._end: LogEnded | None = None
         self._totals = Totals()
+        self._overtime: dict[str, Overtime] = {}
         self._functions: dict[str, int] = {}
         self._workers: dict[str, Worker] = {}
         self._usage: dict[str, Usage] = {}
@@ -210,6 +214,7 @@ class Collector:
             span=now,
             clock_change=self._assembly.clock_change,
             totals=self._totals,
+            overtime=self._overtime,
             functions=list(self._functions),
             workers=list(self._workers.values()),
             usage={kind: self._usage[kind] for kind in kinds},
@@ -287,6 +292,8 @@ class Collector:
     def _ended(self, run: Run) -> None:
         line = run.line
         self._totals.ended(run)
+        if line.outcome == "error":
+            self._overtime.setdefault(run.submission.function, Overtime()).add(run)
         if run.started is not None:
             self._show(run)
         path = self._paths.get(line.mission)

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from grain.cli.report import charts
 from grain.cli.report.figures import NOTHING, hours, number, share, span
-from grain.cli.report.sufficient import sufficient
+from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ class _View:
 
     def _request(self, one: FunctionTotals) -> dict[str, Any]:
         name = one.name or _NAMELESS
-        enough = sufficient(one)
+        enough = sufficient(one, self._report.overtime.get(one.name, NO_OVERTIME))
         (most, _), *others = one.requests.most_common() or [("", 0)]
         time_strip = memory_strip = None
         if one.seconds.count:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.report.figures import span
+from grain.resource import WTime
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from grain.eventlog.runs import Run
     from grain.eventlog.totals import FunctionTotals
 
 _SLACK = 0.05  # cores: a program that computes on four at times uses 4.02 of them
+
+_TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
+_NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
 
 _MUCH = 0.75  # of what was asked for: what sufficed is worth a remark if it is less
 
@@ -27,23 +34,57 @@ class Sufficient(NamedTuple):
     less: list[str]
 
 
-def sufficient(function: FunctionTotals) -> Sufficient:
+class Overtime:
+    """The runs of a function that their time limit ended.
+
+    Attributes:
+        runs: how many.
+        limit: the longest of these limits, in seconds.
+    """
+
+    __slots__ = ("limit", "runs")
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.limit = 0.0
+
+    def add(self, run: Run) -> None:
+        """Count a run if its time limit has ended it."""
+        limit = run.submission.request.get("WTime", 0.0)
+        if run.line.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
+            self.runs += 1
+            self.limit = max(self.limit, limit)
+
+
+NO_OVERTIME = Overtime()
+"""That of functions without such runs."""
+
+
+def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Sufficient:
     """Return the smallest request with which no run would have lacked anything.
 
-    Memory is rounded up to two digits and time to minutes; there is no margin. A kind whose use is
-    not measured is as it was asked for.
+    Memory is rounded up to two digits and time to minutes, or to seconds below a minute; there is
+    no margin. A kind whose use is not measured is as it was asked for. How long runs would have
+    taken that their time limit ended is not known: more than that.
     """
     parts: list[str] = []
     less: list[str] = []
     for kind, asked, enough in _kinds(function):
-        parts.append(_written(kind, enough))
-        if kind == "WTime":
-            continue  # a limit, which keeps nothing from others
+        if kind == "WTime":  # a limit, which keeps nothing from others
+            parts.append(WTime(T=max(enough, overtime.limit) or 1.0).ask())
+            continue
+        parts.append(f"{kind}({enough:g})")
         unit = " GB of memory" if kind == "Memory" else f" {kind.lower()}"
         if enough < _MUCH * asked:
             less.append(f"asked for {asked:g}{unit}, needed {enough:g} at most")
         elif enough > asked:
             less.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
+    if overtime.runs:
+        runs = "a run" if overtime.runs == 1 else f"{overtime.runs:,} runs"
+        less.append(
+            f"a time limit of {span(overtime.limit)} or less ended {runs}: more time is needed"
+        )
+        return Sufficient(f"more than {' & '.join(parts)}", less)
     return Sufficient(" & ".join(parts), less)
 
 
@@ -58,7 +99,9 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
         elif kind == "Memory" and function.memory.count:
             enough = two_digits_up(function.memory.most)
         elif kind == "WTime" and function.seconds.count:
-            enough = float(math.ceil(function.seconds.most / 60)) * 60
+            longest = function.seconds.most
+            step = 60 if longest > 60 else 1
+            enough = float(math.ceil(longest / step)) * step
         yield kind, asked.usual, enough
 
 
@@ -69,10 +112,3 @@ def two_digits_up(amount: float) -> float:
     power = math.floor(math.log10(amount)) - 1
     up = math.ceil(round(amount / 10.0**power, 6))
     return round(up * 10.0**power, 10)
-
-
-def _written(kind: str, amount: float) -> str:
-    if kind == "WTime":
-        minutes = round(amount / 60)
-        return f'WTime(T="{minutes // 60}:{minutes % 60:02}:00")'
-    return f"{kind}({amount:g})"
