@@ -1,4 +1,4 @@
-"""Fixtures: no time limit for examples; an empty allocation; a marker for processes."""
+"""Fixtures: no time limit for examples; an empty allocation; a marker for processes; a group."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from grain import GVAR
+from grain_testkit.control_groups import group_of_test
 from grain_testkit.program_trees import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from grain.resource import Resource
 
@@ -34,3 +36,9 @@ def marker() -> Iterator[str]:
     for pid in marked(chosen):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def control_group() -> Iterator[Path]:
+    with group_of_test() as path:
+        yield path

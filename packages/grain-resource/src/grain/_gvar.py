@@ -60,6 +60,10 @@ class RunUsage(Protocol):
         """The way in which ``peak_memory`` was measured; ``"none"`` if it was not."""
 
     @property
+    def cpu_measured_by(self) -> str:
+        """The way in which ``user`` and ``system`` were measured."""
+
+    @property
     def read(self) -> float:
         """GB read from files and devices."""
 
@@ -84,6 +88,7 @@ class NoUsage(NamedTuple):
     cpu: float = 0.0
     peak_memory: float = 0.0
     measured_by: str = "none"
+    cpu_measured_by: str = "rusage"
     read: float = 0.0
     written: float = 0.0
     programs: int = 0

@@ -67,6 +67,7 @@ def test_a_dry_run_reports_the_resources_to_offer(caplog: pytest.LogCaptureFixtu
         assert 0 == main(["--dry", "--name", "w7", "--res", '{"Cores": 3}'])
 
     assert re.search(r"w7, offers CPU_Cores\(\[0-2\]\)", caplog.text)
+    assert re.search(r"found by polling: |in control groups below ", caplog.text)
 
 
 def test_a_directory_that_cannot_be_used_is_a_mistake_of_the_command_line(

@@ -376,6 +376,13 @@ def test_limits_are_read_from_control_groups_of_version_2(tmp_path: Path) -> Non
     assert expected == read_cgroups(tmp_path / "self", tmp_path / "cg")
 
 
+def test_a_group_without_a_cpuset_of_its_own_has_that_of_the_one_above(tmp_path: Path) -> None:
+    """As the one that a worker makes for itself has not."""
+    (tmp_path / "self").write_text("0::/job/own\n")
+    write(tmp_path / "cg", {"job/cpuset.cpus.effective": "3\n", "job/own/memory.max": "max\n"})
+    assert Cgroups(cpus=frozenset({3})) == read_cgroups(tmp_path / "self", tmp_path / "cg")
+
+
 def test_limits_are_read_from_control_groups_of_version_1(tmp_path: Path) -> None:
     """Each controller has a hierarchy; a very large limit means none."""
     (tmp_path / "self").write_text(

@@ -9,11 +9,18 @@ import msgspec
 MeasuredBy = Literal["cgroup", "polling", "rusage", "none"]
 """How a peak of memory was measured, the best first.
 
-``"cgroup"``: the control group of the run, exact, with files in memory. ``"polling"``: the process
-tree, looked at now and then. ``"rusage"``: the largest single process, as the kernel reports it for
-children that have ended. ``"none"``: not measured, as nothing outside of the runner was started.
+``"cgroup"``: the control group of each program, with files in memory, without the page cache.
+``"polling"``: the process tree, looked at now and then. ``"rusage"``: the largest single process,
+as the kernel reports it for children that have ended. ``"none"``: not measured, as nothing outside
+of the runner was started.
 """
 
+CpuMeasuredBy = Literal["cgroup", "rusage"]
+"""How CPU time was measured, the best first.
+
+``"cgroup"``: the control group of each program, with all that was ever in it. ``"rusage"``: the
+processes for which their parents have waited, as nearly all do.
+"""
 
 OUTPUTS = 10
 """The most files in `Usage.outputs`."""
@@ -27,6 +34,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         system: CPU seconds in the kernel.
         peak_memory: the largest memory at one time, of all programs together, in GB.
         measured_by: how ``peak_memory`` was measured.
+        cpu_measured_by: how ``user`` and ``system`` were measured.
         read: GB read from files and devices.
         written: GB written to them.
         programs: the number of programs that were started.
@@ -38,6 +46,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     system: float = 0.0
     peak_memory: float = 0.0
     measured_by: MeasuredBy = "none"
+    cpu_measured_by: CpuMeasuredBy = "rusage"
     read: float = 0.0
     written: float = 0.0
     programs: int = 0

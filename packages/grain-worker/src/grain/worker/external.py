@@ -402,6 +402,7 @@ class _Call:
             system=report.system,
             peak_memory=report.peak_memory / 1e9,
             measured_by=report.measured_by,
+            cpu_measured_by=report.cpu_measured_by,
             read=report.read / 1e9,
             written=report.written / 1e9,
             programs=1,

@@ -27,12 +27,13 @@ from grain.worker.auto import NodeOffer, batch_cluster, batch_job, batch_system,
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
+from grain.worker.node.delegation import Delegation, decide, prepared, read_group
 from grain.worker.node.host_info import read_host_info
 from grain.worker.node.limits import raise_open_files
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from grain.worker.node.host_info import HostInfo
 
@@ -155,8 +156,24 @@ def make_lifecycle(
     return Lifecycle(Times(term, options.drain, options.give_up), done_by, now)
 
 
-async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -> int:
-    """Serve as a worker until it leaves; return the exit code."""
+def control_groups(environ: Mapping[str, str]) -> Delegation:
+    """Return the decision on control groups for programs, which a variable may forbid."""
+    if environ.get("GRAIN_CONTROL_GROUPS") == "off":
+        return Delegation(why="GRAIN_CONTROL_GROUPS is off")
+    return decide(*read_group())
+
+
+async def serve(
+    options: argparse.Namespace, offer: NodeOffer, info: HostInfo, groups: str = ""
+) -> int:
+    """Serve as a worker until it leaves; return the exit code.
+
+    Args:
+        options: its options.
+        offer: what it offers.
+        info: its node.
+        groups: the directory in which to make control groups; empty for none.
+    """
     now = trio.current_time()
     name = options.name or info.hostname
     session = WorkerSession(
@@ -173,7 +190,9 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
     directory = absolute(options.cwd) if options.cwd else ""
-    settings = WorkerSettings(own_directory=bool(directory), directory=directory, labels=True)
+    settings = WorkerSettings(
+        own_directory=bool(directory), directory=directory, labels=True, groups=groups
+    )
     context = options.context
     if "/" in context or context.endswith(".py"):
         context = absolute(context)  # the runner may be elsewhere
@@ -203,6 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _log.warning("%s", remark)
     _log.info("this worker, %s, offers %r", options.name or info.hostname, offer.resources)
     _log.info("it runs %s", own_versions())
+    decision = control_groups(os.environ)
+    _log.info("%s", decision.describe())
     if options.dry:
         return 0
     if options.cwd and not (Path(options.cwd).is_dir() and os.access(options.cwd, os.X_OK)):
@@ -213,8 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_open_files()
     try:
         # Missions with a local worker on this machine choose other CPUs.
-        with taking_cpus(getattr(offer.resources, "c", ())):
-            code = trio.run(serve, options, offer, info)
+        with taking_cpus(getattr(offer.resources, "c", ())), prepared(decision) as groups:
+            code = trio.run(serve, options, offer, info, groups)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

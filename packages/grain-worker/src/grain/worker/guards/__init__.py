@@ -50,6 +50,7 @@ Map:
 - ``program``: one external program: search, start, clean-up
 - ``removal``: removal of scratch directories
 - ``caller``: the caller as a subreaper sees it: requests, orders, death
+- ``group``: the control group of a supervisor, where the site has handed one to the worker
 - ``meter``: the memory and the data of a program, by looks at its processes
 - ``tree``: wait until a tree of processes is gone; end it where necessary
 - ``supervisor``: runs one program after another

@@ -1,4 +1,7 @@
-"""The fork server: ``python -I -S main.py fork_server FD``, FD being a connected socket."""
+"""The fork server: ``python -I -S main.py fork_server FD [GROUPS]``, FD being a connected socket.
+
+GROUPS is a directory for the control groups of supervisors.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import signal
 import socket
 import time
 
+from .group import path_of_group, remove_empty, removed
 from .meter import Budgets
 from .proc import Wakeup, become_subreaper, pidfd_of_parent, signal_below
 from .protocol import AWAIT, FORK, GONE, STUCK, UNKILLABLE, receive
@@ -25,9 +29,10 @@ class ForkServer:
 
     Args:
         fd: the socket to the caller.
+        groups: a directory for the control groups of supervisors; empty for none.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, groups: str = "") -> None:
         become_subreaper(b"grain-forkserv")
         self.control = socket.socket(fileno=fd)
         self.wakeup = Wakeup()
@@ -36,6 +41,10 @@ class ForkServer:
         self.awaited: list[Awaited] = []
         self.may_have_orphans = False
         self.budgets = Budgets()
+        self.groups = groups
+        self.old_groups: list[str] = []  # of supervisors that have ended
+        if groups:
+            remove_empty(groups)
 
     def serve(self) -> None:
         """Serve until the caller has left and all supervisors are gone."""
@@ -64,6 +73,7 @@ class ForkServer:
                     # Only our exit closes the socket, by which the caller notices it.
                     caller_left = True
                     break
+        self.remove_groups(patience=0.5)
 
     def fork(self, number: int, fds: list[int]) -> None:
         """Fork a supervisor; in the child this does not return."""
@@ -81,7 +91,7 @@ class ForkServer:
         self.wakeup.close()
         for awaited in self.awaited:
             awaited.socket.close()
-        Supervisor(fds, self.pidfd, self.budgets).serve()
+        Supervisor(fds, self.pidfd, self.budgets, self.groups).serve()
         os._exit(0)
 
     def reap(self) -> bool:
@@ -94,7 +104,8 @@ class ForkServer:
                     # By its program, mostly, which is its child. Nobody else would continue it.
                     os.kill(pid, signal.SIGCONT)
                     continue
-                self.supervisors.pop(pid, None)
+                if self.supervisors.pop(pid, None) is not None and self.groups:
+                    self.old_groups.append(path_of_group(self.groups, pid))
                 # A supervisor that ends by itself leaves nothing behind.
                 self.may_have_orphans = self.may_have_orphans or status != 0
         except ChildProcessError:
@@ -103,6 +114,7 @@ class ForkServer:
         if self.may_have_orphans:
             orphans = signal_below(signal.SIGKILL, but=self.supervisors)
             self.may_have_orphans = orphans is None or bool(orphans)
+        self.remove_groups()
         for awaited in list(self.awaited):
             if awaited.number in self.supervisors.values():
                 continue
@@ -113,6 +125,20 @@ class ForkServer:
             awaited.socket.close()
             self.awaited.remove(awaited)
         return has_children
+
+    def remove_groups(self, patience: float = 0.0) -> None:
+        """Remove the control groups of supervisors that have ended, as far as they are empty.
+
+        Args:
+            patience: seconds to try again. A process that was waited for may be in its group for a
+                moment longer.
+        """
+        until = time.monotonic() + patience
+        while self.old_groups:
+            self.old_groups = [path for path in self.old_groups if not removed(path)]
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.01)
 
 
 class Awaited:
@@ -143,7 +169,7 @@ class Awaited:
         return True
 
 
-def main(socket_fd: str) -> None:
+def main(socket_fd: str, groups: str = "") -> None:
     """Run the fork server, with the words of the command line."""
     fd = int(socket_fd)
     for name in os.listdir("/proc/self/fd"):
@@ -152,7 +178,7 @@ def main(socket_fd: str) -> None:
             os.closerange(int(name), int(name) + 1)  # silent about the listing's own
     os.set_inheritable(fd, False)
     os.chdir("/")  # hold no directory that others may want to unmount
-    server = ForkServer(fd)
+    server = ForkServer(fd, groups)
     gc.collect()
     gc.freeze()  # a collection would write to, and so copy, every page of every supervisor
     server.serve()

@@ -1,5 +1,8 @@
 """The memory and the data of a program: what `wait4` does not tell of a tree of processes.
 
+Where the supervisor has a control group with figures of memory, these are taken, see `.group`; and
+where it has one at all, CPU time that `wait4` misses. Points 1 to 3 and 5 are for all others.
+
 1. For a single process the kernel's own peak is exact: ``ru_maxrss``, which `wait4` returns. So a
    look first lists the processes, and only where there are several it reads how large they are.
 2. The peak of several is the largest sum of their resident sets that was seen, or the own peak of
@@ -32,6 +35,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .group import Group
+
 FIRST, FACTOR, LAST = 0.1, 1.5, 2.0
 
 SHARE = 0.004
@@ -46,7 +51,7 @@ SMALL = 50_000
 
 _STACK = 25  # startstack (proc(5)), counted from behind the command
 
-POLLING, RUSAGE = "polling", "rusage"
+CGROUP, POLLING, RUSAGE = "cgroup", "polling", "rusage"
 
 
 class Budget:
@@ -91,15 +96,17 @@ class Meter:
 
     Args:
         budgets: what its looks may take.
+        group: the control group of this process, if it has one.
 
     Attributes:
         due: when to look next, by the monotonic clock.
         looks: how many times it has looked at the present program.
     """
 
-    def __init__(self, budgets: Budgets) -> None:
+    def __init__(self, budgets: Budgets, group: Group | None = None) -> None:
         self._data = data_of_self()
         self._budgets = budgets
+        self._group = group
         self.begin(time.monotonic())
 
     def begin(self, began: float) -> None:
@@ -112,6 +119,14 @@ class Meter:
         self._measured: tuple[dict[int, float], float] = ({}, 0.0)
         self._cpu: float | None = None
         self.due = max(began + FIRST, self._budgets.listing.affordable_at())
+        self._memory = None if self._group is None else self._group.memory
+        try:
+            if self._group is not None:
+                self._group.begin()
+            if self._memory is not None:
+                self._memory.begin()
+        except (OSError, ValueError):
+            self._abandon_group()
 
     def count_files(self, scratch: bytes | None) -> None:
         """Count the files in the program's scratch directory, if it has one that is in memory."""
@@ -123,15 +138,31 @@ class Meter:
         # From the end of the look before: with the time that it took to wake up. Before the first
         # look, the program was started.
         began, dear = self._cpu or time.process_time(), 0.0
-        pids = below(os.getpid())
-        if pids is not None:
+        in_group = self._look_at_group()
+        pids = None if in_group else below(os.getpid())
+        if in_group or pids is not None:
             self.looks += 1
-            if len(pids) > 1 or self._scratch is not None:
-                dear = self._add_up(pids, now)
+        if pids is not None and (len(pids) > 1 or self._scratch is not None):
+            dear = self._add_up(pids, now)
         self._cpu = time.process_time()
         self._budgets.listing.pay(self._cpu - began - dear, now)
         self._pause = min(self._pause * FACTOR, LAST)
         self.due = max(now + self._pause, self._budgets.listing.affordable_at())
+
+    def _look_at_group(self) -> bool:
+        """Look at the memory of the control group; return False where it has no figure."""
+        if self._memory is None:
+            return False
+        try:
+            self._peak = self._memory.look() / 1024
+        except (OSError, ValueError):
+            self._abandon_group()
+            return False
+        return True
+
+    def _abandon_group(self) -> None:
+        """Do without the control group, which cannot be read any more."""
+        self._group = self._memory = None
 
     def _add_up(self, pids: list[int], now: float) -> float:
         """Take the sizes of several processes; return the CPU seconds for their PSS."""
@@ -174,20 +205,36 @@ class Meter:
         private = sum(private for private, _ in alone)
         return total + private + max((other for _, other in alone), default=0.0), cost
 
-    def end(self, max_rss: float) -> tuple[float, str, float, float]:
+    def end(self, usage: list[float]) -> tuple[float, float, float, float, str, str, float, float]:
         """Return the use of the program, of which nothing is left.
 
         Args:
-            max_rss: the largest resident set of one of its processes, in KiB.
+            usage: user seconds, system seconds and max RSS in KiB of those of its processes that
+                were waited for.
 
         Returns:
-            The peak of its memory in bytes, and how it was measured; the bytes it has read from
-            files and devices, and those it has written.
+            User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
+            that was measured, and how the CPU time was; the bytes it has read from files and
+            devices, and those it has written.
         """
+        user, system, max_rss = usage
+        measured_by = POLLING if self.looks else RUSAGE
+        if self._look_at_group():
+            measured_by = CGROUP
+        elif self._scratch is not None:
+            self._peak = max(self._peak, self._size_of_files())
+        cpu_measured_by = RUSAGE
+        if self._group is not None:
+            try:
+                more_user, more_system = self._group.missed(user + system)
+            except (OSError, ValueError):
+                self._abandon_group()
+            else:
+                user, system, cpu_measured_by = user + more_user, system + more_system, CGROUP
         before, self._data = self._data, data_of_self()
         read, written = (max(0, now - then) for now, then in zip(self._data, before, strict=True))
-        peak = max(self._peak, max_rss, self._size_of_files()) * 1024
-        return peak, POLLING if self.looks else RUSAGE, read, written
+        peak = max(self._peak, max_rss) * 1024
+        return user, system, max_rss, peak, measured_by, cpu_measured_by, read, written
 
 
 def in_memory(path: bytes) -> bool:

@@ -9,7 +9,7 @@ before it starts the program: a request that is still there never ran. `END` and
 program. The supervisor reports by one marshalled tuple, which begins with its kind:
 
 - `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
-  that was measured, bytes read and written, last bytes of stderr
+  that was measured, how the CPU time was, bytes read and written, last bytes of stderr
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 

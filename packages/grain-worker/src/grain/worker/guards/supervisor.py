@@ -10,6 +10,7 @@ import os
 import time
 
 from .caller import Caller
+from .group import Group
 from .meter import Meter
 from .proc import become_subreaper
 from .program import CannotStart, Program, Step
@@ -31,14 +32,17 @@ class Supervisor:
         fds: the socket to the caller, and the files for what programs write to stdout and stderr.
         pidfd: a descriptor that becomes readable when the caller dies, if there is one.
         budgets: what its looks at programs may take, in memory shared with other supervisors.
+        groups: the directory for its control group; empty for none.
     """
 
-    def __init__(self, fds: list[int], pidfd: int | None, budgets: Budgets) -> None:
+    def __init__(
+        self, fds: list[int], pidfd: int | None, budgets: Budgets, groups: str = ""
+    ) -> None:
         become_subreaper(b"grain-supervise")
         self.caller = Caller(fds[0], pidfd)
         self.out, self.err = fds[1:]
         self.home = os.sched_getaffinity(0)
-        self.meter = Meter(budgets)
+        self.meter = Meter(budgets, own_group(groups))
         self.caller.report((STARTED, os.getpid()))
 
     def serve(self) -> None:
@@ -67,10 +71,20 @@ class Supervisor:
             status, seconds, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
-            measured = self.meter.end(usage[2])
+            measured = self.meter.end(usage)
             tail = program.error_tail() if status else b""
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, *usage, *measured, tail)
+        return (ENDED, status, seconds, *measured, tail)
+
+
+def own_group(groups: str) -> Group | None:
+    """Return a control group in which this process now is; None where that cannot be."""
+    if not groups:
+        return None
+    try:
+        return Group(groups)
+    except (OSError, ValueError):
+        return None

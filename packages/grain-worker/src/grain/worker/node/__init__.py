@@ -19,6 +19,7 @@ Map:
 
 - ``host_info``: the snapshot
 - ``cgroup``: the control groups' part of it, and the count of processes killed for lack of memory
+- ``delegation``: the control group that the site has handed over, to make groups in it
 - ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 """

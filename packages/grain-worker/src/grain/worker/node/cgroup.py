@@ -97,7 +97,9 @@ def read_cgroups(
     limits = [parse_limit(_read(path / "memory.max")) for path in unified] + [
         parse_limit(_read(path / "memory.limit_in_bytes")) for path in groups.get("memory", [])
     ]
-    cpus = [_read(path / "cpuset.cpus.effective") for path in unified[:1]] + [
+    # Our own group has this file only if the controller is on for it; else the limit is above.
+    effective = (_read(path / "cpuset.cpus.effective") for path in unified)
+    cpus = [next(filter(None, effective), "")] + [
         _read(path / "cpuset.cpus") for path in groups.get("cpuset", [])[:1]
     ]
     kills = [parse_oom_kills(_read(path / "memory.events")) for path in unified[:1]] + [

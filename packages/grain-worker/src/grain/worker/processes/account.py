@@ -9,6 +9,7 @@ from grain.eventlog.usage import OUTPUTS, RunReport, Usage
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
+    from grain.eventlog.usage import CpuMeasuredBy
     from grain.resource import Resource
 
 _NOTHING = Usage()
@@ -68,6 +69,7 @@ class Programs:
                 system=total.system + usage.system,
                 peak_memory=max(total.peak_memory, peak),
                 measured_by=measured_by,
+                cpu_measured_by=worse(total, usage),
                 read=total.read + usage.read,
                 written=total.written + usage.written,
                 programs=total.programs + usage.programs,
@@ -80,6 +82,13 @@ class Programs:
             half = self._ended[: _MOST // 2]
             one = Share(min(s.began for s in half), half[-1].ended, largest_sum(half))
             self._ended = [one, *self._ended[_MOST // 2 :]]
+
+
+def worse(total: Usage, usage: Usage) -> CpuMeasuredBy:
+    """Return how the CPU time of programs together with one more was measured: as the worst was."""
+    if total.programs and total.cpu_measured_by == "rusage":
+        return "rusage"
+    return usage.cpu_measured_by
 
 
 def last_outputs(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[str, ...]:

@@ -52,6 +52,17 @@ def set_last_resort(action: Callable[[], object]) -> None:
     _LAST_RESORT.set(action)
 
 
+_GROUPS: trio.lowlevel.RunVar[str] = trio.lowlevel.RunVar("control groups")
+
+
+def set_control_groups(directory: str) -> None:
+    """Set the directory in which this trio run makes a control group for each supervisor.
+
+    It is for the first call of a program and those after it; empty for no groups.
+    """
+    _GROUPS.set(directory)
+
+
 class LostError(Exception):
     """A supervisor was killed while its program ran.
 
@@ -114,7 +125,7 @@ class ForkServerClient:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
         with theirs:
-            self.pid: int | None = launch(theirs)
+            self.pid: int | None = launch(theirs, _GROUPS.get(""))
 
     @classmethod
     def programs_of_this_run(cls) -> list[RunningProgram]:
@@ -376,8 +387,13 @@ class ForkServerClient:
         raise LostError(all_gone=all_gone)
 
 
-def launch(theirs: socket.socket) -> int:
-    """Start the fork server's process, with its end of the socket, and return its pid."""
+def launch(theirs: socket.socket, groups: str) -> int:
+    """Start the fork server's process and return its pid.
+
+    Args:
+        theirs: its end of the socket.
+        groups: the directory for control groups; empty for none.
+    """
     if not sys.executable:
         raise RuntimeError("running external programs needs the Python interpreter's path")
     # dup2() onto itself would leave the close-on-exec flag set.
@@ -386,7 +402,15 @@ def launch(theirs: socket.socket) -> int:
     # posix_spawn rather than fork: the same for a process of any size, with any threads.
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", str(script), "fork_server", str(fd)],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            str(script),
+            "fork_server",
+            str(fd),
+            *([groups] if groups else []),
+        ],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

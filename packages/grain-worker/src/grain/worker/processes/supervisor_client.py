@@ -16,7 +16,7 @@ from grain.worker.guards.proc import send_signal
 from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN, STARTED
 
 if TYPE_CHECKING:
-    from grain.eventlog.usage import MeasuredBy
+    from grain.eventlog.usage import CpuMeasuredBy, MeasuredBy
     from grain.worker.guards.protocol import ProgramRequest
 
 _REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's stderr
@@ -33,6 +33,7 @@ class ProgramExit(NamedTuple):
         max_rss: the largest resident set of one of its processes, in KiB.
         peak_memory: the largest memory at one time of all its processes, in bytes.
         measured_by: how that was measured, a `grain.eventlog.usage.MeasuredBy`.
+        cpu_measured_by: how the CPU time was, a `grain.eventlog.usage.CpuMeasuredBy`.
         read: bytes read from files and devices.
         written: bytes written to them.
         tail: the last bytes of stderr where that went to a file, if the program failed.
@@ -45,6 +46,7 @@ class ProgramExit(NamedTuple):
     max_rss: int
     peak_memory: float
     measured_by: MeasuredBy
+    cpu_measured_by: CpuMeasuredBy
     read: float
     written: float
     tail: bytes

@@ -29,7 +29,7 @@ from grain.edge.trust import search_working_directory
 from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
-from grain.worker.processes.fork_server_client import set_last_resort
+from grain.worker.processes.fork_server_client import set_control_groups, set_last_resort
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.output import RunnerOutput
 from grain.worker.runner.runner import Runner, attempt_on
@@ -84,6 +84,7 @@ async def serve(
 ) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     set_last_resort(end_unwatched)
+    set_control_groups(settings.groups)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
         with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):

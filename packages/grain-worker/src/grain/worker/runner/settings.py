@@ -40,6 +40,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
         directory: the directory that a runner's process goes to when it has started, so that it
             still imports from the one in which it was started; empty for that one.
         labels: True to name mission and task in front of each line that a run prints.
+        groups: the directory in which to make a control group for each program that runs; empty
+            for none.
         unsearched: why modules of the directory in which the process was started are not found, as
             a sentence for error messages; the process itself sets it.
     """
@@ -48,6 +50,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     own_directory: bool = False
     directory: str = ""
     labels: bool = False
+    groups: str = ""
     unsearched: str = ""
 
 

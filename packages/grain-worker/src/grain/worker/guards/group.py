@@ -1,0 +1,219 @@
+"""The control group of a supervisor: the memory and the CPU time of what it runs (cgroups(7)).
+
+1. A supervisor enters a group of its own when it begins, and stays there. So programs are born in
+   that group, without a step between fork and exec, which `posix_spawn` has no room for; and
+   whatever they start is in it, too, wherever it moves in the tree of processes. To enter a group
+   may take 10 ms of waiting, but happens once, as supervisors serve one program after another.
+2. Hence figures of a program are differences, between its begin and its end; and its peak needs a
+   ``memory.peak`` that can be reset, as it can from Linux 6.12 on. A group for each program would
+   do without, but costs that wait for each. Moreover the kernel keeps a group that was removed as
+   long as a page of a file that it has read is in the cache: 25 kB, and 2 kB for each CPU; and a
+   week may have millions of programs.
+3. A group is charged for the page cache, too, which the kernel drops when memory is needed.
+   That does not count, since no program needs as much memory as the files that it reads. The cache
+   at the moment of a peak is unknown, but not that at the looks before and after it. The larger of
+   them is taken off the peak between two looks, and the figure is never below what a look finds.
+4. Files in memory (tmpfs, segments of System V) count; and what is left of them when the program
+   has ended does not count for the next one.
+5. The kernel adds a process's CPU time to its parent's when that waits for it, but not when the
+   parent ignores SIGCHLD. The group has all of it.
+
+Only version 2. Nobody hands groups of version 1 to users, as that lets them escape their limits;
+systemd and the kernel are about to drop it.
+"""
+
+# ruff: noqa: PTH102, PTH106
+# (no pathlib here; see the package)
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+
+PREFIX = "grain-"
+"""What the names of the groups begin with; a supervisor's pid follows."""
+
+NOISE = 0.01
+"""Seconds of CPU time by which a group and the sum of its processes may differ: the kernel charges
+a group now and then, not at each moment."""
+
+SIZE = 16384  # bytes of the largest of these files, memory.stat, twice
+
+
+class GroupMemory:
+    """The memory of a group, for one program after another.
+
+    Args:
+        path: the group's directory.
+
+    Raises:
+        OSError: the kernel has no such figures for the group, or cannot begin anew with a peak.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._stat = os.open(f"{path}/memory.stat", os.O_RDONLY)
+        self._current = os.open(f"{path}/memory.current", os.O_RDONLY)
+        self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a program.
+
+        Raises:
+            OSError: as on making one.
+        """
+        self._restart()
+        self._base, self._cached = self._now()
+        self._peak = self._base
+
+    def look(self) -> float:
+        """Look at the memory since the last look; return the peak since the begin, in bytes.
+
+        Raises:
+            OSError: the controller was taken away.
+        """
+        total = int(os.pread(self._total, SIZE, 0))
+        self._restart()
+        used, cached = self._now()
+        self._peak = max(self._peak, used, total - max(cached, self._cached))
+        self._cached = cached
+        return self._peak - self._base
+
+    def _restart(self) -> None:
+        """Begin a new peak, for this descriptor."""
+        os.write(self._total, b"reset\n")
+
+    def _now(self) -> tuple[int, int]:
+        """Return the bytes in use at present, and those that the kernel could drop."""
+        stat = os.pread(self._stat, SIZE, 0)
+        cached = field(stat, b"file") - field(stat, b"shmem") + field(stat, b"slab_reclaimable")
+        return int(os.pread(self._current, SIZE, 0)) - cached, cached
+
+
+class Group:
+    """The group of this process, which enters it.
+
+    Args:
+        parent: the directory in which to make it.
+
+    Raises:
+        OSError: it cannot be made or entered.
+
+    Attributes:
+        memory: the group's memory; None where that cannot be had.
+    """
+
+    def __init__(self, parent: str) -> None:
+        path = path_of_group(parent, os.getpid())
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            pass  # of a process that was killed, which had the same pid
+        enter(path, 0)
+        self._cpu = os.open(f"{path}/cpu.stat", os.O_RDONLY)
+        self.memory: GroupMemory | None = None
+        try:
+            self.memory = GroupMemory(path)
+        except (OSError, ValueError):
+            pass
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a program."""
+        self._before = self._times()
+
+    def missed(self, counted: float) -> tuple[float, float]:
+        """Return the user and system seconds since the begin beyond those that were counted.
+
+        Args:
+            counted: the CPU seconds of all processes that this one has waited for.
+
+        Raises:
+            OSError: the group cannot be read.
+        """
+        user, total, own = (
+            now - then for now, then in zip(self._times(), self._before, strict=True)
+        )
+        missing = total - own - counted
+        if missing < NOISE:
+            return 0.0, 0.0
+        in_user_mode = missing * user / total
+        return in_user_mode, missing - in_user_mode
+
+    def _times(self) -> tuple[float, float, float]:
+        """Return seconds: of the group in user mode, and in all; and this process's own of them."""
+        stat = os.pread(self._cpu, SIZE, 0)
+        own = time.process_time()
+        return field(stat, b"user_usec") / 1e6, field(stat, b"usage_usec") / 1e6, own
+
+
+def field(text: bytes, name: bytes) -> int:
+    r"""Return a field of a file such as memory.stat; 0 if it has none.
+
+    >>> field(b"anon 1\nfile 2\n", b"file"), field(b"anon 1\n", b"zswap")
+    (2, 0)
+    """
+    text = b"\n" + text
+    at = text.find(b"\n" + name + b" ")
+    if at < 0:
+        return 0
+    at += len(name) + 2
+    return int(text[at : text.index(b"\n", at)])
+
+
+def path_of_group(parent: str, pid: int) -> str:
+    """Return the directory of a supervisor's group."""
+    return f"{parent}/{PREFIX}{pid}"
+
+
+def enter(path: str, pid: int) -> None:
+    """Move a process with all its threads into a group; 0 stands for this process.
+
+    Raises:
+        OSError: there is no such process or group, or it may not be moved.
+    """
+    write(f"{path}/cgroup.procs", b"%d" % pid)
+
+
+def write(path: str, data: bytes) -> None:
+    """Write to a file of a group.
+
+    Raises:
+        OSError: there is none, or the kernel refuses.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def removed(path: str) -> bool:
+    """Remove a group; return False if it is still there, as a process is in it."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
+def remove_empty(parent: str) -> bool:
+    """Remove the groups of supervisors that are gone, whoever has made them.
+
+    One that a supervisor is about to enter may be among them; that one does without a group.
+
+    Returns:
+        True if none is left.
+    """
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return False
+    groups = [name for name in names if name[: len(PREFIX)] == PREFIX]
+    supervisors = [name for name in groups if name[len(PREFIX) :].isdigit()]
+    left = [name for name in supervisors if not removed(f"{parent}/{name}")]
+    return not left
