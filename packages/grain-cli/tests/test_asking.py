@@ -21,6 +21,7 @@ from grain.cli import completion, main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.status.ls_text import state_text
 from grain.cli.status.versions_text import versions_text
+from grain.edge import make_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -631,6 +632,22 @@ def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
     assert (1, "") == (done.returncode, done.stdout)
     assert 1 == done.stderr.count("\n")
     assert done.stderr.startswith(f"Error: no scheduler answers at {results}: ")
+
+
+def test_a_bridge_that_is_not_reached_is_named(alone: Path) -> None:
+    """Nothing listens at a port that is bound, and not listening."""
+    key = alone / "key"
+    key.touch(0o600)
+    key.write_text(make_key())
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        (alone / "grain.toml").write_text(f'address = "bridge://@{key}@{where}"\n')
+        result = grain("ls", "--patience", "1")
+    assert (
+        f"Error: no scheduler answers at bridge://@{key}@{where}: the bridge at {where} is not "
+        "reached: Connection refused; `grain doctor` shows more\n"
+    ) == result.stderr
 
 
 def test_a_scheduler_that_is_stopped_is_named(alone: Path) -> None:

@@ -41,6 +41,14 @@ def cancel(*words: str, typed: str | None = None) -> Result:
     return CliRunner().invoke(main, [*words], input=typed, catch_exceptions=False)
 
 
+def test_an_unknown_mission_without_a_scheduler_is_named(address: str) -> None:
+    result = CliRunner().invoke(main, ["cancel", "--patience", "1", "nope"])
+    assert (
+        f"Error: `grain` has started no mission nope, and no scheduler answers at {address}: "
+        "there is one while missions run; `grain doctor` shows more\n"
+    ) == result.output
+
+
 @pytest.mark.parametrize(
     ("state", "was"), [("running", "ran, and its programs end"), ("waiting", "waited")]
 )

@@ -195,12 +195,30 @@ def test_a_program_that_is_gone_or_changed_is_not_resumed(folder: Path) -> None:
     (folder / "opt.py").write_text("print('changed')")
 
     refused = grain("resume", "opt")
-    assert (1, True) == (refused.exit_code, "opt.py has changed since" in refused.output)
+    program = f"the program of opt@1, {folder / 'opt.py'},"
+    assert (1, True) == (refused.exit_code, f"{program} has changed since" in refused.output)
     assert ["opt@1"] == [one["label"] for one in listed()]
     assert 0 == grain("resume", "--changed", "opt@1").exit_code
     until("done", "opt@2")
     (folder / "opt.py").unlink()
-    assert "opt.py is not there any more" in grain("resume", "opt@1").output
+    assert f"{program} is not there any more" in grain("resume", "opt@1").output
+    assert ["opt@1", "opt@2"] == sorted(one["label"] for one in listed())
+
+
+def test_a_mission_whose_directory_is_gone_is_not_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "run").mkdir()
+    monkeypatch.chdir(folder / "run")
+    assert 0 == grain("run", "-d", "--name", "opt", "false").exit_code
+    until("failed")
+    monkeypatch.chdir(folder)
+    (folder / "run").rmdir()
+
+    refused = grain("resume", "opt")
+    assert (
+        f"Error: the directory of opt@1, {folder / 'run'}, is not there any more\n"
+    ) == refused.output
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -31,6 +32,7 @@ from grain.edge.errors import (
 from grain.edge.messages import Welcome
 from grain.edge.relay.switchboard import Limits
 from grain.edge.testing import CODEC, Note
+from grain.edge.transports import tcp
 from grain_testkit.head_and_diallers import echo, head, receive
 
 if TYPE_CHECKING:
@@ -271,8 +273,30 @@ async def test_nobody_who_serves_is_told_from_no_server() -> None:
         async with bridge() as port:
             with pytest.raises(StaleEdgeFile, match="no scheduler is connected"):
                 await BridgeMeeting(place(url(port))).read()
-        with pytest.raises(MeetingError, match="is not reached: "):
+        with pytest.raises(MeetingError, match="is not reached: Connection refused$"):
             await BridgeMeeting(place(url(port))).read()
+
+
+async def test_a_host_of_several_addresses_is_not_reached_for_the_reason_of_all() -> None:
+    async with bridge() as port:
+        pass
+    with pytest.raises(ConnectionRefusedError):  # localhost may have one of IPv4 and one of IPv6
+        await tcp.connect("localhost", port)
+
+
+async def test_who_waits_for_a_scheduler_logs_why_as_often_as_that_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "grain.edge")
+    with trio.fail_after(60):
+        async with bridge() as port:
+            with pytest.raises(DialError):
+                async with joining(url(port), patience=2.0):
+                    pass
+    logged = [message for message in caplog.messages if "no scheduler yet" in message]
+    where = f"127.0.0.1:{port}"
+    why = f"no scheduler is connected to the bridge at {where}: there is one while missions run"
+    assert [f"no scheduler yet: {why}"] == logged
 
 
 def test_decoding_takes_bytes_as_they_come() -> None:
@@ -337,6 +361,14 @@ def test_a_key_may_stand_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> 
         read_key(place(address))
     with pytest.raises(MeetingError, match="cannot be read"):
         read_key(place(f"bridge://@{tmp_path}/nope@host:4747"))
+
+
+def test_a_file_that_has_no_key_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.touch(0o600)
+    file.write_text("a line of something else")
+    with pytest.raises(AddressError, match=f"^{file}: the key of a bridge:// address is not valid"):
+        read_key(place(f"bridge://@{file}@host:4747"))
 
 
 def test_a_key_must_not_stand_in_an_argument_list() -> None:

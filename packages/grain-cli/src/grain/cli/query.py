@@ -75,14 +75,24 @@ def ask_at(
         if isinstance(failure, DialError | trio.TooSlowError):
             if frozen := _frozen(address):
                 raise NoScheduler(f"the scheduler at {address} {frozen}") from error
+            why = _meeting_trouble(failure) or "there is one while missions run"
             raise NoScheduler(
-                f"no scheduler answers at {address}: there is one while missions run; "
-                "`grain doctor` shows more"
+                f"no scheduler answers at {address}: {why}; `grain doctor` shows more"
             ) from error
         if isinstance(failure, EdgeError | trio.EndOfChannel):
             reason = str(failure) or "it has ended the connection"
             raise NoScheduler(f"the scheduler at {address} cannot be asked: {reason}") from error
         raise
+
+
+def _meeting_trouble(error: BaseException) -> str:
+    """Return why nobody is met at a bridge; empty for meetings of another kind."""
+    from grain.edge.errors import DialError
+
+    if not isinstance(error, DialError) or not str(error).startswith("bridge://"):
+        return ""
+    outcomes = [one.outcome for one in error.tried if one.transport == "meeting"]
+    return outcomes[-1] if outcomes else ""
 
 
 def _frozen(address: str) -> str:

@@ -10,6 +10,7 @@ import click
 
 from grain.cli.missions.attach import complete
 from grain.cli.plugin import report_errors
+from grain.cli.show import clean
 
 
 @click.command()
@@ -49,15 +50,20 @@ def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
                 f"{record.label} is done: there is nothing to resume; `grain run` runs it again"
             )
         if not Path(start.directory).is_dir():
-            raise click.ClickException(f"its directory {start.directory} is not there any more")
+            raise click.ClickException(
+                f"the directory of {record.label}, {clean(start.directory)}, is not there any more"
+            )
         program = Path(start.program)
         if start.program and not program.is_file():
-            raise click.ClickException(f"its program {program} is not there any more")
+            raise click.ClickException(
+                f"the program of {record.label}, {clean(program)}, is not there any more"
+            )
         new = digest(program) if start.program else ""
         if new != start.digest and not changed:
             raise click.ClickException(
-                f"its program {program} has changed since; `grain resume --changed {mission}` "
-                "starts it as it is now: the cache tells which results still hold"
+                f"the program of {record.label}, {clean(program)}, has changed since; `grain "
+                f"resume --changed {mission}` starts it as it is now: the cache tells which "
+                "results still hold"
             )
         start = msgspec.structs.replace(start, at=time.time(), digest=new)
         # By this `grain map -d` knows that it goes on.

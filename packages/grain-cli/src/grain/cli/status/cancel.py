@@ -41,6 +41,8 @@ def cancel(
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
+        from grain.cli.query import NoScheduler
+
         config = load_config(ctx, config_file)
         if what is None:
             raise click.UsageError(_missing(config, patience))
@@ -50,7 +52,14 @@ def cancel(
             if not name:
                 click.echo(_end_started(config, mission, yes=yes))
                 return
-            mission = _confirmed(config, name, patience, yes=yes)
+            try:
+                mission = _confirmed(config, name, patience, yes=yes)
+            except NoScheduler as error:
+                if record is not None:
+                    raise
+                raise NoScheduler(
+                    f"`grain` has started no mission {clean(mission)}, and {error}"
+                ) from None
         elif id_ := _known_as(config, mission, patience):
             mission = id_
         answer = _put(config, "cancel", mission, patience, task=task, by=who())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import trio
@@ -95,7 +96,8 @@ async def connect(
     except trio.TooSlowError:
         raise MeetingError(f"the bridge at {where} does not answer") from None
     except OSError as error:
-        why = error.strerror or error
+        # Of a failed connection trio's text has the address once more; others have no number.
+        why = os.strerror(number) if (number := error.errno or 0) > 0 else error.strerror or error
         raise MeetingError(f"the bridge at {where} is not reached: {why}") from error
     except (trio.BrokenResourceError, RemoteProtocolError) as error:
         raise MeetingError(f"the bridge at {where} is not reached: {error}") from error

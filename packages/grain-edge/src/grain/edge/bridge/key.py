@@ -76,13 +76,18 @@ def read_key(address: BridgeAddress) -> bytes:
             "where the others have it"
         ) from error
     if status.st_uid not in {0, os.geteuid()}:
-        raise ForeignFile(f"{path}: the key of the bridge belongs to another user")
+        raise ForeignFile(
+            f"{path}: the key of the bridge belongs to another user; copy it to a file of your own"
+        )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ExposedFile(
             f"{path}: other users may read the key of the bridge. Run `chmod 600 {path}`, and make "
             "a new key if somebody may have read it"
         )
-    return parse_key(text)
+    try:
+        return parse_key(text)
+    except AddressError as error:
+        raise AddressError(f"{path}: {error}") from None
 
 
 def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:

@@ -85,7 +85,10 @@ class BridgeMeeting:
         """
         record = await self._look()
         if not record.sealed:
-            raise StaleEdgeFile(f"{self.path}: no scheduler is connected to the bridge")
+            raise StaleEdgeFile(
+                f"no scheduler is connected to the bridge at {self._where}: there is one while "
+                "missions run"
+            )
         return self._unsealed(record)
 
     async def prepare(self) -> None:

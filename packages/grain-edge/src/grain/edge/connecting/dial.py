@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 from contextlib import asynccontextmanager, suppress
@@ -42,6 +43,7 @@ POLL_FIRST, POLL_LAST = 1.0, 15.0
 """Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""
 
 _DIRECT = 20.0  # seconds for all sockets of a head
+_log = logging.getLogger("grain.edge")
 
 
 class Dialler:
@@ -200,9 +202,11 @@ class Dialler:
                 if self._replaced:
                     self._replaced = False
                     continue
-                seen = [attempt.transport for attempt in tried]
+                # Outcomes of routes have numbers that differ each time.
+                seen = [(a.transport, a.outcome * (a.transport == "meeting")) for a in tried]
                 if seen != seen_before:
                     pause, seen_before = POLL_FIRST, seen
+                    _log.info("no scheduler yet: %s", "; ".join(a.outcome for a in tried))
                 await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 1.5, POLL_LAST)
         raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -126,7 +126,10 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     try:
         return await trio.open_tcp_stream(host, port)
     except OSError as e:
-        # With a single address the cause is more precise than "all attempts failed".
-        if isinstance(e.__cause__, OSError):
-            raise e.__cause__ from None
+        # With a single address the cause is more precise than "all attempts failed"; so it is
+        # where all addresses of a host fail alike, as both of "localhost" do.
+        causes: tuple[Any, ...] = getattr(e.__cause__, "exceptions", (e.__cause__,))
+        first = causes[0]
+        if isinstance(first, OSError) and all(first.errno == one.errno for one in causes):
+            raise first from None
         raise
