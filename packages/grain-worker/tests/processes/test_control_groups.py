@@ -268,13 +268,14 @@ def test_files_in_memory_count_and_what_is_left_of_them_does_not_for_the_next_pr
 
 
 def test_memory_that_an_earlier_program_had_is_no_peak_of_the_next_one(fake: FakeMemory) -> None:
+    """What the caller drops between two programs is their output, where that is captured."""
     memory = GroupMemory(str(fake.path))
-    fake.set(5000)
+    fake.set(500 * MB)
     memory.look()
-    fake.set(30)
+    fake.set(30 * MB)
     memory.begin()
-    fake.set(50, peak=60)
-    assert 30 == memory.look()
+    fake.set(50 * MB, peak=60 * MB)
+    assert 30 * MB == memory.look()
 
 
 def test_a_group_without_a_peak_has_no_figures_of_memory(fake: FakeMemory) -> None:

@@ -41,6 +41,8 @@ def group_of_test() -> Iterator[Path]:
     yield path
     # A process that was waited for may be in its group for a moment longer.
     deadline = time.monotonic() + 5
-    while not removed(str(path)):
-        assert time.monotonic() < deadline, f"left: {sorted(path.glob('*/'))}"
+    while not removed(str(path)) and time.monotonic() < deadline:
         time.sleep(0.01)
+    left = [one for one in path.glob("*/") if removed(str(one))]
+    assert removed(str(path)), f"processes are left in {path}"
+    assert [] == left

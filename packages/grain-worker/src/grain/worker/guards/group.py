@@ -39,6 +39,9 @@ NOISE = 0.01
 """Seconds of CPU time by which a group and the sum of its processes may differ: the kernel charges
 a group now and then, not at each moment."""
 
+UNCHANGED = 1_000_000
+"""Bytes by which the memory of a group may change while no program runs, and count as the same."""
+
 SIZE = 16384  # bytes of the largest of these files, memory.stat, twice
 
 
@@ -56,6 +59,7 @@ class GroupMemory:
         self._stat = os.open(f"{path}/memory.stat", os.O_RDONLY)
         self._current = os.open(f"{path}/memory.current", os.O_RDONLY)
         self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
+        self._read()
         self.begin()
 
     def begin(self) -> None:
@@ -64,9 +68,11 @@ class GroupMemory:
         Raises:
             OSError: as on making one.
         """
-        self._restart()
-        self._base, self._cached = self._now()
-        self._peak = self._base
+        # Mostly nothing has changed since the look at the end of the program before. To read
+        # memory.stat has the kernel add up the counts of all CPUs.
+        if abs(number(self._current) - self._used - self._cached) > UNCHANGED:
+            self._read()
+        self._peak = self._base = self._used
 
     def look(self) -> float:
         """Look at the memory since the last look; return the peak since the begin, in bytes.
@@ -74,22 +80,24 @@ class GroupMemory:
         Raises:
             OSError: the controller was taken away.
         """
-        total = int(os.pread(self._total, SIZE, 0))
-        self._restart()
-        used, cached = self._now()
-        self._peak = max(self._peak, used, total - max(cached, self._cached))
-        self._cached = cached
+        cached_before = self._cached
+        total = self._read()
+        self._peak = max(self._peak, self._used, total - max(cached_before, self._cached))
         return self._peak - self._base
 
-    def _restart(self) -> None:
-        """Begin a new peak, for this descriptor."""
-        os.write(self._total, b"reset\n")
+    def _read(self) -> int:
+        """Read what is in use, and what the kernel could drop; return the peak of both since then.
 
-    def _now(self) -> tuple[int, int]:
-        """Return the bytes in use at present, and those that the kernel could drop."""
+        The next peak begins now, for this descriptor.
+        """
+        total = number(self._total)
+        os.write(self._total, b"reset\n")
         stat = os.pread(self._stat, SIZE, 0)
-        cached = field(stat, b"file") - field(stat, b"shmem") + field(stat, b"slab_reclaimable")
-        return int(os.pread(self._current, SIZE, 0)) - cached, cached
+        self._cached = (
+            field(stat, b"file") - field(stat, b"shmem") + field(stat, b"slab_reclaimable")
+        )
+        self._used = number(self._current) - self._cached
+        return total
 
 
 class Group:
@@ -118,14 +126,12 @@ class Group:
             self.memory = GroupMemory(path)
         except (OSError, ValueError):
             pass
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin with a program."""
         self._before = self._times()
 
     def missed(self, counted: float) -> tuple[float, float]:
-        """Return the user and system seconds since the begin beyond those that were counted.
+        """Return the user and system seconds since the last call beyond those that were counted.
+
+        Between programs there is this process alone, whose own time does not count.
 
         Args:
             counted: the CPU seconds of all processes that this one has waited for.
@@ -133,9 +139,8 @@ class Group:
         Raises:
             OSError: the group cannot be read.
         """
-        user, total, own = (
-            now - then for now, then in zip(self._times(), self._before, strict=True)
-        )
+        before, self._before = self._before, self._times()
+        user, total, own = (now - then for now, then in zip(self._before, before, strict=True))
         missing = total - own - counted
         if missing < NOISE:
             return 0.0, 0.0
@@ -161,6 +166,11 @@ def field(text: bytes, name: bytes) -> int:
         return 0
     at += len(name) + 2
     return int(text[at : text.index(b"\n", at)])
+
+
+def number(fd: int) -> int:
+    """Return the number in a file that is open."""
+    return int(os.pread(fd, SIZE, 0))
 
 
 def path_of_group(parent: str, pid: int) -> str:

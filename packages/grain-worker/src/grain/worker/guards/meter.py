@@ -121,8 +121,6 @@ class Meter:
         self.due = max(began + FIRST, self._budgets.listing.affordable_at())
         self._memory = None if self._group is None else self._group.memory
         try:
-            if self._group is not None:
-                self._group.begin()
             if self._memory is not None:
                 self._memory.begin()
         except (OSError, ValueError):
