@@ -13,6 +13,7 @@
    That does not count, since no program needs as much memory as the files that it reads. The cache
    at the moment of a peak is unknown, but not that at the looks before and after it. The larger of
    them is taken off the peak between two looks, and the figure is never below what a look finds.
+   So it is too high only by files that were written and removed again between two looks.
 4. Files in memory (tmpfs, segments of System V) count; and what is left of them when the program
    has ended does not count for the next one.
 5. The kernel adds a process's CPU time to its parent's when that waits for it, but not when the
