@@ -86,8 +86,9 @@ def test_a_mission_that_grain_run_has_started_has_the_name_of_its_start() -> Non
 
     command = ("./opt",)
     start = Start(name="night", command=command, directory="/", environment={}, at=BEGAN - 1)
-    ids = {"pid": HEADER.pid, "keeper": 1, "began": "1", "keeper_began": "1"}
-    process = Process(host=HEADER.host, kernel="k", **ids)
+    process = Process(
+        host=HEADER.host, kernel="k", pid=HEADER.pid, began="1", keeper=1, keeper_began="1"
+    )
     write(make(missions_folder(), start).folder, "process.json", process)
 
     assert "night@1" == history().stdout.splitlines()[2].split()[0]
