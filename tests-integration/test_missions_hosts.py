@@ -220,12 +220,12 @@ async def test_another_host_says_where_a_mission_is(
         start = folder / "state/grain/started/rest@1"
         process = json.loads((start / "process.json").read_text())
         await kill(one.host, process["keeper"], process["pid"])
-        while (await listed(one))["rest@1"]["state"] != "lost":
+        while (await listed(one))["rest@1"]["state"] != "killed":
             await trio.sleep(0.05)
         assert "running" == (await listed(two))["rest@1"]["state"]
         done = await two.grain("resume", "rest")
         assert "rest@1 runs on login1" in done.stderr
         os.utime(start / "alive", (0, 0))
-        assert "lost" == (await listed(two))["rest@1"]["state"]
+        assert "killed" == (await listed(two))["rest@1"]["state"]
         assert 0 == (await two.grain("resume", "rest")).returncode
         assert "login2" == (await listed(one))["rest@2"]["host"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_names import find_log, id_of, log_of, ordinals, start_of, store_of
@@ -132,6 +133,20 @@ def test_cancel_takes_a_label_of_grain_missions_that_the_scheduler_does_not_know
     assert [("cancel", "eeee5555", 1)] == [
         (ask.about, ask.mission, ask.task) for ask in scheduler.asked if ask.about == "cancel"
     ]
+
+
+def test_a_mission_of_another_host_without_a_sign_of_life_was_killed(site: Path) -> None:
+    """`grain run` leaves that sign; of others nothing is known for two days."""
+    for name, id_ in (("night", "ffff6666"), ("other", "ffff7777")):
+        logged(name, id_, 4000.0, 4100.0, pid=88 if name == "night" else 99)
+        log = find_log(load(site / "grain.toml"), id_)
+        lines = (log.folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+        (log.folder / "events.jsonl").write_bytes(b"".join(lines[:-1]))
+    started("night", 3999.0, replace(NIGHT, pid=88))
+
+    states = {line.split()[0]: line.split()[4] for line in grain("history").output.splitlines()[2:]
+              if not line.startswith(" ")}  # fmt: skip
+    assert ("killed", "running") == (states["night@1"], states["other"])
 
 
 def test_ordinals_are_those_that_a_scheduler_gives() -> None:

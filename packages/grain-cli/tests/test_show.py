@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.cli.show import clean, print_json, resources, span, table
+from grain.cli.show import clean, print_json, resources, span, table, typed
 
 
 @given(st.text())
@@ -75,3 +75,17 @@ def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": [math.inf, (1.5,)], "b": math.nan})
 
     assert {"a": [None, [1.5]], "b": None} == json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (("/usr/bin/python", "-P", "-m", "grain.cli", "map", "gzip"), "grain map gzip"),
+        (("/x/python3.11", "/x/bin/grain", "map", "wc {}"), "grain map 'wc {}'"),
+        (("/x/python3.11", "opt.py", "a b"), "python opt.py 'a b'"),
+        (("./job.sh", "1"), "./job.sh 1"),
+        ((), ""),
+    ],
+)
+def test_a_command_is_shown_as_it_is_typed(command: tuple[str, ...], shown: str) -> None:
+    assert shown == typed(command)

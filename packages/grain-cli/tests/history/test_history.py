@@ -65,6 +65,37 @@ def test_missions_are_listed_with_their_counts() -> None:
     assert "  a1b2c3d4 on login1: python opt.py --level 2" == lines[3]
 
 
+@pytest.mark.usefixtures("opt")
+@pytest.mark.parametrize("words", [(), ("opt",), ("--failed", "opt")])
+def test_a_terminal_of_40_columns_has_lines_of_40(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the table lacks stands below."""
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = history(*words).stdout.splitlines()
+
+    commands = [line for line in lines if not line.startswith("Why tasks have failed: grain")]
+    assert max(map(len, commands)) <= 40
+    assert any("core-hours" in line for line in lines) or "--failed" in words
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_mission_that_grain_run_has_started_has_the_name_of_its_start() -> None:
+    """That by which `grain missions` lists it; its own is in the other forms, too."""
+    from grain.cli.mission_records import Process, Start, make, missions_folder, write
+
+    command = ("./opt",)
+    start = Start(name="night", command=command, directory="/", environment={}, at=BEGAN - 1)
+    process = Process(
+        host=HEADER.host, kernel="k", pid=HEADER.pid, began="1", keeper=1, keeper_began="1"
+    )
+    write(make(missions_folder(), start).folder, "process.json", process)
+
+    assert "night@1" == history().stdout.splitlines()[2].split()[0]
+    [mission] = data()
+    assert ("opt", "night@1") == (mission["name"], mission["label"])
+
+
 def test_each_further_attempt_takes_back_the_failure_of_the_one_before() -> None:
     """All of them name the first one."""
     lines: list[AnyLine] = [HEADER]

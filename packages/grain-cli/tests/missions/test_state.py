@@ -36,7 +36,7 @@ def state(
     [
         (0, Phase.DONE, "is done"),
         (3, Phase.FAILED, "failed with exit status 3"),
-        (-9, Phase.FAILED, "was killed by SIGKILL"),
+        (-9, Phase.KILLED, "was killed by SIGKILL"),
         (-15, Phase.INTERRUPTED, "was ended by SIGTERM"),
         (143, Phase.INTERRUPTED, "was ended by SIGTERM"),
         (130, Phase.INTERRUPTED, "was ended by SIGINT"),
@@ -64,7 +64,7 @@ def test_a_mission_that_was_cancelled_is_interrupted_unless_it_went_well(
 def test_a_process_of_this_host_runs_if_it_is_the_one_that_was_started() -> None:
     """A pid is used again; by its start it is known."""
     assert (Phase.RUNNING, "runs on login1") == state(processes={7: "70"})
-    lost = (Phase.LOST, "was killed on login1, or that host was rebooted")
+    lost = (Phase.KILLED, "was killed on login1, or that host was rebooted")
     assert lost == state(processes={7: "71"})
     assert lost == state()
 
@@ -78,13 +78,13 @@ def test_a_mission_of_another_host_runs_as_long_as_it_gives_signs_of_life() -> N
     others = {"kernel": "there", "processes": {7: "70"}}
     assert Phase.RUNNING is state(alive=NOW - SILENCE + 1, **others)[0]  # type: ignore[arg-type]
     phase, detail = state(alive=NOW - SILENCE - 1, **others)  # type: ignore[arg-type]
-    assert Phase.LOST is phase
+    assert Phase.KILLED is phase
     assert "has given no sign of life for 301 s" in detail
 
 
 def test_a_start_without_a_process_is_about_to_begin_and_then_lost() -> None:
     assert Phase.STARTING is state(None, alive=0, started=NOW - STARTING + 1)[0]
-    assert Phase.LOST is state(None, alive=0, started=NOW - STARTING - 1)[0]
+    assert Phase.KILLED is state(None, alive=0, started=NOW - STARTING - 1)[0]
 
 
 def test_a_further_start_gets_modules_but_neither_the_old_terminal_nor_secrets() -> None:

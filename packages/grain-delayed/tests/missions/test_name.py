@@ -20,6 +20,9 @@ NOTEBOOK = "import sys; sys.modules['ipykernel'] = sys\n" + SHOWN
 IPYTHON = "import sys; sys.modules['IPython'] = sys; sys.argv = ['ipython']\n" + SHOWN
 
 
+MAP = "import sys; sys.modules['grain.map.command'] = sys\n" + SHOWN
+
+
 def shown(folder: Path, *words: str, stdin: str = "", **env: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
@@ -55,7 +58,8 @@ def test_a_mission_is_called_after_its_script(words: list[str], name: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [(SHOWN, "python-stdin"), (NOTEBOOK, "notebook"), (IPYTHON, "ipython")]
+    ("text", "name"),
+    [(SHOWN, "python-stdin"), (NOTEBOOK, "notebook"), (IPYTHON, "ipython"), (MAP, "map")],
 )
 def test_a_session_without_a_script_has_the_name_of_its_kind(
     text: str, name: str, tmp_path: Path

@@ -177,6 +177,23 @@ def test_a_mission_that_was_killed_here_does_not_run_from_that_moment_on(tmp_pat
     assert {"alive", "far"} == running
 
 
+def test_another_process_with_the_id_of_one_that_was_killed_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    """It began after the last write, as the kernel gave the id away after that."""
+    now = int(time.time())
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        for name, written in (("before", now - 9000), ("own", now)):
+            folder = tmp_path / log(tmp_path, name, name, end=False, pid=process.pid)
+            os.utime(folder / "events.jsonl", (written, written))
+        logs = LogStore(tmp_path).logs()
+        assert {"own"} == {one.name for one in logs if one.is_running()}
+        assert {"own"} == {one.name for one in logs if one.is_written()}
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not any(one.is_running() for one in logs)  # not even as a zombie
+
+
 def test_nothing_is_removed_through_a_link_and_nothing_that_is_no_log(tmp_path: Path) -> None:
     store, outside = tmp_path / "missions", tmp_path / "outside"
     outside.mkdir()

@@ -185,6 +185,22 @@ def start_of(log: StoredLog) -> Record | None:
     return None
 
 
+class StartLabels:
+    """What `grain missions` calls the missions that `grain run` has started, by their processes."""
+
+    def __init__(self) -> None:
+        self._starts: dict[tuple[str, int], list[Record]] = {}
+        for record in read(missions_folder()):
+            if (process := record.process) is not None:
+                self._starts.setdefault((process.host, process.pid), []).append(record)
+
+    def of(self, host: str, pid: int, began: float) -> str:
+        """Return the label of a mission by the first line of its log; "" if there is none."""
+        starts = self._starts.get((host, pid), ())
+        before = (one.label for one in reversed(starts) if one.start.at - _EARLY <= began)
+        return next(before, "")
+
+
 def id_of(config: Config, word: str) -> str:
     """Return the id of a mission for a scheduler that does not know the word; "" without a log.
 

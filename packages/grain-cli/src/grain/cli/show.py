@@ -117,11 +117,50 @@ def folded(text: str, most: int | None, indent: str = "") -> list[str]:
     )
 
 
-def terminal_width() -> int:
-    """Return the columns of the terminal; 80 where there is none, and 60 at least."""
+NARROW = 60
+"""Columns below which a table has fewer of them, if it can."""
+
+
+def terminal_width(least: int = NARROW) -> int:
+    """Return the columns of the terminal; 80 where there is none, and some number at least."""
     import shutil
 
-    return max(60, shutil.get_terminal_size().columns)
+    return max(least, shutil.get_terminal_size().columns)
+
+
+def typed(command: Sequence[str]) -> str:
+    """Return a command line as people type it: without the path of Python, and with `grain`.
+
+    >>> typed(["/usr/bin/python3.11", "-P", "-m", "grain.cli", "map", "gzip", "a b"])
+    "grain map gzip 'a b'"
+    >>> typed(["/env/bin/python3.11", "opt.py"])
+    'python opt.py'
+    """
+    import re
+    import shlex
+    from pathlib import PurePath
+
+    words = list(command)
+    if not words:
+        return ""
+    name = PurePath(words[0]).name
+    if "grain.cli" in words[1:4]:
+        words = ["grain", *words[words.index("grain.cli") + 1 :]]
+    elif re.fullmatch(r"python[0-9.]*", name):
+        # `grain` itself is a Python program, whose first argument is its path.
+        script = PurePath(words[1]).name if len(words) > 1 else ""
+        words = ["grain", *words[2:]] if script == "grain" else ["python", *words[1:]]
+    return shlex.join(words)
+
+
+def minute(at: float) -> str:
+    """Format Unix seconds as local time to the minute, with the date."""
+    import time
+
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "?"
 
 
 def span(seconds: float | None) -> str:

@@ -41,6 +41,7 @@ TOUCHED = 3600.0
 _SURELY = 2 * TOUCHED  # seconds for which a log without an end counts as being written
 _ELSEWHERE = 48 * TOUCHED  # the same for one of another host, whose processes cannot be seen
 _CANDIDATES = 5  # that an error names
+_CLOCKS = 60.0  # seconds by which the clocks of this host and of a filesystem may differ
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class StoredLog:
         if age < _SURELY:
             return True
         writer = self._writer()
-        return age < _ELSEWHERE if writer is None else _is_alive(writer)
+        return age < _ELSEWHERE if writer is None else _is_alive(writer, self.modified())
 
     def is_running(self) -> bool:
         """Return True if its process runs: where this host can see it, at once after its death.
@@ -112,7 +113,7 @@ class StoredLog:
         Another namespace of processes under the same host name is taken for this host.
         """
         writer = None if self.end() is not None else self._writer()
-        return self.is_written() if writer is None else _is_alive(writer)
+        return self.is_written() if writer is None else _is_alive(writer, self.modified())
 
     def _writer(self) -> int | None:
         """Return the process id of its writer; None if that is not of this host."""
@@ -287,14 +288,27 @@ def _last_line(folder: Path) -> LogEnded | None:
     return line if isinstance(line, LogEnded) else None
 
 
-def _is_alive(pid: int) -> bool:
+def _is_alive(pid: int, written: float) -> bool:
+    """Return True if a process of this host runs that has written to a log.
+
+    Args:
+        pid: its id. The kernel uses ids again: a process that began after the last write is another
+            one.
+        written: when it last wrote, in Unix seconds.
+    """
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        with Path(f"/proc/{pid}/stat").open(encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        with Path("/proc/stat").open(encoding="utf-8") as file:
+            boot = next((line for line in file if line.startswith("btime ")), "")
+    except OSError:
         return False
-    except OSError:  # it is another user's
-        pass
-    return True
+    # The second field is the program's name in parentheses, which may hold anything.
+    fields = text[text.rindex(")") + 2 :].split()
+    if fields[0] in "ZX":
+        return False
+    began = float(boot.removeprefix("btime ") or 0) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return began <= written + _CLOCKS
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, print_json, terminal_width
+from grain.cli.show import clean, minute, print_json, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from grain.cli.history.summary import LogSummary
     from grain.config import Config
     from grain.eventlog.store import LogStore, StoredLog
+
+_NARROWEST = 40  # columns of a terminal
 
 
 def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -56,7 +58,9 @@ def history(
 ) -> None:
     """Show what missions have done, past and present.
 
-    Without NAME, list missions; with the name or the id of one, or the beginning of it, show its
+    All that have left an event log, however they were started; `grain missions` has those that
+    `grain run` and `grain start` started, which can be followed, ended and resumed. Without NAME,
+    list missions; with the name or the id of one, or the beginning of it, show its
     tasks by function and outcome. NAME may also be a label such as opt@2, as `grain ls` and `grain
     missions` show it, or the path of an event log.
 
@@ -88,12 +92,14 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
     from grain.cli.history.kept import KeptSummaries
     from grain.cli.history.logs import state_of
     from grain.cli.history.text import MISSION_COLUMNS, mission_row, missions_text
+    from grain.cli.mission_names import StartLabels
     from grain.eventlog.errors import LogError
 
     logs = store.logs()
     kept = KeptSummaries()
     kept.prune(logs)
-    missions: list[tuple[str, LogSummary]] = []
+    labels = StartLabels()
+    missions: list[tuple[str, str, LogSummary]] = []
     unreadable: list[str] = []
     for log in logs[:most]:
         try:
@@ -101,8 +107,9 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         except (LogError, OSError) as error:
             unreadable.append(f"{log.folder.name} cannot be read: {error}")
         else:
-            missions.append((state_of(log, summary.status), summary))
-    rows = (mission_row(state, summary) for state, summary in missions)
+            label = labels.of(summary.host, summary.pid, summary.began)
+            missions.append((label, state_of(log, summary.status), summary))
+    rows = (mission_row(*mission) for mission in missions)
     if as_json:
         print_json(list(rows))
     elif as_csv or parquet is not None:
@@ -114,7 +121,7 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         )
         return
     else:
-        click.echo(missions_text(missions, unreadable, terminal_width()), nl=False)
+        click.echo(missions_text(missions, unreadable, terminal_width(_NARROWEST)), nl=False)
         if len(logs) > most:
             click.echo(f"{len(logs) - most} more: grain history -n {len(logs)}")
         return
@@ -134,9 +141,9 @@ def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
     if as_json:
         print_json(mission_data(state, summary))
     elif failed:
-        click.echo(failures_text(summary, terminal_width()), nl=False)
+        click.echo(failures_text(summary, terminal_width(_NARROWEST)), nl=False)
     else:
-        click.echo(summary_text(state, summary, terminal_width()), nl=False)
+        click.echo(summary_text(state, summary, terminal_width(_NARROWEST)), nl=False)
         if summary.causes:
             click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
 
@@ -163,7 +170,6 @@ def _write(rows: Iterable[Row], columns: dict[str, type], parquet: str | None) -
 
 def _find(config: Config, word: str) -> StoredLog:
     """Return the log that a word means, and say so where it may mean others as well."""
-    from grain.cli.history.text import minute
     from grain.cli.mission_names import find_log, namesakes, store_of
 
     log = find_log(config, word)

@@ -27,10 +27,22 @@ def state_of(log: StoredLog, status: str) -> str:
     """
     if status:
         return status
-    if log.is_running():
+    if log.is_running() and not _lost_elsewhere(log):
         return "running"
     end = log.end()  # its process may have ended in good order since
     return "killed" if end is None else end.status
+
+
+def _lost_elsewhere(log: StoredLog) -> bool:
+    """Return True if a mission has ended whose process this host cannot see.
+
+    One that `grain run` has started gives a sign of life every 30 s, beside its log.
+    """
+    from grain.cli.mission_names import start_of
+    from grain.cli.missions.starting import state_of as state_of_start
+
+    record = start_of(log)
+    return record is not None and not state_of_start(record).phase.alive
 
 
 def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.history.logs import lines_of, state_of
-from grain.cli.history.text import minute
 from grain.cli.mission_names import find_log
 from grain.cli.missions.state import signal_name
-from grain.cli.show import moment, span
+from grain.cli.show import minute, moment, span
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import LogStarted, TaskSubmitted

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grain.cli.show import Row, clean, folded, span, table
+from grain.cli.show import NARROW, Row, clean, folded, minute, span, table, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +20,8 @@ _MESSAGE = 300
 
 MISSION_COLUMNS: dict[str, type] = {
     "name": str, "id": str, "state": str, "began": float, "seconds": float, "host": str,
-    "directory": str, "command": str, "tasks": int, "done": int, "failed": int, "cancelled": int,
+    "directory": str, "command": str, "label": str, "tasks": int, "done": int, "failed": int,
+    "cancelled": int,
     "running": int, "waiting": int, "retried_runs": int, "lost_runs": int, "workers": int,
     "core_hours": float, "wasted_core_hours": float, "cpu_hours": float, "peak_memory_gb": float,
 }  # fmt: skip
@@ -29,39 +29,46 @@ MISSION_COLUMNS: dict[str, type] = {
 
 
 def missions_text(
-    missions: Iterable[tuple[str, LogSummary]], unreadable: Sequence[str], most: int | None
+    missions: Iterable[tuple[str, str, LogSummary]], unreadable: Sequence[str], most: int | None
 ) -> str:
     """Format missions with their states as a table of at most so many columns.
 
     Args:
-        missions: the state and the summary of each.
+        missions: of each what `grain missions` calls it, or nothing, its state and its summary.
         unreadable: a sentence for each log that cannot be read.
         most: columns of the terminal; None for no limit.
     """
-    heads = ("NAME", "BEGAN", "TOOK", "STATE", "DONE", "FAILED", "CORE-HOURS")
-    rows = [_mission(state, summary) for state, summary in missions]
+    narrow = most is not None and most < NARROW
+    heads = _NARROW_HEADS if narrow else _HEADS
+    rows = [_mission(*mission, narrow=narrow) for mission in missions]
     lines = [one for sentence in unreadable for one in folded(clean(sentence), most)]
     return table("MISSIONS", heads, rows, most) + "".join(f"{line}\n" for line in lines)
 
 
-def _mission(state: str, summary: LogSummary) -> Row:
+_HEADS = ("NAME", "BEGAN", "TOOK", "STATE", "DONE", "FAILED", "CORE-HOURS")
+_NARROW_HEADS = ("NAME", "STATE", "DONE", "FAILED")
+
+
+def _mission(label: str, state: str, summary: LogSummary, *, narrow: bool) -> Row:
     total = summary.total
-    cells = (
-        summary.name, minute(summary.began), span(summary.seconds), state, total.done,
-        total.failed, amount(total.core_hours),
-    )  # fmt: skip
-    command = " ".join(summary.command) or "an unknown command"
+    began, took, hours = minute(summary.began), span(summary.seconds), amount(total.core_hours)
+    command = typed(summary.command) or "an unknown command"
     where = f" on {summary.host}" if summary.host else ""
-    return Row(cells, [f"{summary.id[:_SHORT_ID]}{where}: {command}"])
+    more = [f"{summary.id[:_SHORT_ID]}{where}: {command}"]
+    if narrow:
+        more.insert(0, f"began {began}, took {took}, {hours} core-hours")
+        return Row((label or summary.name, state, total.done, total.failed), more)
+    cells = (label or summary.name, began, took, state, total.done, total.failed, hours)
+    return Row(cells, more)
 
 
-def mission_row(state: str, summary: LogSummary) -> dict[str, Any]:
+def mission_row(label: str, state: str, summary: LogSummary) -> dict[str, Any]:
     """Return the counts of a mission in named columns."""
     total = summary.total
     return {
         "name": summary.name, "id": summary.id, "state": state, "began": summary.began,
         "seconds": summary.seconds, "host": summary.host, "directory": summary.directory,
-        "command": " ".join(summary.command), "tasks": total.tasks, "done": total.done,
+        "command": typed(summary.command), "label": label, "tasks": total.tasks, "done": total.done,
         "failed": total.failed, "cancelled": total.cancelled, "running": total.running,
         "waiting": total.waiting, "retried_runs": total.retried,
         "lost_runs": summary.lost_runs, "workers": summary.workers,
@@ -83,11 +90,17 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
 
 def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
     """Format the counts of a mission by function and outcome."""
-    heads = ("FUNCTION", "DONE", "FAILED", "OTHER", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
+    narrow = most is not None and most < NARROW
+    heads = _FUNCTION_HEADS[:4] if narrow else _FUNCTION_HEADS
     functions = sorted(summary.functions.items(), key=lambda item: -item[1].core_hours)
     parts = [
         _paragraph(_headline(state, summary), most),
-        table("FUNCTIONS", heads, [_function(name, one) for name, one in functions], most)
+        table(
+            "FUNCTIONS",
+            heads,
+            [_function(name, one, narrow=narrow) for name, one in functions],
+            most,
+        )
         or "No task was submitted.\n",
         _paragraph(_remarks(summary), most),
     ]
@@ -111,7 +124,7 @@ def failures_text(summary: LogSummary, most: int | None) -> str:
 def _headline(state: str, summary: LogSummary) -> list[str]:
     total = summary.total
     where = f" on {summary.host}" if summary.host else ""
-    command = " ".join(summary.command) or "an unknown command"
+    command = typed(summary.command) or "an unknown command"
     within = f", in {summary.directory}" if summary.directory else ""
     counts = [
         f"{total.done} done",
@@ -148,7 +161,12 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
-def _function(name: str, one: FunctionSummary) -> tuple[object, ...]:
+_FUNCTION_HEADS = (
+    "FUNCTION", "DONE", "FAILED", "OTHER", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS",
+)  # fmt: skip
+
+
+def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
     others = (
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
@@ -162,10 +180,11 @@ def _function(name: str, one: FunctionSummary) -> tuple[object, ...]:
     mean, longest = "-", "-"
     if one.runs:
         mean, longest = duration(one.seconds / one.runs), duration(one.longest)
-    return (
-        name or "(unknown)", one.done, one.failed, other, mean, longest, memory,
-        amount(one.core_hours),
-    )  # fmt: skip
+    hours = amount(one.core_hours)
+    cells = (name or "(unknown)", one.done, one.failed, other)
+    if narrow:
+        return Row(cells, [f"mean {mean}, longest {longest}, memory {memory}, {hours} core-hours"])
+    return Row((*cells, mean, longest, memory, hours))
 
 
 def _cause(cause: Cause) -> Row:
@@ -201,14 +220,6 @@ def _paragraph(lines: Iterable[str], most: int | None) -> str:
         text = line.lstrip(" ")
         out += folded(clean(text), most, line[: len(line) - len(text)])
     return "".join(f"{line}\n" for line in out)
-
-
-def minute(at: float) -> str:
-    """Format Unix seconds as local time to the minute, with the date."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-    except (OverflowError, OSError, ValueError):
-        return "?"
 
 
 def duration(seconds: float) -> str:

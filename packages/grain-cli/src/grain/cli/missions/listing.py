@@ -10,15 +10,25 @@ from grain.cli.batch import JobPhase
 from grain.cli.missions.jobs import output_file
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import Row, clean, moment, print_json, span, table, terminal_width
+from grain.cli.show import (
+    NARROW,
+    Row,
+    minute,
+    print_json,
+    span,
+    table,
+    terminal_width,
+    typed,
+)
 from grain.cli.workers.submission import job_words
 
 if TYPE_CHECKING:
-    from grain.cli.mission_records import Record, Start
+    from grain.cli.mission_records import Record
     from grain.cli.missions.state import State
     from grain.cli.workers.jobs import OwnJob
 
 _SHOWN = 20  # ended starts
+_NARROWEST = 40  # columns of a terminal
 _JOB_STATES = {
     JobPhase.PENDING: "waiting",
     JobPhase.RUNNING: "running",
@@ -34,11 +44,12 @@ _JOB_STATES = {
 @config_option
 @click.pass_context
 def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: str | None) -> None:
-    """List missions, past and present.
+    """List missions that can be followed, ended or resumed.
 
     Those that `grain run` and `grain start` have started on any host that shares the home
     directory: those that run, and those of the last 30 days that have ended, with their state,
-    since when, and where.
+    since when, and where. `grain history` lists all missions, also those that were started in
+    another way, with what they have done; names and states are the same there.
 
     \b
     Examples:
@@ -62,14 +73,16 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         if as_json:
             print_json([as_data(*one) for one in shown] + [_job_data(job) for job in jobs])
             return
-        rows = [_row(record, state, now) for record, state in shown]
-        rows += [_job_row(job, now) for job in jobs]
-        text = table(
-            "MISSIONS", ["NAME", "STATE", "STARTED", "FOR", "HOST"], rows, terminal_width()
+        most = terminal_width(_NARROWEST)
+        narrow = most < NARROW
+        rows = [_row(record, state, now, narrow=narrow) for record, state in shown]
+        rows += [_job_row(job, now, narrow=narrow) for job in jobs]
+        heads = ("NAME", "STATE", "HOST") if narrow else _HEADS
+        nothing = (
+            "no mission was started by `grain run` yet: `grain run -d opt.py` starts one; `grain "
+            "history` lists those that were started in another way\n"
         )
-        click.echo(
-            text or "no mission was started yet: `grain run -d opt.py` starts one\n", nl=False
-        )
+        click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)
         if hidden := len(started) - len(shown):
             click.echo(f"and {hidden} earlier ones: grain missions --all")
 
@@ -114,29 +127,32 @@ def _job_data(job: OwnJob) -> dict[str, Any]:
     }
 
 
-def _job_row(job: OwnJob, now: float) -> Row:
+def _job_row(job: OwnJob, now: float, *, narrow: bool) -> Row:
     record, state = job
     length = span(now - record.submitted) if job.alive else "-"
-    cells = [
-        record.name, _JOB_STATES[state.phase], moment(record.submitted), length, state.node or "-"
-    ]  # fmt: skip
+    began, node = minute(record.submitted), state.node or "-"
     reason = f": {state.reason}" if state.reason else ""
-    return Row(cells, [f"{job_words(record)}{reason}; output in {output_file(record)}"])
+    more = [f"{job_words(record)}{reason}; output in {output_file(record)}"]
+    return _columns(record.name, began, length, _JOB_STATES[state.phase], node, more, narrow=narrow)
 
 
-def _row(record: Record, state: State, now: float) -> Row:
+def _row(record: Record, state: State, now: float, *, narrow: bool) -> Row:
     start, end = record.start, record.end
     seen = now if state.phase.alive else max(record.alive, start.at)
     last = end.at if end is not None else seen
     host = record.process.host if record.process is not None else "-"
-    cells = [record.label, state.phase.value, moment(start.at), span(last - start.at), host]
-    command = " ".join(map(clean, typed(start)))
+    began, took, name = minute(start.at), span(last - start.at), record.label
+    command = typed(start.command)
     more = [command] if state.phase.alive else [f"{command}: it {state.detail}"]
-    return Row(cells, more)
+    return _columns(name, began, took, state.phase.value, host, more, narrow=narrow)
 
 
-def typed(start: Start) -> tuple[str, ...]:
-    """Return the command line of a start as a user types it, without the interpreter."""
-    if "grain.cli" in start.command[:4]:  # `grain map -d`
-        return ("grain", *start.command[start.command.index("grain.cli") + 1 :])
-    return start.command[1:] if start.program.endswith(".py") else start.command
+_HEADS = ("NAME", "BEGAN", "TOOK", "STATE", "HOST")
+
+
+def _columns(
+    name: str, began: str, took: str, state: str, host: str, more: list[str], *, narrow: bool
+) -> Row:
+    if narrow:
+        return Row((name, state, host), [f"began {began}, took {took}", *more])
+    return Row((name, began, took, state, host), more)

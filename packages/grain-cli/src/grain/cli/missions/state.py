@@ -22,14 +22,14 @@ NFS shows the times of files late.
 
 
 class Phase(enum.Enum):
-    """What has become of a start."""
+    """What has become of a start: in the words of `grain history`."""
 
     STARTING = "starting"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    LOST = "lost"
+    KILLED = "killed"
 
     @property
     def alive(self) -> bool:
@@ -61,17 +61,17 @@ def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str
     if process is None:
         if now - record.start.at < STARTING:
             return State(Phase.STARTING, "is about to begin")
-        return State(Phase.LOST, "never began: its keeper was killed, or its host went down")
+        return State(Phase.KILLED, "never began: its keeper was killed, or its host went down")
     if process.kernel == kernel:
         if began(process.pid) == process.began:
             return State(Phase.RUNNING, f"runs on {process.host}")
         if began(process.keeper) == process.keeper_began:
             return State(Phase.RUNNING, f"is ending on {process.host}")
-        return State(Phase.LOST, f"was killed on {process.host}, or that host was rebooted")
+        return State(Phase.KILLED, f"was killed on {process.host}, or that host was rebooted")
     if now - record.alive < SILENCE:
         return State(Phase.RUNNING, f"runs on {process.host}")
     return State(
-        Phase.LOST,
+        Phase.KILLED,
         f"has given no sign of life for {int(now - record.alive)} s: it was killed on "
         f"{process.host}, or that host was rebooted",
     )
@@ -85,7 +85,7 @@ def _ended(end: End) -> State:
     if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         return State(Phase.INTERRUPTED, f"was ended by {signal.Signals(number).name}")
     if end.status < 0:
-        return State(Phase.FAILED, f"was killed by {signal_name(number)}")
+        return State(Phase.KILLED, f"was killed by {signal_name(number)}")
     return State(Phase.FAILED, f"failed with exit status {end.status}")
 
 

@@ -229,10 +229,12 @@ def mission_name() -> str:
 
     ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
     the name of its file where Jupyter tells it. What `grain run` has started has the name that it
-    was given there, by the variable ``GRAIN_MISSION``.
+    was given there, by the variable ``GRAIN_MISSION``. `grain map` is ``map``.
     """
     if given := _fit(os.environ.get("GRAIN_MISSION", "")):
         return given
+    if "grain.map.command" in sys.modules:  # which no program imports but `grain`
+        return "map"
     if "ipykernel" in sys.modules:
         return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
     main = sys.modules.get("__main__")
