@@ -207,6 +207,8 @@ def test_ls_shows_clusters_where_there_are_several() -> None:
     assert "NAME  CLUSTER  HOST  STATE    LEFT      RUNNING" == several[1]
     assert ["w0    -  ", "w1    two"] == [line[:9] for line in several if line.startswith("w")]
     assert "CLUSTER" not in state_text({**STATE, "workers": workers[1:]})
+    evil = [workers[0], {**WORKER, "cluster": "\x1b[2Jx"}]
+    assert "?[2Jx" in state_text({**STATE, "workers": evil})
 
 
 def test_ls_shows_a_mission_that_is_paused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -55,6 +56,20 @@ def test_a_server_says_where_it_listens_until_a_signal(number: signal.Signals) -
     _, err = process.communicate(timeout=60)
     assert line.startswith("a bridge listens at 127.0.0.1 port ")
     assert (0, "") == (process.returncode, err)
+
+
+def test_a_place_where_a_server_cannot_listen_is_named() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["bridge", "serve", "--listen", place])
+
+    assert (
+        f"Error: cannot listen at {place}: Address already in use; name an address of this host, "
+        "and a port that is free, as in --listen :4748\n"
+    ) == result.output
+    assert 1 == result.exit_code
 
 
 def test_where_to_listen() -> None:

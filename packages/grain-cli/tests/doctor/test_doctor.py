@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,17 @@ def test_where_the_meeting_is() -> None:
 
 def attempts(**outcomes: str) -> list[Attempt]:
     return [Attempt(transport, "there", outcome, 0.5) for transport, outcome in outcomes.items()]
+
+
+def test_a_bridge_that_is_not_reached_is_a_failure() -> None:
+    """No scheduler there is none: a mission starts one."""
+    down = Attempt(
+        "meeting", "bridge://x:1/ab", "the bridge at x:1 is not reached", 0.1, unusable=True
+    )
+    finding = meeting.not_reached("bridge://@/key@x:1", [down], slow=False)
+    assert ("fail", "the bridge at x:1 is not reached") == (finding.state, finding.says)
+    vacant = replace(down, unusable=False)
+    assert "warn" == meeting.not_reached("bridge://@/key@x:1", [vacant], slow=False).state
 
 
 def test_a_scheduler_that_is_not_reached(alone: Path) -> None:

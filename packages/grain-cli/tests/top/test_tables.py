@@ -75,9 +75,9 @@ def test_a_worker_without_an_end_has_no_time_left_to_show() -> None:
 
 
 def test_workers_of_several_clusters_have_a_column_for_it() -> None:
-    workers = [{**worker(n), "cluster": f"c{n}"} for n in range(2)]
+    workers = [{**worker(n), "cluster": f"c{n}\x1b"} for n in range(2)]
 
-    assert ["c0", "c1"] == column(made({**overview(), "workers": workers}, "workers"), "CLUSTER")
+    assert ["c0?", "c1?"] == column(made({**overview(), "workers": workers}, "workers"), "CLUSTER")
     table = made({**overview(), "workers": workers[:1]}, "workers")
     assert "CLUSTER" not in [column.head for column in table.columns]
 

@@ -294,8 +294,7 @@ async def test_who_waits_for_a_scheduler_logs_why_as_often_as_that_changes(
                 async with joining(url(port), patience=2.0):
                     pass
     logged = [message for message in caplog.messages if "no scheduler yet" in message]
-    where = f"127.0.0.1:{port}"
-    why = f"no scheduler is connected to the bridge at {where}: there is one while missions run"
+    why = f"no scheduler is connected to the bridge at 127.0.0.1:{port}"
     assert [f"no scheduler yet: {why}"] == logged
 
 

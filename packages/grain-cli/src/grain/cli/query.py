@@ -86,13 +86,11 @@ def ask_at(
 
 
 def _meeting_trouble(error: BaseException) -> str:
-    """Return why nobody is met at a bridge; empty for meetings of another kind."""
+    """Return why nobody can be met at an address; empty if just nobody is there."""
     from grain.edge.errors import DialError
 
-    if not isinstance(error, DialError) or not str(error).startswith("bridge://"):
-        return ""
-    outcomes = [one.outcome for one in error.tried if one.transport == "meeting"]
-    return outcomes[-1] if outcomes else ""
+    tried = error.tried if isinstance(error, DialError) else ()
+    return next((one.outcome for one in tried if one.unusable), "")
 
 
 def _frozen(address: str) -> str:

@@ -10,16 +10,18 @@ class Attempt:
     """One route to a head that was tried.
 
     Attributes:
-        transport: "meeting", "unix", "tcp", "reverse" or "files".
+        transport: "meeting", "unix", "tcp", "relay", "reverse" or "files".
         target: the address tried, for people: a path, or host and port.
         outcome: "ok", or why the attempt failed.
         seconds: how long the attempt took.
+        unusable: True if the meeting itself cannot be used; False also if it names no living head.
     """
 
     transport: str
     target: str
     outcome: str
     seconds: float
+    unusable: bool = False
 
     @property
     def ok(self) -> bool:

@@ -73,7 +73,12 @@ def serve(listen: str) -> None:
     with report_errors():
         import trio
 
-        trio.run(_serve, host, port)
+        error = trio.run(_serve, host, port)
+        if error is not None:
+            raise click.ClickException(
+                f"cannot listen at {listen}: {error.strerror or error}; name an address of this "
+                f"host, and a port that is free, as in --listen :{PORT + 1}"
+            )
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -88,22 +93,32 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-async def _serve(host: str, port: int) -> None:
+async def _serve(host: str, port: int) -> OSError | None:
+    """Serve until a signal; return why it cannot, if so."""
     import signal
 
     import trio
 
     from grain.edge import serve_bridge
 
+    # Kept from the nursery, which would make a group of it.
+    failed: list[OSError] = []
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
 
             async def start(task_status: trio.TaskStatus[list[tuple[str, int]]]) -> None:
-                await serve_bridge(host, port, task_status=task_status)
+                try:
+                    await serve_bridge(host, port, task_status=task_status)
+                except OSError as error:
+                    failed.append(error)
+                    task_status.started([])
 
             places = await nursery.start(start)
+            if failed:
+                return failed[0]
             shown = ", ".join(f"{place} port {number}" for place, number in places)
             click.echo(f"a bridge listens at {shown}")
             async for _ in signals:
                 break
         nursery.cancel_scope.cancel()
+    return None

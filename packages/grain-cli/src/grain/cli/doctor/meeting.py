@@ -126,7 +126,7 @@ async def _reach(address: str) -> tuple[Finding, bool]:
     from grain.edge.errors import AddressError, DialError
 
     try:
-        return await _greeted(address, frozenset({"unix", "tcp"}), 5.0)
+        return await _greeted(address, frozenset({"unix", "tcp", "relay"}), 5.0)
     except DialError as error:
         there = all(one.transport != "meeting" for one in error.tried)
         return not_reached(address, error.tried, slow=False), there
@@ -226,6 +226,11 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
         tried: The attempts, one for each route.
         slow: Whether every route was tried; each then has a finding of its own.
     """
+    if unusable := [one.outcome for one in tried if one.unusable]:
+        fix = "Correct `address`, or what keeps this host from it."
+        if address.startswith("bridge://"):
+            fix = "Start `grain bridge serve` there, or correct `address`."
+        return Finding("scheduler", "fail", unusable[-1], fix)
     if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
         message = f"none at {address} now"
         return Finding("scheduler", "warn", message, "None is needed: a mission starts one.")

@@ -85,10 +85,7 @@ class BridgeMeeting:
         """
         record = await self._look()
         if not record.sealed:
-            raise StaleEdgeFile(
-                f"no scheduler is connected to the bridge at {self._where}: there is one while "
-                "missions run"
-            )
+            raise StaleEdgeFile(f"no scheduler is connected to the bridge at {self._where}")
         return self._unsealed(record)
 
     async def prepare(self) -> None:

@@ -24,7 +24,14 @@ from grain.edge.connecting.routes import (
     routes,
     unix_route,
 )
-from grain.edge.errors import AddressError, DialError, EdgeError, MeetingError, StaleEdgeFile
+from grain.edge.errors import (
+    AddressError,
+    DialError,
+    EdgeError,
+    MeetingError,
+    NoEdgeFile,
+    StaleEdgeFile,
+)
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import this_process
 from grain.edge.meeting.meeting import Meeting
@@ -114,10 +121,16 @@ class Dialler:
                 )
         except MeetingError as e:
             seconds = trio.current_time() - begun
-            tried.append(Attempt("meeting", self.meeting.path, str(e), seconds))
+            unusable = not isinstance(e, NoEdgeFile | StaleEdgeFile)
+            tried.append(Attempt("meeting", self.meeting.path, str(e), seconds, unusable))
             if e.final:
                 raise
             return None
+        except trio.Cancelled:
+            seconds = trio.current_time() - begun
+            outcome = f"{self.meeting.path} has not answered within {seconds:.0f} s"
+            tried.append(Attempt("meeting", self.meeting.path, outcome, seconds, unusable=True))
+            raise
         if all_of_them:
             return await self.reach(record, tried, all_of_them=True)
         return await self._reach_while_it_leads(record, tried)
