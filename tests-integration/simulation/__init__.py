@@ -7,6 +7,8 @@ Map:
 - ``clock``: the event loop, in virtual time, and the source of all chance
 - ``wire``: the network: connections that are late, repeat themselves and break
 - ``heads``: a head's process around a real hub
+- ``bridge``: the server of a bridge, around the real switchboard, in which one world of four meets
+- ``introductions``: the ways of heads and peers to each other by way of that
 - ``peers``: the processes of workers and missions around real sessions
 - ``nonsense``: messages that make no sense
 - ``faults``: what goes wrong

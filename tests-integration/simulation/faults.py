@@ -10,10 +10,12 @@ from grain.head import messages as of_mission
 from grain.head.messages import Retract, Synced
 from grain.worker import messages as of_worker
 from grain.worker.messages import Revoke
+from simulation.bridge import RelayedWire
 from simulation.heads import HeadProcess
 from simulation.peers import SimulatedMission, SimulatedWorker, Stranger
 
 if TYPE_CHECKING:
+    from simulation.bridge import Bridge
     from simulation.peers import SimulatedPeer
     from simulation.wire import End, Mail, Wire
     from simulation.world import World
@@ -24,6 +26,12 @@ KINDS = (
     "kill mission here", "cancel from outside", "freeze head", "ambush", "cancel mission",
     "retire worker", "nonsense", "stranger", "odd message",
 )  # fmt: skip
+
+BRIDGE_KINDS = (
+    "kill bridge", "freeze bridge", "cut at bridge", "hold at bridge", "lose introduction",
+    "change way",
+)  # fmt: skip
+"""The faults of worlds that meet at a bridge, besides all others."""
 
 MESSAGES = tuple(
     kind.__name__
@@ -49,7 +57,8 @@ class Faults:
         self.world = world
         self.chance = world.clock.chance
         self.counts: Counter[str] = Counter()
-        self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in KINDS}
+        kinds = KINDS if world.bridge is None else (*KINDS, *BRIDGE_KINDS)
+        self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
         if not any(self._often.values()):
             self._often["cut"] = 1
         # The name of the message that is waited for, and whether its sender is to die of it.
@@ -143,7 +152,7 @@ class Faults:
             self.world.start_head()
             for wire in list(old.wires):
                 self.world.clock.after(self.chance.uniform(0, 20), wire.cut)
-            self.world.clock.after(25, old.kill)
+            self.world.clock.after(25, lambda: self.world.end_head(old))
 
     def freeze_head(self) -> None:
         if self.world.head is not None:
@@ -235,6 +244,48 @@ class Faults:
             mission.story.ended_outside = True
             self.world.head.ask(Ask("cancel", mission=mission.session.id, by="somebody"))
             self.world.start_mission()
+
+    # ---- a bridge
+
+    @property
+    def bridge(self) -> Bridge:
+        assert self.world.bridge is not None
+        return self.world.bridge
+
+    def kill_bridge(self) -> None:
+        self.bridge.server.kill()
+        self.world.clock.after(self.chance.choice((0.0, 2.0, 20.0, 60.0)), self.bridge.restart)
+
+    def freeze_bridge(self) -> None:
+        until = self.world.clock.now + self.chance.choice((2.0, 20.0, 50.0))
+        server = self.bridge.server
+        server.frozen_until = max(server.frozen_until, min(until, self.world.end_of_faults))
+
+    def cut_at_bridge(self) -> None:
+        """Cut a connection of the server, on one side of a pair or of a head."""
+        lines = list(self.bridge.server.lines.values())
+        if lines:
+            self.chance.choice(lines).cut()
+
+    def hold_at_bridge(self) -> None:
+        """Let what passes between two members wait."""
+        wire = self.peer().wire
+        if isinstance(wire, RelayedWire):
+            until = self.world.clock.now + self.chance.choice((2.0, 10.0, 18.0))
+            wire.held_until = min(until, self.world.end_of_faults)
+
+    def lose_introduction(self) -> None:
+        """Let the head not take who comes next."""
+        if self.world.head is not None and self.world.head.at_bridge is not None:
+            self.world.head.at_bridge.deaf += self.chance.choice((1, 3))
+
+    def change_way(self) -> None:
+        """Open or block the direct way of a peer to heads, which the next connection finds."""
+        peer = self.peer()
+        assert peer.way is not None
+        peer.way.direct = not peer.way.direct
+        if peer.wire is not None and self.chance.random() < 0.5:
+            peer.wire.cut()
 
     # ---- nonsense
 

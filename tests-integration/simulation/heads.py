@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import MissionRecord
     from grain.worker.messages import Attempt
+    from simulation.introductions import HeadAtBridge
     from simulation.wire import End, Mail
     from simulation.world import World
 
@@ -42,6 +43,8 @@ class HeadProcess:
         self.world = world
         self.hub = hub
         self.alive = True
+        # Its side of a bridge, in a world that has one.
+        self.at_bridge: HeadAtBridge | None = None
         self.offset = offset
         self.frozen_until = 0.0
         # The seconds in which it did not run, and what of them counts against its peers.
@@ -214,6 +217,8 @@ class HeadProcess:
                 if peer in self._lost:
                     self.world.laws.on_given_up(peer, self.served - self._lost[peer])
             self.flush()
+            if self.at_bridge is not None:
+                self.at_bridge.tick()
 
     def _note_loss(self, wire: Wire) -> None:
         peer = self.hub.workers.links.get(wire) or self.hub.missions.links.get(wire)
@@ -233,6 +238,8 @@ class HeadProcess:
 
     def kill(self) -> None:
         self.alive = False
+        if self.at_bridge is not None:
+            self.at_bridge.end()
         for wire in list(self.wires):
             wire.close(self)
         self.wires.clear()

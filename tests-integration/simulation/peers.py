@@ -70,6 +70,7 @@ class SimulatedPeer:
         self.unread: list[tuple[Wire, Mail]] = []
         self.jinxed = 0
         self.parted_until = 0.0
+        self.way = world.way(self)
 
     @property
     def frozen(self) -> bool:
@@ -87,8 +88,15 @@ class SimulatedPeer:
         head = world.head
         if head is None or self.parted_until > world.clock.now:
             world.clock.after(1.0 + 2.0 * world.clock.chance.random(), self.dial)
-            return
-        self.wire = world.connect(head, self)
+        elif self.way is not None:
+            self.way.dial()
+        else:
+            self.join(world.connect(head, self))
+
+    def join(self, wire: Wire) -> None:
+        """Use a connection to a head."""
+        self.wire = wire
+        world = self.world
         self.joined()
         self.flush()
         if self.jinxed:
@@ -128,6 +136,8 @@ class SimulatedPeer:
         self.alive = False
         if self.wire is not None:
             self.wire.close(self)
+        if self.way is not None:
+            self.way.close()
 
     def send(self, mail: Mail) -> None:
         if self.wire is not None and mail:

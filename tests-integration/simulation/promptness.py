@@ -81,6 +81,8 @@ class Promptness:
         for worker in self.world.workers:
             if worker.alive and not worker.frozen:
                 yield from self._of_runner(worker)
+        if self.world.bridge is not None:
+            yield from self.world.bridge.passing()
 
     def _of_runner(self, worker: SimulatedWorker) -> Iterator[Passing]:
         """List what is not to last on a worker, whether it is in contact with a head or not."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from simulation.faults import KINDS
+from simulation.faults import BRIDGE_KINDS, KINDS
 from simulation.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.mistakes.cast import Cast
@@ -50,7 +50,7 @@ def test_every_law_holds_in_every_seed_and_every_fault_occurs() -> None:
         ran = list(pool.map(run_seed, range(SEEDS), chunksize=10))
 
     assert [] == [error for error, _ in ran if error]
-    assert set(KINDS) == set().union(*[faults for _, faults in ran])
+    assert {*KINDS, *BRIDGE_KINDS} == set().union(*[faults for _, faults in ran])
 
 
 def test_pauses_that_begin_with_each_look_are_not_one_long_pause() -> None:

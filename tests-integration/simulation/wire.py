@@ -50,6 +50,11 @@ class Wire:
         self._under_way = {id(head): 0, id(peer): 0}
         self._passing = {id(head): 0, id(peer): 0}
 
+    @property
+    def held(self) -> bool:
+        """True while messages wait on their way."""
+        return False
+
     def send(self, to: End, mail: Mail) -> None:
         """Send messages to one end; they may arrive in several pieces."""
         chance = self._clock.chance

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.resource import Cores, Memory
 from grain.worker.agent.session import MAX_KEPT
+from simulation.bridge import Bridge
 from simulation.clock import Clock
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
+from simulation.introductions import HeadAtBridge, PeerAtBridge
 from simulation.laws import Laws
 from simulation.mistakes.cast import Cast
 from simulation.nonsense import Nonsense
@@ -41,6 +43,9 @@ crash five times, alone on their worker, has more to do than any fixed time allo
 stay for a while when they have all outcomes. That work which could go on waits is for the laws of
 promptness to find.
 """
+
+BRIDGED = 4
+"""Of so many seeds one has a world whose processes meet at a bridge, and not by a file."""
 
 _DEEPLY = 48  # steps from one look at everything to the next
 
@@ -97,6 +102,8 @@ class World:
         self.missions: list[SimulatedMission] = []
         self._behaviours: dict[str, list[Behaviour]] = {}
         self._connections = 0
+        bridged = seed % BRIDGED == BRIDGED - 1
+        self.bridge = Bridge(self, cast.switchboard) if bridged else None
         self.faults = Faults(self)
         self.start_head()
         for _ in range(chance.randint(2, 4)):
@@ -134,6 +141,8 @@ class World:
         wire = peer.wire
         if wire is None or not peer.alive or peer.frozen or peer.unread or wire.cut_off:
             return None
+        if wire.held:
+            return None
         head = wire.head
         if not head.alive or head.frozen or head.newest.get(peer) != wire.number:
             return None
@@ -163,11 +172,22 @@ class World:
         self.heads.append(head)
         self.head = head
         self.log(f"head {number} starts, of epoch {epoch}")
+        if self.bridge is not None:
+            leader = self._cast.leader(self.bridge.keys, int(wall[self.clocks] * 1e3))
+            head.at_bridge = HeadAtBridge(self, head, leader)
 
     def restart_head(self) -> None:
         """Start one unless there is one."""
         if self.head is None:
             self.start_head()
+
+    def end_head(self, head: HeadProcess) -> None:
+        """End a head; start one if it was the one that is there."""
+        head.kill()
+        if self.head is head:
+            self.head = next((one for one in reversed(self.heads) if one.alive), None)
+            if self.head is None:
+                self.start_head()
 
     def start_worker(self) -> None:
         chance = self.clock.chance
@@ -216,10 +236,20 @@ class World:
             self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
     def connect(self, head: HeadProcess, peer: SimulatedPeer) -> Wire:
-        self._connections += 1
-        wire = Wire(self.clock, head, peer, self._connections, self.slow, self.twice)
+        wire = Wire(self.clock, head, peer, self.number_connection(), self.slow, self.twice)
         head.wires[wire] = None
         return wire
+
+    def number_connection(self) -> int:
+        """Return the number of the next connection, which ascend."""
+        self._connections += 1
+        return self._connections
+
+    def way(self, peer: SimulatedPeer) -> PeerAtBridge | None:
+        """Return the way of a new peer to heads by way of the bridge, in a world that has one."""
+        if self.bridge is None:
+            return None
+        return PeerAtBridge(peer, direct=self.clock.chance.random() < self.bridge.directly)
 
     def tick(self) -> None:
         """Let time pass for every process, once a second."""
@@ -229,6 +259,8 @@ class World:
             worker.tick()
         for mission in self.missions:
             mission.tick()
+        if self.bridge is not None:
+            self.bridge.tick()
         self.promptness.check()
         if self.clock.now > CALM:
             if self.head is None:

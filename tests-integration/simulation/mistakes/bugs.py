@@ -110,10 +110,10 @@ def forget_retractions(self: MissionSession) -> None:
     self.to_head[:] = [pair for pair in self.to_head if type(pair[0]).__name__ != "Retract"]
 
 
-def discard_quietly(self: TaskTable, task: TaskRecord) -> None:
+def discard_quietly(self: TaskTable, task: TaskRecord, *, retried: bool = False) -> None:
     lease = task.lease
     task.lease = None
-    TaskTable.discard(self, task)
+    TaskTable.discard(self, task, retried=retried)
     if lease is not None:
         lease.task = None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.bridge.leader import Leader
+from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.hub import Hub, Parts, epoch_at
 from grain.head.hub.missions import Missions
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 
 
 class Cast(NamedTuple):
-    """The classes of a world: those of hubs and of their parts, of workers and of missions."""
+    """The classes of a world: of hubs and their parts, workers, missions, sides of a bridge."""
 
     hub: type[Hub] = Hub
     parts: Parts = Parts()
     worker: type[WorkerSession] = WorkerSession
     mission: type[MissionSession] = MissionSession
     epoch: Callable[[int, int], int] = epoch_at
+    switchboard: type[Switchboard] = Switchboard
+    leader: type[Leader] = Leader
 
 
 def tasks(**methods: Callable[..., Any]) -> Cast:

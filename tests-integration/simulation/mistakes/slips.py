@@ -12,6 +12,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.bridge.leader import Leader
+from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.hub import Hub, Parts
 from grain.head.hub.missions import Missions
@@ -34,7 +36,13 @@ _PARTS: dict[type, str] = {
     Workers: "workers",
     Quarantine: "quarantine",
 }
-_ENDS: dict[type, str] = {Hub: "hub", WorkerSession: "worker", MissionSession: "mission"}
+_ENDS: dict[type, str] = {
+    Hub: "hub",
+    WorkerSession: "worker",
+    MissionSession: "mission",
+    Switchboard: "switchboard",
+    Leader: "leader",
+}
 
 
 class Slip(NamedTuple):
@@ -403,7 +411,7 @@ SLIPS: dict[str, Slip] = {
         "message.task in mission.cancelled",
     ),
     "confirmations are ignored": Slip(
-        Missions, "on_message", "self._table.on_confirmed(mission, task)", "pass"
+        Missions, "_on_confirmed", "self._table.on_confirmed(mission, task)", "pass"
     ),
     "the outcome of a resolved task is adopted once more": Slip(
         TaskTable,
@@ -425,6 +433,39 @@ SLIPS: dict[str, Slip] = {
     ),
     "a worker that keeps too many outcomes is sent more": Slip(
         Workers, "_on_readiness", "if before and not worker.takes_runs:", "if False:"
+    ),
+    "a bridge keeps the place of a head that is lost": Slip(
+        Switchboard, "_retire", "if state.leader == number:", "if False:"
+    ),
+    "a head shows its record only to the first server of a bridge": Slip(
+        Leader,
+        "on_message",
+        "return ([Publish(self._sealed)] if self._sealed else []), None",
+        "return [], None",
+    ),
+    "a bridge brings together who was not introduced": Slip(
+        Switchboard,
+        "_take",
+        "line.meeting.waiting.pop(token, None)",
+        "line.meeting.waiting.popitem()[1] if line.meeting.waiting else None",
+    ),
+    "of a pair one outlives the other at a bridge": Slip(
+        Switchboard, "on_lost", "if partner is not None and not partner.over:", "if False:"
+    ),
+    "a head that is silent keeps its place at a bridge": Slip(
+        Switchboard, "on_tick", "now - line.since >= SILENCE", "False"
+    ),
+    "a head that connects again is taken for another one": Slip(
+        Switchboard,
+        "_claim",
+        "claim.who == state.claim.who and claim.epoch == state.claim.epoch",
+        "False",
+    ),
+    "a head claims its place at a bridge once and no more": Slip(
+        Leader,
+        "on_connected",
+        "return [Claim(self.epoch, self._who, sealed)]",
+        "return [Claim(self.epoch, self._who, sealed)] if not self._sealed else []",
     ),
 }
 """Each slip by what it does."""

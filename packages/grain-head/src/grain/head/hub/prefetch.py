@@ -133,6 +133,12 @@ class Prefetch:
         self.append(lease, head.chain)
         return True
 
+    def dismiss(self, lease: LeaseRecord) -> None:
+        """Let a run that was adopted as under way, and cannot be there, begin no chain."""
+        heads = lease.worker.chain_heads
+        for key in [key for key, head in heads.items() if head is lease]:
+            del heads[key]
+
     # ---- the end of a run
 
     def leave(self, lease: LeaseRecord, now: float, *, measured: bool) -> LeaseRecord | None:

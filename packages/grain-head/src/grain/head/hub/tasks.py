@@ -716,6 +716,7 @@ class TaskTable:
                 self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
             )
         except ValueError as error:
+            self.prefetch.dismiss(lease)
             raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
         lease.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[lease.scheduler_id] = lease

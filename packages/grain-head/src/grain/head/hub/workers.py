@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
+from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Blocked, Printed
@@ -29,6 +30,7 @@ from grain.worker.messages import (
     Inspected,
     Inventory,
     InventoryEnd,
+    InventoryRun,
     Leaving,
     LoopBlocked,
     RegisterWorker,
@@ -222,11 +224,38 @@ class Workers:
         for held in message.runs:
             lease = worker.leases.get(held.attempt)
             if lease is None:
-                self._table.adopt(worker, held, self._mission(held.mission, now), now)
+                self._adopt(worker, held, message, now)
             elif lease.session < worker.session:
                 self._table.confirm(worker, held, now)
             # Else it is reported twice. Were it taken for ended now, runs that are reported after
             # it could still join its chain, the head of which would then be no run at all.
+
+    def _adopt(
+        self, worker: WorkerRecord, held: InventoryRun, message: Inventory, now: float
+    ) -> None:
+        """Take a run into the table that another head has begun.
+
+        A worker that has been there meanwhile may have got, with that run, what a lease of here
+        has, which it has not: that lease is lost, as what is not reported will be in the end.
+
+        Raises:
+            BadMessage: the worker has not free what the run uses there.
+        """
+        mission = self._mission(held.mission, now)
+        try:
+            self._table.adopt(worker, held, mission, now)
+        except BadMessage:
+            reported = {one.attempt for one in message.runs}
+            lost = [
+                lease
+                for lease in worker.leases.values()
+                if lease.session < worker.session and lease.attempt not in reported
+            ]
+            if not lost:
+                raise
+            for lease in lost:
+                self._table.on_run_lost(lease, None, now)
+            self._table.adopt(worker, held, mission, now)
 
     def _on_inventory_end(self, worker: WorkerRecord, now: float) -> None:
         """Let a worker serve that has reported all it has."""
