@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,20 +13,7 @@ from grain.head.hub_log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.worker.messages import Lease, Leaving
 from grain_testkit.hub_harness import HubHarness, held
-
-if TYPE_CHECKING:
-    from grain.eventlog.schema import AnyLine
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.lines: list[AnyLine] = []
-
-    def now(self) -> float:
-        return 1.0
-
-    def write(self, line: AnyLine) -> None:
-        self.lines.append(line)
+from grain_testkit.kept_lines import KeptLines
 
 
 @pytest.fixture
@@ -121,8 +108,9 @@ def test_two_workers_of_one_name_have_two_names_in_a_log(harness: HubHarness) ->
 
 
 def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
-    recorder = Recorder()
-    harness = HubHarness(wall=1000.0, log=HubLog(lambda: recorder))
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder)
+    harness = HubHarness(wall=1000.0, log=log)
     mission = harness.mission("m", cores=2)
     harness.worker("w", job="j8")
     harness.send(mission, Synced())
@@ -137,6 +125,7 @@ def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
     harness.wait(100)
     harness.send(mission, Depart())
 
+    log.close()
     assert [
         "mission joined", "worker joined", "submitted", "submitted", "submitted", "started",
         "run ended", "started", "run ended", "started", "run ended", "worker left", "run ended",
@@ -161,8 +150,9 @@ def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
 
 
 def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:
-    recorder = Recorder()
-    harness = HubHarness(log=HubLog(lambda: recorder))
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder)
+    harness = HubHarness(log=log)
     mission = harness.mission()
     harness.worker("w")
     harness.send(mission, Synced())
@@ -170,6 +160,7 @@ def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> Non
     (lease,) = harness.sent("w", Lease)
     detail = "ExternalError: xtb a.xyz: exit status 1"
     harness.send("w", harness.ended(lease, "error", detail=detail), payload=b"")
+    log.close()
     [end] = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
     assert ("error", "ExternalError", "xtb a.xyz: exit status 1") == (
         end.outcome, end.error, end.message
@@ -177,8 +168,9 @@ def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> Non
 
 
 def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
-    recorder = Recorder()
-    harness = HubHarness(log=HubLog(lambda: recorder))
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder)
+    harness = HubHarness(log=log)
     mission = harness.mission()
     harness.worker("w")
     harness.send(mission, Synced())
@@ -186,6 +178,7 @@ def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
     for _ in range(5):
         (lease,) = harness.sent("w", Lease)
         harness.send("w", harness.ended(lease, "crashed", detail="signal 9"))
+    log.close()
     ends = [x for x in recorder.lines if isinstance(x, schema.RunEnded)]
     assert [False] * 5 + [True] == [end.final for end in ends]
     assert ("crashed", "its process died 5 times") == (ends[-1].outcome, ends[-1].message)

@@ -85,5 +85,14 @@ def decode_report(data: bytes) -> RunReport | None:
         return None
 
 
+def ran_programs(report: bytes) -> bool:
+    """Return False if a report, as it travels, has no programs; fast, as it is not decoded.
+
+    A report has the name of a field only where its value is not the default. True may be wrong,
+    where a host or a file has that name.
+    """
+    return b"programs" in report
+
+
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[RunReport] = msgspec.msgpack.Decoder(RunReport)

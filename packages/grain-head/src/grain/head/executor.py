@@ -291,6 +291,8 @@ class GrainExecutor(ExecutorBase[Job]):
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
+            if self._run_log is not None:
+                self._run_log.tick()
             self._dispatch(channel)
 
     async def _receive(self, channel: WorkerChannel) -> None:
@@ -302,6 +304,7 @@ class GrainExecutor(ExecutorBase[Job]):
     def _dispatch(self, channel: WorkerChannel) -> None:
         """Send the worker the runs that start, at most as many as its resources allow."""
         now = trio.current_time()
+        run_log = self._run_log
         for start in self._scheduler.dispatch(now):
             # When the worker runs out of its time, it quits.
             limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
@@ -312,8 +315,8 @@ class GrainExecutor(ExecutorBase[Job]):
                 allocation = self._crashes[start.task].part_of(allocation)
             run = Run((_EPOCH, start.task), allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
-            if self._run_log is not None:
-                self._run_log.started(start.task, self.name)
+            if run_log is not None:
+                run_log.started(start.task, self.name)
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
@@ -337,6 +340,8 @@ class GrainExecutor(ExecutorBase[Job]):
 
     def _take(self, batch: Batch[Outcome | None]) -> None:
         now = trio.current_time()
+        if self._run_log is not None:
+            self._run_log.tick()
         for message, payload in batch:
             assert isinstance(message, Ended)
             job = message.attempt[1]
@@ -406,7 +411,12 @@ class GrainExecutor(ExecutorBase[Job]):
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
             self._on_event(TaskFailed(id, ended.error, "", text))
-        if self._run_log is not None:
+        if self._run_log is not None and not (
+            type(ended) is not outcome.Error
+            and report is not None
+            and not report.usage.programs
+            and self._run_log.brief(id)
+        ):
             error = ended.error if type(ended) is outcome.Error else None
             crashed = type(error) is TaskCrashed
             self._run_log.ended(

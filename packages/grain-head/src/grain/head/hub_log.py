@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from grain.eventlog import schema
 from grain.eventlog.usage import decode_report
-from grain.head.run_log import RequestWords, amounts, one_line
+from grain.head.run_log import one_line
+from grain.head.task_log import TaskLog, amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from grain.head.run_log import Lines
     from grain.resource import Resource
 
 
 Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
 
 
-class HubLog:
+class HubLog(TaskLog):
     """The log of a hub, which is made when there is a first line.
 
     Args:
         begin: begins the log.
+        clock: as of `TaskLog`.
     """
-
-    def __init__(self, begin: Callable[[], Lines]) -> None:
-        self._begin = begin
-        self._requests = RequestWords()
-
-    @cached_property
-    def _log(self) -> Lines:
-        return self._begin()
 
     def mission_joined(self, mission: str, name: str) -> None:
         """Note a mission that has registered for the first time."""
-        log = self._log
-        log.write(schema.MissionJoined(time=log.now(), mission=mission, name=name))
+        self._add(schema.MissionJoined(time=self._now(), mission=mission, name=name))
 
     def mission_left(self, mission: str) -> None:
         """Note a mission that has left, or is not waited for any more; its tasks are over."""
-        log = self._log
-        log.write(schema.MissionLeft(time=log.now(), mission=mission))
+        self._add(schema.MissionLeft(time=self._now(), mission=mission))
+        self._forget_counts(mission)
 
     def worker_joined(
         self, worker: str, host: str, job: str, total: dict[str, Any], ends: float | None
     ) -> None:
         """Note a worker; its resources are plain data."""
-        log = self._log
-        log.write(
+        self._add(
             schema.WorkerJoined(
-                time=log.now(),
+                time=self._now(),
                 worker=worker,
                 host=host,
                 job=job,
@@ -62,28 +50,21 @@ class HubLog:
 
     def worker_left(self, worker: str, why: str) -> None:
         """Note that a worker has left, or is lost."""
-        log = self._log
-        log.write(schema.WorkerLeft(time=log.now(), worker=worker, why=why))
+        self._add(schema.WorkerLeft(time=self._now(), worker=worker, why=why))
 
     def submitted(self, mission: str, task: int, function: str, request: Resource) -> None:
         """Note a task that this scheduler did not have."""
-        log = self._log
-        numbers, text = self._requests.of(request)
-        log.write(
-            schema.TaskSubmitted(
-                time=log.now(),
-                task=task,
-                function=function,
-                request=numbers,
-                request_text=text,
-                mission=mission,
-            )
-        )
+        self.note((mission, task), function, request, mission=mission)
 
     def started(self, mission: str, task: int, worker: str) -> None:
         """Note that a task was given to a worker."""
-        log = self._log
-        log.write(schema.TaskStarted(time=log.now(), task=task, worker=worker, mission=mission))
+        key = mission, task
+        if key in self._notes:
+            if key not in self._begun:
+                self._begun[key] = self._reading, worker
+                return
+            self._list(key)
+        self._add(schema.TaskStarted(time=self._now(), task=task, worker=worker, mission=mission))
 
     def run_over(
         self,
@@ -113,8 +94,10 @@ class HubLog:
             how: of a crash, how the process died; of an error, its class and its text.
             report: of the worker, as bytes.
         """
-        log = self._log
-        now = log.now()
+        key = mission, task
+        if key in self._notes:
+            self._list(key)
+        now = self._now()
         ended = None if began is None else now
         cpus: tuple[int, ...] = ()
         usage = None
@@ -124,7 +107,7 @@ class HubLog:
         error = ""
         if outcome == "error":
             error, _, how = how.partition(": ")
-        log.write(
+        self._add(
             schema.RunEnded(
                 time=now,
                 task=task,

@@ -2,74 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+import time
+from typing import TYPE_CHECKING, Literal
 
 from grain.eventlog import schema
 from grain.eventlog.usage import decode_report
-from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
-from grain.resource import Resource, to_data
+from grain.head.messages import Crashed, Resolved, Started, WorkerEnded, WorkerFacts
+from grain.head.task_log import TaskLog, amounts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from grain.edge.messages import Message
-    from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import RunReport
     from grain.head.messages import Crash
+    from grain.head.task_log import Key, Lines
 
 Outcome = Literal["value", "error", "cancelled", "crashed"]
 
 _NO_CPUS: tuple[int, ...] = ()
 _MESSAGE = 500  # characters of an exception's text
-
-
-class Lines(Protocol):
-    """The log as a writer of lines needs it: see `grain.eventlog.writer.LogWriter`."""
-
-    def now(self) -> float:
-        """Return the time for a line."""
-
-    def write(self, line: AnyLine) -> None:
-        """Take a line."""
-
-
-class RequestWords:
-    """Requests as they stand in a log; most tasks bring the same object as the one before."""
-
-    def __init__(self) -> None:
-        self._last: Resource | None = None
-        self._words: tuple[dict[str, float], str] = ({}, "")
-        self._all: dict[Resource, tuple[dict[str, float], str]] = {}
-
-    def of(self, request: Resource) -> tuple[dict[str, float], str]:
-        """Return the amounts of a request by kind, and its text."""
-        if request is not self._last:
-            words = self._all.get(request)
-            if words is None:
-                words = self._all[request] = (amounts(to_data(request)), request.ask())
-            self._last, self._words = request, words
-        return self._words
-
-
-def amounts(data: dict[str, Any]) -> dict[str, float]:
-    """Return resources as numbers by kind, from plain data: GB, seconds, or how many there are.
-
-    A kind that is no quantity, as a token, counts as 1; a time without a limit is left out.
-    """
-    numbers: dict[str, float] = {}
-    for kind, part in data.items():
-        match part:
-            case bool() | str() | None:
-                numbers[kind] = 1
-            case int() | float():
-                numbers[kind] = part
-            case list():
-                numbers[kind] = len(part)
-            case {"T": float() | int() as seconds}:
-                numbers[kind] = seconds
-            case dict() if kind == "WTime":
-                pass
-            case _:
-                numbers[kind] = 1
-    return numbers
 
 
 def one_line(text: str) -> str:
@@ -99,74 +51,57 @@ class Run:
         self.report: RunReport | None = None
 
 
-class RunLog:
+class RunLog(TaskLog):
     """The part of a mission's log that its executor writes, and the mission itself.
 
     Args:
         log: takes the lines.
         id: the mission's.
+        clock: as of `TaskLog`.
 
     Attributes:
         id: as the argument.
     """
 
-    def __init__(self, log: Lines, id: str) -> None:  # noqa: A002 - its name
+    def __init__(
+        self,
+        log: Lines,
+        id: str,  # noqa: A002 - its name
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(lambda: log, clock)
         self.id = id
-        self._log = log
-        self._requests = RequestWords()
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
         self._left: set[str] = set()
-        self._runs: dict[int, Run] = {}
+        # Of the tasks that are listed.
+        self._runs: dict[Key, Run] = {}
 
     # ---- what the mission does
 
-    def submitted(
-        self,
-        task: int,
-        function: str,
-        request: Resource,
-        after: tuple[int, ...] = (),
-        retry_of: int = 0,
-        urgency: float = 0.0,
-    ) -> None:
-        """Note a task that the executor has taken.
-
-        Args:
-            task: its number.
-            function: the name of its function.
-            request: what it asks for.
-            after: the tasks whose ends its branch had last waited for.
-            retry_of: the number of its first attempt; 0 if it is that.
-            urgency: larger goes first among those that ask for the same.
-        """
-        log = self._log
-        numbers, text = self._requests.of(request)
-        log.write(
-            schema.TaskSubmitted(
-                time=log.now(),
-                task=task,
-                function=function,
-                request=numbers,
-                request_text=text,
-                after=after,
-                retry_of=retry_of,
-                urgency=urgency,
-            )
-        )
+    submitted = TaskLog.note
 
     def remark(self, text: str) -> None:
         """Note a sentence for people."""
-        self._log.write(schema.Remark(time=self._log.now(), text=one_line(text)))
+        self._add(schema.Remark(time=self._now(), text=one_line(text)))
 
     # ---- what the scheduler does
+
+    def on_batch(self, batch: Iterable[tuple[Message, object]]) -> None:
+        """Note what messages of the scheduler report, with whatever came along."""
+        self.tick()
+        for message, _ in batch:
+            if type(message) is not Resolved:  # these are many; `ended` follows
+                self.on_message(message)
 
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
             case Started():
-                for task in message.tasks:
-                    self.started(task, message.worker)
+                self.tick()
+                if not self._begin_all(message.tasks, message.worker):
+                    for task in message.tasks:
+                        self.started(task, message.worker)
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
@@ -180,9 +115,9 @@ class RunLog:
             return
         self._workers[worker.worker] = worker
         self._left.discard(worker.worker)
-        self._log.write(
+        self._add(
             schema.WorkerJoined(
-                time=self._log.now(),
+                time=self._now(),
                 worker=worker.name,
                 host=worker.host,
                 job=worker.job,
@@ -196,10 +131,20 @@ class RunLog:
         if worker in self._workers and worker not in self._left:
             self._left.add(worker)
             name = self._workers[worker].name
-            self._log.write(schema.WorkerLeft(time=self._log.now(), worker=name, why=why))
+            self._add(schema.WorkerLeft(time=self._now(), worker=name, why=why))
 
     def started(self, task: int, worker: str) -> None:
         """Note that a task was given to a worker, by its id, or with "" that it waits again."""
+        if worker and task in self._notes and task not in self._begun:
+            self._begun[task] = self._reading, worker
+            return
+        begun = self._begun.get(task)
+        if begun is not None and begun[1] == worker:
+            return
+        if task in self._notes:
+            if begun is None:
+                return
+            self._list(task)
         run = self._runs.get(task)
         if run is None:
             if not worker:
@@ -207,18 +152,19 @@ class RunLog:
             run = self._runs[task] = Run()
         elif run.worker == worker:
             return
-        log = self._log
-        now = log.now()
+        now = self._now()
         if run.worker:
             self._write_end(task, run, now)
         run.worker = worker
         if worker:
             run.attempt += 1
             run.began = now
-            log.write(schema.TaskStarted(time=now, task=task, worker=self._name(worker)))
+            self._add(schema.TaskStarted(time=now, task=task, worker=self._name(worker)))
 
     def crashed(self, task: int, crash: Crash, report: RunReport | None = None) -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
+        if task in self._begun:
+            self._list(task)
         run = self._runs.get(task)
         # It may be that of an earlier run, which went on elsewhere.
         if run is not None and self._name(run.worker).startswith(crash.worker):
@@ -234,7 +180,7 @@ class RunLog:
             outcome = "lost"
         elif crash is not None:
             outcome = "crashed"
-        self._log.write(
+        self._add(
             schema.RunEnded(
                 time=now,
                 task=task,
@@ -269,8 +215,10 @@ class RunLog:
             crashed: True if it was given up after crashes.
             report: of its run, by its worker.
         """
+        if task in self._notes:
+            self._list(task)
         run = self._runs.pop(task, None) or Run()
-        now = self._log.now()
+        now = self._now()
         host, cpus, usage = self._host(run.worker), _NO_CPUS, None
         started, ended = (run.began, now) if run.worker else (None, None)
         if report is not None:
@@ -283,7 +231,7 @@ class RunLog:
         elif error is not None:
             outcome = "crashed" if crashed else "error"
             kind, text = type(error).__name__, one_line(_text(error))
-        self._log.write(
+        self._add(
             schema.RunEnded(
                 time=now,
                 task=task,
@@ -299,6 +247,13 @@ class RunLog:
                 usage=usage,
             )
         )
+
+    def _list(self, key: Key) -> tuple[float, str] | None:
+        begun = super()._list(key)
+        if begun is not None:
+            run = self._runs[key] = Run()
+            run.attempt, (run.began, run.worker) = 1, begun
+        return begun
 
     def _name(self, worker: str) -> str:
         facts = self._workers.get(worker)

@@ -15,7 +15,7 @@ import trio
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
-from grain.eventlog.usage import decode_report
+from grain.eventlog.usage import decode_report, ran_programs
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
@@ -334,11 +334,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     # ---- what arrives
 
     def _take(self, batch: WireBatch) -> None:
-        session, run_log = self._session, self._run_log
+        session = self._session
         for message, payload in batch:
             session.on_message(message, payload)
-            if run_log is not None:
-                run_log.on_message(message)
+        if self._run_log is not None:
+            self._run_log.on_batch(batch)
         if session.unconfirmed >= _MANY:
             self._link.wake()
         for resolution in session.take_resolved():
@@ -416,7 +416,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         cancelled = resolution.ending == "cancelled"
         if type(ended) is outcome.Error and not cancelled:
             self._report_failure(job, resolution, ended.error)
-        if self._run_log is not None:
+        if self._run_log is not None and not (
+            type(ended) is not outcome.Error
+            and not ran_programs(resolution.report)
+            and self._run_log.brief(resolution.task)
+        ):
             self._run_log.ended(
                 resolution.task,
                 ended.error if type(ended) is outcome.Error else None,

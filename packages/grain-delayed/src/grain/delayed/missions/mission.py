@@ -84,6 +84,8 @@ class Mission:
         self.advice = advice
         # The last request that was looked at: most calls bring the same object again.
         self._looked_at: Resource | None = None
+        # The function of the last leaf with its name, likewise.
+        self._named: tuple[object, str] = (None, "")
         # Made with the first leaf that is cached or the first task that is retried: most missions
         # need none.
         self._manager: LeafManager | None = None
@@ -132,10 +134,9 @@ class Mission:
             res, call, deliver, priority=self._priority, urgency=urgency
         )
         if self._run_log is not None:
-            after = woken_by.get()
-            name = name_of(call.fn)
-            waited = (after,) if after else ()
-            self._run_log.submitted(job, name, res, waited, retry_of, urgency)
+            if call.fn is not self._named[0]:
+                self._named = call.fn, name_of(call.fn)
+            self._run_log.submitted(job, self._named[1], res, woken_by.get(), retry_of, urgency)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job

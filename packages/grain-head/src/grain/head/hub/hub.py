@@ -234,6 +234,8 @@ class Hub:
         leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.tasks.send_prefetched()
         started: dict[tuple[Link | None, str], list[int]] = {}
+        if self._log is not None:
+            self._log.tick()
         for lease in leases:
             task = lease.task
             assert task is not None

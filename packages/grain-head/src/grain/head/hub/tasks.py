@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from grain.eventlog.usage import ran_programs
 from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
 from grain.head.hub.state import ITS_MISSION, LeaseRecord, TaskRecord
@@ -348,6 +349,10 @@ class TaskTable:
     ) -> None:
         """Note the end of a run in the log of the scheduler."""
         assert self.registry.log is not None
+        if ended.status == "value" and not ran_programs(ended.report):
+            self.registry.log.tick()
+            if self.registry.log.brief((ended.mission, ended.task)):
+                return
         waits = task is not None and task.ending is None
         failed = ended.status == "error" and lease.current
         cancelled = ended.status == "cancelled" and task is not None and task.retracted
