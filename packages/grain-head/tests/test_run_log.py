@@ -13,6 +13,7 @@ from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFact
 from grain.head.run_log import RunLog, one_line
 from grain.head.task_log import amounts
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
+from grain_testkit.kept_jobs import KeptJobs
 from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def written() -> Recorder:
 @pytest.fixture
 def log(written: Recorder) -> RunLog:
     log = written.log = RunLog(written, "m", written.now)
+    KeptJobs(log, Cores(1), 9)
+    log.tick()
     for worker in ("w1", "w2"):
         log.on_message(WorkerFacts(f"id-{worker}", worker, "n17", {"Cores": [0, 5]}, 99.0, "j8"))
     return log

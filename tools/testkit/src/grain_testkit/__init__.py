@@ -10,6 +10,7 @@ Map:
 - ``small_disk``: a filesystem that a test can fill
 - ``event_logs``: grain-edge: event logs of missions that never were
 - ``kept_lines``: grain-edge: an event log in memory
+- ``kept_jobs``: grain-head: jobs for an event log
 - ``browser``: a headless Chromium, by its DevTools protocol
 - ``small_log``: grain-edge: an event log of five tasks
 - ``frames_wire``: grain-edge: frames through memory

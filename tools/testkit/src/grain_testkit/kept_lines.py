@@ -41,10 +41,6 @@ class KeptLines:
         """See there."""
         self._reminders.append(flush)
 
-    def call_soon(self, flush: Callable[[], None]) -> None:
-        """See there."""
-        self._reminders.append(flush)
-
     def flush(self) -> bool:
         """Flush what was asked for; return False if nothing was."""
         reminders, self._reminders = self._reminders, []

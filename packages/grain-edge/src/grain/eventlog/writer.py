@@ -167,16 +167,12 @@ class LogWriter:
         return self._offset + self._monotonic()
 
     def time_of(self, reading: float) -> float:
-        """Return the time for a line, of a reading of the monotonic clock."""
+        """Return the time for a line, of a reading of the clock that does not go back."""
         return self._offset + reading
 
     def clock_is_off(self) -> bool:
         """Return True if the clock of the machine was set; a `ClockChanged` is written next."""
         return abs(self._wall() - self.now()) > _JUMP
-
-    def call_soon(self, flush: Callable[[], None]) -> None:
-        """Have a function called by ``call_soon``."""
-        self._call_soon(flush)
 
     def remind(self, flush: Callable[[], None]) -> None:
         """Have a function called in about a second, by ``call_soon``."""

@@ -1,26 +1,32 @@
 """`TaskLog`: lines about tasks, held back for a moment so that a flood of brief ones is counted.
 
 Theory of operation. A line costs some microseconds, of which a task that does next to nothing
-cannot spare any. So the submission and the start of a task are notes at first: a tuple each, with
-a reading of the monotonic clock. A task that ends with a value, soon after its submission, after a
-run that was brief and ran no program, takes its notes along, and is added to the count of its
-function and request; every second the counts are written, each as one `schema.BriefTasks`. All
-other tasks are *listed*: as soon as that is certain, their notes become lines. Of the brief ones,
-too, the first `LISTED` of each second are listed, so only a mission with many more has counts.
+cannot spare any. So nothing is written, made or looked up for a task when it is submitted and when
+it starts: its record, which its executor or hub has anyway, keeps the time of its submission, and
+the lists of starts that the scheduler makes anyway are kept for a while. A task that ends with a
+value after a brief run without a program (its worker decides that: `grain.eventlog.usage.Report`)
+is added to the count of its function and request; about every second the counts are written, each
+as one `schema.BriefTasks`. All other tasks are *listed*: with a line for the submission, for each
+start and for each end. Of the brief ones, too, the first `LISTED` of each second are listed, so
+only a mission with many more has counts.
 
-All lines wait here until no note is older than they are: so they are written in the order of their
-times. `_flush` does it, in the thread of the event loop, `HELD` seconds after their time or a
-second later. While nothing is held, nobody is woken.
+The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
+Of those that wait, `WAITING` a second get them, as they may be a million brief ones; the others
+when they turn out to be no brief ones, and so too late. All lines are held here for as long, and
+so are written in the order of their times. `_flush` does that, in the thread of the event loop.
+While nothing is held, nobody is woken.
 """
 
 from __future__ import annotations
 
 import math
-import time
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
+
+import trio
 
 from grain.eventlog import schema
 from grain.resource import ZERO, Resource, to_data
@@ -31,19 +37,15 @@ if TYPE_CHECKING:
 
     from grain.eventlog.schema import AnyLine
 
-Key = int | tuple[str, int]
-"""A task: its number, or the id of its mission with its number."""
-
 HELD = 2.0
-"""Seconds after its submission within which a brief task has to end."""
-
-BRIEF = 0.2
-"""Seconds that the run of a brief task takes at most."""
+"""Seconds for which a line is held, so that lines of earlier times may come."""
 
 LISTED = 100
 """Brief tasks that are listed each second all the same."""
 
-_AT_ONCE = 5000  # tasks that are listed before others have their turn
+WAITING = 2000
+"""Tasks that are listed each second because they wait."""
+
 _LATEST = 5.0  # seconds after which lines are written though nobody has asked for them
 
 _time = attrgetter("time")
@@ -53,16 +55,13 @@ class Lines(Protocol):
     """The log as a writer of lines needs it: see `grain.eventlog.writer.LogWriter`."""
 
     def time_of(self, reading: float) -> float:
-        """Return the time for a line, of a reading of the monotonic clock."""
+        """Return the time for a line, of a reading of the clock."""
 
     def clock_is_off(self) -> bool:
         """Return True if the clock of the machine was set, so that times will change."""
 
     def write(self, lines: Sequence[AnyLine]) -> None:
         """Take lines."""
-
-    def call_soon(self, flush: Callable[[], None]) -> None:
-        """Call a function in the thread of the event loop, after others had their turn."""
 
     def remind(self, flush: Callable[[], None]) -> None:
         """Call a function in about a second, in the thread of the event loop."""
@@ -110,146 +109,111 @@ def amounts(data: dict[str, Any]) -> dict[str, float]:
 
 
 class BriefCount:
-    """The brief tasks of one function that ask for the same, since they were last written.
+    """The brief tasks of one function that ask for the same, since counts were last written.
 
     Attributes:
         mission: the id of their mission, in the log of a scheduler.
         function: the name of the function.
         request: what they ask for.
-        count: how many there are.
+        began: when the first one that ended began to run, by the clock of the log.
+        key: an object that those of the function mostly share, such as the function itself.
+        tasks: how many there are.
         seconds: the lengths of their runs, added up.
-        waited: their waits, likewise.
-        first: when the first one began to run, by the clock of the log.
+        taken: the times from their submissions to their ends, likewise.
     """
 
-    __slots__ = ("count", "first", "function", "mission", "request", "seconds", "waited")
+    __slots__ = (
+        "began", "function", "key", "mission", "request", "seconds", "taken", "tasks",
+    )  # fmt: skip
 
-    def __init__(self, mission: str, function: str, request: Resource) -> None:
+    def __init__(self, mission: str, function: str, request: Resource, began: float) -> None:
         self.mission = mission
         self.function = function
         self.request = request
-        self.count = 0
-        self.seconds = self.waited = self.first = 0.0
+        self.began = began
+        self.key: object = None
+        self.tasks = 0
+        self.seconds = self.taken = 0.0
 
 
-class TaskLog:
+class TaskLog(ABC):
     """The lines of a log of which some are about tasks.
 
     Args:
         begin: begins the log, when there is a first line.
-        clock: the monotonic clock.
+        clock: the clock of the executor or hub, which the log has, too.
+
+    Attributes:
+        room: how many tasks are listed, brief or not, before brief ones are counted.
+        now: the last reading of the clock, which holds for all that is noted. Whoever has one sets
+            it; without one, `tick` reads the clock.
     """
 
     def __init__(
-        self, begin: Callable[[], Lines], clock: Callable[[], float] = time.monotonic
+        self, begin: Callable[[], Lines], clock: Callable[[], float] = trio.current_time
     ) -> None:
+        self.room = LISTED
+        self.now = -math.inf
         self._begin_log = begin
         self._clock = clock
-        self._reading = 0.0
         self._words = RequestWords()
-        # Of the tasks that are not listed: when they were submitted, in that order, as what, after
-        # which tasks, the first attempt, and the urgency; and when they were given to which worker.
-        self._notes: dict[Key, tuple[float, BriefCount, int, int, float]] = {}
-        self._begun: dict[Key, tuple[float, str]] = {}
         self._lines: list[AnyLine] = []
-        self._counts: dict[tuple[str, str, Resource], BriefCount] = {}
-        self._last = BriefCount("", "", ZERO)
-        self._counted: list[BriefCount] = []
-        self._room = LISTED
+        self._last = BriefCount("", "", ZERO, 0.0)
+        # By identity, as to hash a request costs more than all else here: each keeps its request.
+        self._counts: dict[tuple[str, str, int], BriefCount] = {}
         self._latest = -math.inf  # when lines are written without a reminder
 
     @cached_property
     def _log(self) -> Lines:
         return self._begin_log()
 
+    def tick(self) -> float:
+        """Read the clock, and have what is noted from now on written in a while."""
+        self.now = now = self._clock()
+        if now > self._latest:
+            self._hold(now)
+        return now
+
     def close(self) -> None:
         """Write what is held, as nothing is to come any more."""
         if self._latest != -math.inf:
-            self._write(math.inf, self._clock(), math.inf)
+            self.tick()
+            self._write(math.inf, math.inf, math.inf)
             self._latest = -math.inf
 
-    # ---- notes, which cost next to nothing
+    # ---- tasks
 
-    def note(
-        self,
-        key: Key,
-        function: str,
-        request: Resource,
-        after: int = 0,
-        retry_of: int = 0,
-        urgency: float = 0.0,
-        mission: str = "",
-    ) -> None:
-        """Note a task that is submitted.
+    def _counted_as(
+        self, key: object, mission: str, function: str, request: Resource, began: float
+    ) -> BriefCount:
+        """Return the count to which brief tasks are added, and remember it as the last one.
 
         Args:
-            key: the task.
-            function: the name of its function.
-            request: what it asks for.
-            after: the task for whose end its branch had last waited; 0 for none.
-            retry_of: the number of its first attempt; 0 if it is that.
-            urgency: larger goes first among those that ask for the same.
-            mission: the id of its mission, in the log of a scheduler.
+            key: an object that those of one function mostly share.
+            mission: as of the count.
+            function: likewise.
+            request: likewise.
+            began: when its run began: if there is no such count yet, it is the first.
         """
-        last = self._last
-        if request is not last.request or function is not last.function or mission != last.mission:
-            last = self._last = self._count(mission, function, request)
-        now = self._clock()
-        self._notes[key] = now, last, after, retry_of, urgency
-        if now > self._latest:
-            self._hold(now)
-
-    def _count(self, mission: str, function: str, request: Resource) -> BriefCount:
-        key = mission, function, request
-        count = self._counts.get(key)
+        counted_as = mission, function, id(request)
+        count = self._counts.get(counted_as)
         if count is None:
-            count = self._counts[key] = BriefCount(mission, function, request)
-        elif count.request is not request:  # next time the object is the same
-            count.request, count.function = request, function
+            count = self._counts[counted_as] = BriefCount(mission, function, request, began)
+        count.key = key
+        self._last = count
         return count
 
-    def _forget_counts(self, mission: str) -> None:
-        """Forget what the tasks of a mission may be counted as: it brings no further ones."""
-        self._counts = {key: one for key, one in self._counts.items() if key[0] != mission}
+    @abstractmethod
+    def _list_tasks(self, horizon: float, most: float) -> bool:
+        """Make lines of the tasks that were submitted and have begun up to a time, and go on.
 
-    def tick(self) -> None:
-        """Read the clock, for all starts and ends of tasks until it is read again."""
-        self._reading = self._clock()
-
-    def _begin_all(self, keys: tuple[Key, ...], worker: str) -> bool:
-        """Note the first runs of tasks, unless one of them is listed: then note none."""
-        notes, begun = self._notes, self._begun
-        if not worker or not notes.keys() >= set(keys) or not begun.keys().isdisjoint(keys):
-            return False
-        begun.update(dict.fromkeys(keys, (self._reading, worker)))
-        return True
-
-    def brief(self, key: Key) -> bool:
-        """Count a task that has a value, and ran no program, if it is one of many brief ones.
+        Args:
+            horizon: the reading of the clock.
+            most: how many are listed at most of those that wait.
 
         Returns:
-            False if it was not counted: then its end has to be noted.
+            True if there are others, of which lines may have to be made later.
         """
-        if self._room:
-            self._room -= 1
-            return False
-        begun = self._begun.pop(key, None)
-        if begun is None:
-            return False
-        note = self._notes.pop(key)
-        submitted, count, _, retry_of, _ = note
-        began = begun[0]
-        seconds = self._reading - began
-        if seconds > BRIEF or retry_of:
-            self._begun[key], self._notes[key] = begun, note
-            return False
-        if not count.count:
-            count.first = began
-            self._counted.append(count)
-        count.count += 1
-        count.seconds += seconds
-        count.waited += began - submitted
-        return True
 
     # ---- lines
 
@@ -264,43 +228,6 @@ class TaskLog:
         if now > self._latest:
             self._hold(now)
 
-    def _list(self, key: Key) -> tuple[float, str] | None:
-        """Make lines of the notes on a task.
-
-        Returns:
-            When it was given to a worker, in Unix seconds, and to which; None if it waits.
-        """
-        submitted, count, after, retry_of, urgency = self._notes.pop(key)
-        numbers, text = self._words.of(count.request)
-        task = key[1] if isinstance(key, tuple) else key
-        self._add(
-            schema.TaskSubmitted(
-                time=self._log.time_of(submitted),
-                task=task,
-                function=count.function,
-                request=numbers,
-                request_text=text,
-                after=(after,) if after else (),
-                retry_of=retry_of,
-                urgency=urgency,
-                mission=count.mission,
-            )
-        )
-        begun = self._begun.pop(key, None)
-        if begun is None:
-            return None
-        began, worker = self._log.time_of(begun[0]), begun[1]
-        self._add(
-            schema.TaskStarted(
-                time=began, task=task, worker=self._name(worker), mission=count.mission
-            )
-        )
-        return began, worker
-
-    def _name(self, worker: str) -> str:
-        """Return the name of a worker as it was noted."""
-        return worker
-
     def _hold(self, now: float) -> None:
         """Have what is held written in a while, or at once if that was asked for and not done."""
         if self._latest == -math.inf:
@@ -311,71 +238,53 @@ class TaskLog:
 
     def _flush(self) -> None:
         """Write what has been held for long enough."""
-        now = self._clock()
-        if self._log.clock_is_off():
-            # What was noted by the old clock is written before the line that says so.
-            more = self._write(math.inf, now, math.inf)
-        else:
-            more = self._write(now - HELD, now, _AT_ONCE)
-        if more:
-            self._latest = now + _LATEST
-            self._log.call_soon(self._flush)
-        elif self._lines or self._notes or self._counted:
+        self.now = now = self._clock()
+        # If the clock was set, lines by the old one are written before the line that says so.
+        held = 0.0 if self._log.clock_is_off() else HELD
+        if self._write(now - held, now - HELD, WAITING):
             self._latest = now + _LATEST
             self._log.remind(self._flush)
         else:
             self._latest = -math.inf
 
-    def _write(self, horizon: float, now: float, most: float) -> bool:
-        """Write what is not younger than a reading of the clock.
+    def _write(self, horizon: float, listed: float, most: float) -> bool:
+        """Write lines that are not younger than a reading of the clock.
 
         Args:
             horizon: the reading.
-            now: that of now.
-            most: how many tasks are listed at most.
+            listed: that up to which tasks are listed.
+            most: how many are listed at most of those that wait.
 
         Returns:
-            True if there is more of it.
+            True if there is more to come.
         """
-        old: list[Key] = []
-        more = False
-        for key, note in self._notes.items():
-            if note[0] > horizon:
-                break
-            if len(old) >= most:
-                horizon, more = note[0], True
-                break
-            old.append(key)
         self._latest = math.inf  # what is listed now needs no reminder
-        for key in old:
-            self._list(key)
-        if not more:
-            self._write_counts(now)
+        more = self._list_tasks(listed, most)
+        self._write_counts()
         lines = self._lines
         lines.sort(key=_time)
         at = bisect_right(lines, self._log.time_of(horizon), key=_time)
         ready, self._lines = lines[:at], lines[at:]
         if ready:
             self._log.write(ready)
-        return more
+        return more or bool(self._lines)
 
-    def _write_counts(self, now: float) -> None:
-        self._room = LISTED
-        for count in self._counted:
+    def _write_counts(self) -> None:
+        self.room = LISTED
+        for count in self._counts.values():
             numbers, text = self._words.of(count.request)
             self._lines.append(
                 schema.BriefTasks(
-                    time=self._log.time_of(now),
+                    time=self._log.time_of(self.now),
                     function=count.function,
-                    tasks=count.count,
-                    began=self._log.time_of(count.first),
+                    tasks=count.tasks,
+                    began=self._log.time_of(count.began),
                     seconds=count.seconds,
-                    waited=count.waited,
+                    waited=max(0.0, count.taken - count.seconds),
                     request=numbers,
                     request_text=text,
                     mission=count.mission,
                 )
             )
-            count.count = 0
-            count.seconds = count.waited = 0.0
-        self._counted.clear()
+        self._counts.clear()
+        self._last = BriefCount("", "", ZERO, 0.0)

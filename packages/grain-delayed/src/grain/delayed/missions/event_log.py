@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -136,6 +137,7 @@ def _begin(
         call_soon=call_soon,
         keep=settings.keep,
         gigabytes=settings.keep_size,
+        clocks=(time.time, trio.lowlevel.current_clock().current_time),
     )
 
 

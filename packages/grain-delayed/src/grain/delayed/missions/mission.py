@@ -49,7 +49,7 @@ class Mission:
         report: takes one line for the user.
         advice: takes note of what the user's code does.
         failures: counts the leaves that failed; the executor's listener fills it.
-        run_log: takes note of the leaves that are submitted, if the mission has a log.
+        run_log: takes note of leaves that are retried, if the mission has a log.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
@@ -84,8 +84,6 @@ class Mission:
         self.advice = advice
         # The last request that was looked at: most calls bring the same object again.
         self._looked_at: Resource | None = None
-        # The function of the last leaf with its name, likewise.
-        self._named: tuple[object, str] = (None, "")
         # Made with the first leaf that is cached or the first task that is retried: most missions
         # need none.
         self._manager: LeafManager | None = None
@@ -130,13 +128,12 @@ class Mission:
         if res is not self._looked_at:
             self._looked_at = res
             self.advice.on_request(name_of(call.fn), res)
+        after = 0 if self._run_log is None else woken_by.get()
         job = self.executor.submit_call(
-            res, call, deliver, priority=self._priority, urgency=urgency
+            res, call, deliver, priority=self._priority, urgency=urgency, after=after
         )
-        if self._run_log is not None:
-            if call.fn is not self._named[0]:
-                self._named = call.fn, name_of(call.fn)
-            self._run_log.submitted(job, self._named[1], res, woken_by.get(), retry_of, urgency)
+        if retry_of and self._run_log is not None:
+            self._run_log.retried(job, retry_of)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -85,4 +86,5 @@ def _begin(options: EventLogOptions, address: str) -> LogWriter:
         call_soon=call_soon,
         keep=options.keep,
         gigabytes=options.keep_size,
+        clocks=(time.time, trio.lowlevel.current_clock().current_time),
     )
