@@ -27,11 +27,11 @@ from grain.head.run_log import RunLog
 from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 from grain.worker.errors import ExternalLostError, Failure
+from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from grain.eventlog.schema import AnyLine
     from grain.resource import Resource
 
 
@@ -283,33 +283,25 @@ async def test_a_failure_is_reported_with_its_call_before_its_outcome_is_handed_
     assert events.index(WorkerLeft("")) > events.index(failed[1])
 
 
-class KeptLines:
-    """A log in memory."""
-
-    def __init__(self) -> None:
-        self.lines: list[AnyLine] = []
-        self.write = self.lines.append
-        self.now = time.time
-
-    def ended(self) -> list[RunEnded]:
-        return [line for line in self.lines if isinstance(line, RunEnded)]
-
-
 async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
-    log, before = KeptLines(), time.time()
-    executor = GrainExecutor(Cores([3]), name="here", run_log=RunLog(log, "id"))
+    before = time.time()
+    log = KeptLines(before - time.monotonic())
+    run_log = RunLog(log, "id")
+    executor = GrainExecutor(Cores([3]), name="here", run_log=run_log)
     with pytest.raises(KeyError):
         async with executor:
             executor.submit(Cores(1), nap, 0)
             executor.submit(Cores(1), fail, 7)
-            while len(log.ended()) < 2:
+            while len(log.of(RunEnded)) < 2:
                 await trio.lowlevel.checkpoint()
+                run_log.close()
             executor.submit(Cores(1), trio.sleep_forever)
             await wait_all_tasks_blocked()
             executor.cancel(executor.submit(Cores(1), nap, 0))
             raise KeyError
 
-    ended = log.ended()
+    run_log.close()
+    ended = log.of(RunEnded)
     expected = [(1, "value"), (2, "error"), (4, "cancelled"), (3, "cancelled")]
     assert expected == [(one.task, one.outcome) for one in ended]
     assert [((3,), Usage())] * 2 == [(one.cpus, one.usage) for one in ended[:2]]

@@ -21,7 +21,7 @@ def options(tmp_path: Path) -> EventLogOptions:
     return EventLogOptions(str(tmp_path), 86400.0, 1.0)
 
 
-def test_the_log_of_gnaw_begins_with_its_first_peer_and_ends_with_it(
+async def test_the_log_of_gnaw_begins_with_its_first_peer_and_ends_with_it(
     options: EventLogOptions, tmp_path: Path
 ) -> None:
     with recording(options, "edge:///here") as log:
@@ -37,7 +37,9 @@ def test_the_log_of_gnaw_begins_with_its_first_peer_and_ends_with_it(
     assert "done" == end.status
 
 
-def test_a_gnaw_that_fails_says_so_in_its_log(options: EventLogOptions, tmp_path: Path) -> None:
+async def test_a_gnaw_that_fails_says_so_in_its_log(
+    options: EventLogOptions, tmp_path: Path
+) -> None:
     with pytest.raises(OSError), recording(options, "") as log:
         assert log is not None
         log.mission_joined("m1", "opt")

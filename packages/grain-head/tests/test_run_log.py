@@ -6,33 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.eventlog.schema import AnyLine, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
+from grain.eventlog.schema import RunEnded, TaskStarted, WorkerJoined, WorkerLeft
 from grain.eventlog.usage import RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
-from grain.head.run_log import RunLog, amounts, one_line
+from grain.head.run_log import RunLog, one_line
+from grain.head.task_log import amounts
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
+from grain_testkit.kept_jobs import KeptJobs
+from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
     from grain.resource import Resource
 
 
-class Recorder:
-    """The lines that were written, at the times 1, 2, ..."""
+class Recorder(KeptLines):
+    """The lines that were written, at the times 1, 2, ..., of a log whose fixture flushes it."""
 
     def __init__(self) -> None:
-        self.lines: list[AnyLine] = []
+        super().__init__()
         self.clock = 0.0
+        self.log: RunLog | None = None
 
     def now(self) -> float:
         self.clock += 1
         return self.clock
 
-    def write(self, line: AnyLine) -> None:
-        self.lines.append(line)
-
     def of(self, kind: type[Any]) -> list[Any]:
-        return [line for line in self.lines if isinstance(line, kind)]
+        assert self.log is not None
+        self.log.close()
+        return super().of(kind)
 
 
 @pytest.fixture
@@ -42,7 +45,9 @@ def written() -> Recorder:
 
 @pytest.fixture
 def log(written: Recorder) -> RunLog:
-    log = RunLog(written, "m")
+    log = written.log = RunLog(written, "m", written.now)
+    KeptJobs(log, Cores(1), 9)
+    log.tick()
     for worker in ("w1", "w2"):
         log.on_message(WorkerFacts(f"id-{worker}", worker, "n17", {"Cores": [0, 5]}, 99.0, "j8"))
     return log

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import main
+from grain.eventlog.schema import BriefTasks
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -41,6 +42,17 @@ def lines(task: str) -> list[str]:
     done = why(task)
     assert 0 == done.exit_code, done.output
     return [line.strip() for line in done.stdout.splitlines()]
+
+
+def test_a_task_that_was_only_counted_is_one_of_the_brief_ones(address: str) -> None:
+    brief = BriefTasks(time=BEGAN + 60, function="look", tasks=1234, began=BEGAN, seconds=9.0)
+    write(HEADER, [*body(), brief, END])
+    text = lines("opt:1239")
+
+    assert ["task opt:1239 is done", "it calls look"] == text[:2]
+    assert text[2].startswith("it was one of 1,234 brief tasks (look), which the log counts")
+    assert why("opt:1240").exit_code
+    assert "failed on n17" in lines("opt:4")[2]
 
 
 @pytest.mark.usefixtures("opt")

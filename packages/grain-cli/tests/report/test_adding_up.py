@@ -17,6 +17,7 @@ from grain.cli.report.series import Level, Series
 from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
+    BriefTasks,
     ClockChanged,
     LogEnded,
     LogStarted,
@@ -373,6 +374,20 @@ def test_a_log_of_a_scheduler_has_the_critical_path_of_the_mission_that_ended_la
     assert "m1" == got.path_mission
     assert {"m1": "screening"} == got.missions
     assert list(mission.critical_path) == [step.task for step in got.steps]
+
+
+def test_brief_tasks_occupy_their_mean_and_count_as_done() -> None:
+    brief = BriefTasks(
+        time=12.0, function="f", tasks=100, began=10.0, seconds=1.0, request={"Cores": 2}
+    )
+    later = TaskSubmitted(time=12.0, task=101, function="f", after=(7,))
+    got = collect([Remark(time=0.0, text=""), brief, later])
+
+    assert 2.0 == pytest.approx(got.usage["Cores"].asked.area)
+    assert 1.0 == pytest.approx(got.usage["Cores"].asked.means(12.0)[-1])
+    one = got.totals.functions["f"]
+    assert (101, 100) == (one.tasks, one.done)
+    assert 0.01 == pytest.approx(one.seconds.quantile(0.5), rel=0.02)
 
 
 def test_an_empty_log_is_an_empty_report() -> None:

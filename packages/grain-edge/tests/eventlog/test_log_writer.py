@@ -50,7 +50,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., LogWriter]]:
 
 
 def remark(log: LogWriter, text: object) -> None:
-    log.write(Remark(time=log.now(), text=str(text)))
+    log.write([Remark(time=log.now(), text=str(text))])
 
 
 def texts(folder: Path) -> list[str]:
@@ -287,3 +287,50 @@ def test_the_command_of_a_header_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert 4000 == len("".join(header.command))
     monkeypatch.setattr(sys, "orig_argv", ["python", "\udcff"])
     assert ("python", "\ufffd") == first_line("mission", "1", "opt", grain="1").command
+
+
+def test_lines_that_come_together_are_written_together_and_those_too_many_counted(
+    begin: Callable[..., LogWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MOST_LINES", 3)
+    log = begin()
+    log._lines.clear()
+    log.write([Remark(time=log.now(), text=str(number)) for number in range(5)])
+    log.close("done")
+    assert ["0", "1", "2"] == texts(log.folder)
+    assert 2 == log.lost
+
+
+def test_a_reminder_is_called_once_by_the_means_that_were_given(
+    begin: Callable[..., LogWriter],
+) -> None:
+    called: list[Callable[[], None]] = []
+    log = begin(call_soon=called.append)
+
+    def first() -> None: ...
+
+    def second() -> None: ...
+
+    log.remind(first)
+    remark(log, "a line in between")
+    eventually(lambda: called == [first])
+    log.remind(second)
+    eventually(lambda: called == [first, second])
+    log.close("done")
+    assert [first, second] == called
+
+
+def test_a_clock_that_was_set_shows_before_its_line_is_written(
+    begin: Callable[..., LogWriter],
+) -> None:
+    wall = [1000.0]
+    log = begin(clocks=(lambda: wall[0], lambda: 5.0))
+    log._offset = 995.0
+    assert not log.clock_is_off()
+    wall[0] += 3600
+    assert log.clock_is_off()
+    log.write([Remark(time=log.time_of(5.0), text="before")])
+    assert not log.clock_is_off()
+    log.close("done")
+    before, changed = [x for x in read(log.folder) if isinstance(x, Remark | ClockChanged)]
+    assert (1000.0, 4600.0, 3600.0) == (before.time, changed.time, getattr(changed, "by", 0.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,22 +11,10 @@ from grain.eventlog.usage import RunReport, encode_report
 from grain.head.hub import reports
 from grain.head.hub_log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
+from grain.head.task_log import HELD
 from grain.worker.messages import Lease, Leaving
 from grain_testkit.hub_harness import HubHarness, held
-
-if TYPE_CHECKING:
-    from grain.eventlog.schema import AnyLine
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.lines: list[AnyLine] = []
-
-    def now(self) -> float:
-        return 1.0
-
-    def write(self, line: AnyLine) -> None:
-        self.lines.append(line)
+from grain_testkit.kept_lines import KeptLines
 
 
 @pytest.fixture
@@ -121,22 +109,28 @@ def test_two_workers_of_one_name_have_two_names_in_a_log(harness: HubHarness) ->
 
 
 def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
-    recorder = Recorder()
-    harness = HubHarness(wall=1000.0, log=HubLog(lambda: recorder))
-    mission = harness.mission("m", cores=2)
-    harness.worker("w", job="j8")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2, 3)
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder, lambda: own.now)
+    own = HubHarness(wall=1000.0, log=log)
+    mission = own.mission("m", cores=2)
+    own.worker("w", job="j8")
+    own.send(mission, Synced())
+    own.submit(mission, 1, 2, 3)
+    own.now += HELD
+    recorder.flush()
     report = encode_report(RunReport(started=5.0, ended=6.0, host="host", cpus=(1, 2)))
-    (lease,) = harness.sent("w", Lease)
-    harness.send("w", harness.ended(lease, report=report), payload=b"")
-    (lease,) = harness.sent("w", Lease)
-    harness.send("w", harness.ended(lease, "crashed", detail="signal 9"))
-    harness.send(mission, Retract((3,)))
-    harness.lose("w")
-    harness.wait(100)
-    harness.send(mission, Depart())
+    (lease,) = own.sent("w", Lease)
+    own.send("w", own.ended(lease, report=report), payload=b"")
+    (lease,) = own.sent("w", Lease)
+    own.now += 1
+    own.send("w", own.ended(lease, "crashed", detail="signal 9"))
+    own.now += 1
+    own.send(mission, Retract((3,)))
+    own.lose("w")
+    own.wait(100)
+    own.send(mission, Depart())
 
+    log.close()
     assert [
         "mission joined", "worker joined", "submitted", "submitted", "submitted", "started",
         "run ended", "started", "run ended", "started", "run ended", "worker left", "run ended",
@@ -161,15 +155,17 @@ def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
 
 
 def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:
-    recorder = Recorder()
-    harness = HubHarness(log=HubLog(lambda: recorder))
-    mission = harness.mission()
-    harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
-    (lease,) = harness.sent("w", Lease)
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder, lambda: own.now)
+    own = HubHarness(log=log)
+    mission = own.mission()
+    own.worker("w")
+    own.send(mission, Synced())
+    own.submit(mission, 1)
+    (lease,) = own.sent("w", Lease)
     detail = "ExternalError: xtb a.xyz: exit status 1"
-    harness.send("w", harness.ended(lease, "error", detail=detail), payload=b"")
+    own.send("w", own.ended(lease, "error", detail=detail), payload=b"")
+    log.close()
     [end] = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
     assert ("error", "ExternalError", "xtb a.xyz: exit status 1") == (
         end.outcome, end.error, end.message
@@ -177,15 +173,17 @@ def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> Non
 
 
 def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
-    recorder = Recorder()
-    harness = HubHarness(log=HubLog(lambda: recorder))
-    mission = harness.mission()
-    harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    recorder = KeptLines()
+    log = HubLog(lambda: recorder, lambda: own.now)
+    own = HubHarness(log=log)
+    mission = own.mission()
+    own.worker("w")
+    own.send(mission, Synced())
+    own.submit(mission, 1)
     for _ in range(5):
-        (lease,) = harness.sent("w", Lease)
-        harness.send("w", harness.ended(lease, "crashed", detail="signal 9"))
+        (lease,) = own.sent("w", Lease)
+        own.send("w", own.ended(lease, "crashed", detail="signal 9"))
+    log.close()
     ends = [x for x in recorder.lines if isinstance(x, schema.RunEnded)]
     assert [False] * 5 + [True] == [end.final for end in ends]
     assert ("crashed", "its process died 5 times") == (ends[-1].outcome, ends[-1].message)

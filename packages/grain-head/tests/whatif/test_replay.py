@@ -9,6 +9,7 @@ import pytest
 
 from grain.eventlog.schema import (
     VERSION,
+    BriefTasks,
     ClockChanged,
     LogStarted,
     RunEnded,
@@ -488,3 +489,22 @@ def test_rows_that_never_end_say_why_in_the_table() -> None:
     assert "never" in text
     assert "3 tasks of fn: " in text
     assert 60 >= max(map(len, text.splitlines()))
+
+
+def test_tasks_that_are_only_counted_are_left_out_with_a_remark() -> None:
+    log = Log()
+    log.join(0, "w", 2)
+    brief = BriefTasks(time=AT + 2, function="fn", tasks=70, began=AT, seconds=0.7)
+    log.lines.append(brief)
+    with pytest.raises(WhatIfError, match="nothing but brief tasks"):
+        workload_of(log.lines)
+    log.lines.append(
+        TaskSubmitted(time=AT + 3, task=71, function="fn", request={"Cores": 1.0}, after=(5,))
+    )
+    log.lines.append(TaskStarted(time=AT + 3, task=71, worker="w"))
+    log.lines.append(RunEnded(time=AT + 9, task=71, outcome="value", worker="w"))
+    workload = workload_of(log.lines)
+    assert (70, 1) == (workload.brief, len(workload.tasks))
+    assert "70 brief tasks are left out" in report_text(
+        workload, None, sweep(workload, Scenario(), Workers(0, Cores(2)), [1]), Cores(2)
+    )

@@ -360,7 +360,7 @@ def test_the_report_on_runs_that_a_crash_has_ended_has_their_times() -> None:
     session.on_message(lease(1), b"args", 10.0)
     session.on_runner_crashed("it died", 12.0, wall=1000.0)
     (ended,) = sent(session, RunEnded)
-    report = decode_report(ended.report)
+    report = decode_report(ended.report, 0.0)
     assert RunReport(started=998.0, ended=1000.0, host="host", worker="w") == report
 
 

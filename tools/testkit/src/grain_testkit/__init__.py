@@ -9,6 +9,8 @@ Map:
 - ``plugin``: what pytest loads by itself: a hypothesis profile without time limits
 - ``small_disk``: a filesystem that a test can fill
 - ``event_logs``: grain-edge: event logs of missions that never were
+- ``kept_lines``: grain-edge: an event log in memory
+- ``kept_jobs``: grain-head: jobs for an event log
 - ``browser``: a headless Chromium, by its DevTools protocol
 - ``small_log``: grain-edge: an event log of five tasks
 - ``frames_wire``: grain-edge: frames through memory

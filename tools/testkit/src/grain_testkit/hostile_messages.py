@@ -47,6 +47,7 @@ SENSE: Values = {
     ),
     "Attempt": st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 8)),
     "Any": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0))]),
+    "Report": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0)), 0.125]),
 }
 _odd_numbers = st.sampled_from([-(2**63), -1, 0, 1, 2, 2**63])
 _odd_floats = st.sampled_from([-math.inf, -1.0, 0.0, 1.5, 1e300, math.inf, math.nan])
@@ -80,6 +81,7 @@ ODD: Values = {
     ),
     "Attempt": st.tuples(st.sampled_from([1, 2, -1, 2**62]), _odd_numbers),
     "Any": st.sampled_from([None, 7, "", {"started": "x"}, b"h" * 400]),
+    "Report": st.sampled_from([0.0, 0.2, b"", b"h" * 400]),
 }
 
 

@@ -153,7 +153,9 @@ class RunAssembly:
         now = self.advance(line)
         if isinstance(line, TaskSubmitted):
             self._remove(line.mission, line.task)  # a number that is used twice
-            self._open[line.mission, line.task] = OpenTask(self._submission(line, now))
+            # Of very many tasks that wait, some lines come late.
+            since = max(min(line.time - self.clock_change, now), self.first or 0.0)
+            self._open[line.mission, line.task] = OpenTask(self._submission(line, since))
             self.waiting += 1
         elif isinstance(line, TaskStarted):
             task = self._task(line.mission, line.task)

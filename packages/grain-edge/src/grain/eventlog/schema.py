@@ -161,6 +161,33 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     mission: str = ""
 
 
+class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
+    """Tasks of one function and request that are counted, as they were many and brief.
+
+    Each had one run, of 0.2 s at most, and ended with a value and without any program, within 4 s
+    of its submission. There are no other lines about them.
+
+    Attributes:
+        function: the name of the function.
+        tasks: how many there are.
+        began: when the first of them was given to a worker; the last one ended before this line.
+        seconds: the lengths of their runs, added up, from when they were given to their workers.
+        waited: the times before that, since their submissions, added up.
+        request: what each asks for, as in `TaskSubmitted`.
+        request_text: the request as it was written.
+        mission: the id of their mission, in the log of a scheduler.
+    """
+
+    function: str
+    tasks: int
+    began: float
+    seconds: float
+    waited: float = 0.0
+    request: dict[str, float] = {}
+    request_text: str = ""
+    mission: str = ""
+
+
 class MissionJoined(Line, frozen=True, kw_only=True, tag="mission joined"):
     """A mission has joined, in the log of a scheduler.
 
@@ -227,6 +254,7 @@ AnyLine = (
     | TaskSubmitted
     | TaskStarted
     | RunEnded
+    | BriefTasks
     | MissionJoined
     | MissionLeft
     | ClockChanged

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.eventlog.runs import VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from grain.eventlog.runs import Run
-    from grain.eventlog.schema import TaskSubmitted
+    from grain.eventlog.schema import BriefTasks, TaskSubmitted
     from grain.eventlog.usage import Usage
 
 _CAUSES = 500
@@ -51,14 +51,14 @@ class Histogram:
         self.least = math.inf
         self.most = 0.0
 
-    def add(self, amount: float) -> None:
-        """Count an amount, which is 0 or larger."""
-        self.count += 1
-        self.total += amount
+    def add(self, amount: float, times: int = 1) -> None:
+        """Count an amount, which is 0 or larger, so many times."""
+        self.count += times
+        self.total += amount * times
         self.least = min(self.least, amount)
         self.most = max(self.most, amount)
         at = round(math.log(max(amount, self._SMALLEST)) / self._STEP)
-        self._bins[at] = self._bins.get(at, 0) + 1
+        self._bins[at] = self._bins.get(at, 0) + times
 
     @property
     def mean(self) -> float:
@@ -98,12 +98,12 @@ class Amounts:
         self.least = math.inf
         self.most = 0.0
 
-    def add(self, amount: float) -> None:
-        """Count a task."""
+    def add(self, amount: float, tasks: int = 1) -> None:
+        """Count tasks that ask for an amount."""
         self.least = min(self.least, amount)
         self.most = max(self.most, amount)
         if amount in self.counts or len(self.counts) < _REQUESTS:
-            self.counts[amount] += 1
+            self.counts[amount] += tasks
 
     @property
     def usual(self) -> float:
@@ -154,6 +154,7 @@ class FunctionTotals:
     Attributes:
         name: its name.
         tasks: the tasks that were submitted, without retries.
+        brief: those of them that have no lines of their own, see `schema.BriefTasks`.
         done: the tasks that ended with a value.
         failed: the tasks that ended in failure for good: neither a value nor a further attempt.
         cancelled: the tasks that were cancelled.
@@ -171,14 +172,15 @@ class FunctionTotals:
     """
 
     __slots__ = (
-        "asked", "busy_cores", "cancelled", "core_seconds", "cpu_seconds", "done", "failed",
-        "memory", "memory_shares", "name", "requests", "retried", "seconds", "tasks", "waited",
-        "wasted_core_seconds",
+        "asked", "brief", "busy_cores", "cancelled", "core_seconds", "cpu_seconds", "done",
+        "failed", "memory", "memory_shares", "name", "requests", "retried", "seconds", "tasks",
+        "waited", "wasted_core_seconds",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.tasks = 0
+        self.brief = 0
         self.done = 0
         self.failed = 0
         self.cancelled = 0
@@ -265,15 +267,7 @@ class Totals:
     def submitted(self, task: TaskSubmitted) -> None:
         """Count a task that is submitted."""
         function = self._function(task.function)
-        text = task.request_text
-        if text not in function.requests and len(function.requests) >= _REQUESTS:
-            text = "other requests"
-        function.requests[text] += 1
-        for kind, amount in task.request.items():
-            asked = function.asked.get(kind)
-            if asked is None:
-                asked = function.asked[kind] = Amounts()
-            asked.add(amount)
+        self._count_request(function, task.request_text, task.request, 1)
         if not task.retry_of:
             function.tasks += 1
             return
@@ -282,6 +276,34 @@ class Totals:
             before, failures = earlier
             before.failed -= 1
             failures.final -= 1
+
+    def brief(self, line: BriefTasks) -> None:
+        """Count tasks that have no lines of their own; each counts with their mean."""
+        tasks = line.tasks
+        if tasks <= 0:
+            return
+        function = self._function(line.function)
+        self._count_request(function, line.request_text, line.request, tasks)
+        function.tasks += tasks
+        function.done += tasks
+        function.brief += tasks
+        self.runs += tasks
+        function.seconds.add(line.seconds / tasks, tasks)
+        function.waited.add(line.waited / tasks, tasks)
+        function.core_seconds += line.request.get("Cores", 0.0) * line.seconds
+
+    @staticmethod
+    def _count_request(
+        function: FunctionTotals, text: str, request: Mapping[str, float], tasks: int
+    ) -> None:
+        if text not in function.requests and len(function.requests) >= _REQUESTS:
+            text = "other requests"
+        function.requests[text] += tasks
+        for kind, amount in request.items():
+            asked = function.asked.get(kind)
+            if asked is None:
+                asked = function.asked[kind] = Amounts()
+            asked.add(amount, tasks)
 
     def ended(self, run: Run) -> None:
         """Count a run that has ended."""

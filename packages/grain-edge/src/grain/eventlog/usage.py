@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,6 +21,9 @@ CpuMeasuredBy = Literal["cgroup", "rusage"]
 ``"cgroup"``: the control group of each program, with all that was ever in it. ``"rusage"``: the
 processes for which their parents have waited, as nearly all do.
 """
+
+BRIEF = 0.2
+"""Seconds that a brief run takes at most."""
 
 OUTPUTS = 10
 """The most files in `Usage.outputs`."""
@@ -79,13 +82,28 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     usage: Usage = Usage()
 
 
+Report = bytes | Annotated[float, msgspec.Meta(ge=0.0, le=BRIEF)]
+"""A report as it travels: as bytes, which only its reader looks into.
+
+Of a brief run that ended with a value and started no program it is the seconds that the run took:
+such runs may be many, there is nothing else to report, and their readers need not look further.
+"""
+
+
 def encode_report(report: RunReport) -> bytes:
-    """Return a report as it travels: as bytes, which only its reader looks into."""
+    """Return a report as it travels."""
     return _ENCODER.encode(report)
 
 
-def decode_report(data: bytes) -> RunReport | None:
-    """Return a report that has arrived; None if there is none, or none that can be read."""
+def decode_report(data: Report, now: float) -> RunReport | None:
+    """Return a report that has arrived; None if there is none, or none that can be read.
+
+    Args:
+        data: the report.
+        now: when a run ended of which there are only its seconds, in Unix seconds.
+    """
+    if isinstance(data, float):
+        return RunReport(started=now - data, ended=now)
     if not data:
         return None
     try:

@@ -1,8 +1,8 @@
 """`LogWriter`: takes the lines of a log and has a thread write them.
 
-Theory of operation. Whoever writes a line only appends it to a queue in memory: no system call, no
-lock, no formatting takes place in the event loop. The thread looks at the queue at most once a
-second, or sooner when many lines are there, makes JSON of them and writes them together. So a disk
+Theory of operation. Whoever writes lines only appends them to a queue in memory: no file is touched
+and nothing is formatted in the event loop. The thread makes JSON of all lines that are there and
+writes them together. Who collects lines first, asks it to be reminded in a second. So a disk
 that is slow costs nothing, and one that hangs, as an NFS mount does whose server is away, stops
 the thread and nothing else. The queue is bounded: beyond that, lines are dropped and counted.
 
@@ -31,7 +31,7 @@ from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogS
 from grain.eventlog.store import KEEP, KEEP_GB, TOUCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from grain.eventlog.store import LogStore
 
@@ -41,8 +41,7 @@ MOST_LINES = 50_000
 PART_SIZE = 64 * 1024**2
 """Bytes of one file."""
 
-_DELAY = 1.0  # seconds for which lines wait for others
-_MANY = 2000  # lines that are written sooner
+_DELAY = 1.0  # seconds after which those are reminded who asked for it
 _BATCH = 500  # lines that are encoded at a time: other threads wait for a fraction of a millisecond
 _RETRY = 10.0  # seconds between two attempts to write what could not be written
 _SYNC = 10.0  # seconds between two requests to store what was written
@@ -103,12 +102,13 @@ def _printable(text: str) -> str:
 class LogWriter:
     """The writer of one log, from its first line to its last.
 
-    `write` and `now` are for one thread, that of the event loop.
+    All but `close` is for one thread, that of the event loop.
 
     Args:
         store: has the folder of the log.
         header: its first line, as `first_line` returns it.
         on_trouble: called by the thread, once, with a sentence: the log cannot be written.
+        call_soon: called by the thread with a function that the thread of `write` is to call.
         keep: seconds for which logs of the store are kept, see `LogStore.remove_old`.
         gigabytes: how much of them is kept. This log keeps half of that at most.
         part_size: bytes of one file.
@@ -126,6 +126,7 @@ class LogWriter:
         header: LogStarted,
         *,
         on_trouble: Callable[[str], object] = lambda _: None,
+        call_soon: Callable[[Callable[[], None]], object] = lambda _: None,
         keep: float = KEEP,
         gigabytes: float = KEEP_GB,
         part_size: int = PART_SIZE,
@@ -137,6 +138,8 @@ class LogWriter:
         self._store = store
         self._header = header
         self._on_trouble = on_trouble
+        self._call_soon = call_soon
+        self._reminder: Callable[[], None] | None = None
         self._keep = keep
         self._gigabytes = gigabytes
         most = int(gigabytes * 1e9 / 2)
@@ -163,18 +166,27 @@ class LogWriter:
         """Return the time for a line."""
         return self._offset + self._monotonic()
 
-    def write(self, line: AnyLine) -> None:
-        """Take a line, which is written about a second later."""
-        lines = self._lines
-        waiting = len(lines)
-        if waiting >= MOST_LINES:
-            self.lost += 1
-            return
-        lines.append(line)
-        if not waiting:
-            self._check_clock()
-            self._wake.set()
-        elif waiting == _MANY:
+    def time_of(self, reading: float) -> float:
+        """Return the time for a line, of a reading of the clock that does not go back."""
+        return self._offset + reading
+
+    def clock_is_off(self) -> bool:
+        """Return True if the clock of the machine was set; a `ClockChanged` is written next."""
+        return abs(self._wall() - self.now()) > _JUMP
+
+    def remind(self, flush: Callable[[], None]) -> None:
+        """Have a function called in about a second, by ``call_soon``."""
+        self._reminder = flush
+        self._wake.set()
+
+    def write(self, lines: Sequence[AnyLine]) -> None:
+        """Take lines, which are written soon: let them wait for each other before."""
+        taken = lines[: max(0, MOST_LINES - len(self._lines))]
+        self.lost += len(lines) - len(taken)
+        self._lines.extend(taken)
+        self._check_clock()
+        self._wake.set()
+        if not self._failing:
             self._hurry.set()
 
     def _check_clock(self) -> None:
@@ -206,14 +218,26 @@ class LogWriter:
                     self._files.touch()
                 continue
             self._wake.clear()
-            if self._end is None:
-                self._hurry.wait(_RETRY if self._failing else _DELAY)
+            hurried = self._end is not None
+            if not hurried:
+                hurried = self._hurry.wait(_RETRY if self._failing else _DELAY)
             self._hurry.clear()
+            if self._reminder is not None:
+                self._remind(hurried=hurried)
             end = self._end  # before the queue is looked at: what was written before `close` goes
             self._write_waiting()
             if end is not None:
                 self._finish(*end)
                 return
+
+    def _remind(self, *, hurried: bool) -> None:
+        """Call the function that wants to be called, once it has waited for long enough."""
+        if hurried:
+            self._wake.set()  # after another round
+            return
+        reminder, self._reminder = self._reminder, None
+        if reminder is not None:
+            self._call_soon(reminder)
 
     def _write_waiting(self) -> None:
         """Write what is in the queue, as far as the disk lets us."""

@@ -16,6 +16,7 @@ Map:
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
+- ``task_log``: lines about tasks, held back so that many brief ones can be counted
 - ``run_log``: what happens to the tasks of a mission, for its event log
 - ``hub_log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``errors``: the errors of executors

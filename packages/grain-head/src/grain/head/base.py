@@ -34,15 +34,36 @@ class Result(NamedTuple):
     outcome: Outcome
 
 
-class Submitted(Protocol):
-    """A job as an executor keeps it has at least this."""
+class JobRecord(Protocol):
+    """A job from its submission until its outcome is handed over, as its executor keeps it.
+
+    Attributes:
+        request: what it asks for: of equal requests always the same object.
+        urgency: larger goes first among those that ask for the same.
+        after: the task for whose end its caller had last waited; 0 for none.
+        submitted: when it was submitted, as long as the event log has no line about it; None from
+            then on, and where there is no log.
+    """
+
+    request: Resource
+    urgency: float
+    after: int
+    submitted: float | None
+
+    @property
+    def function(self) -> object:
+        """The same object for all jobs of a function: it, or its name."""
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
 
     @property
     def deliver(self) -> Deliver | None:
         """The receiver of its outcome; None for the result queue."""
 
 
-J = TypeVar("J", bound=Submitted)
+J = TypeVar("J", bound=JobRecord)
 
 
 class ExecutorPhase(enum.Enum):
@@ -102,6 +123,7 @@ class ExecutorBase(ABC, Generic[J]):
         *,
         priority: int = 0,
         urgency: float = 0.0,
+        after: int = 0,
     ) -> int:
         """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 

@@ -13,6 +13,7 @@ import outcome
 import trio
 
 from grain.edge.channel import memory_channels
+from grain.eventlog.usage import BRIEF
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
@@ -54,14 +55,36 @@ _EPOCH = 0  # nobody succeeds this head; a job has one run at a time, which goes
 
 
 class Job:
-    """A job from its submission until its outcome is handed over."""
+    """A job of the local worker: a `grain.head.base.JobRecord`."""
 
-    __slots__ = ("call", "cancelled", "deliver")
+    __slots__ = ("after", "call", "cancelled", "deliver", "request", "submitted", "urgency")
 
-    def __init__(self, call: Call, deliver: Deliver | None) -> None:
+    def __init__(
+        self,
+        call: Call,
+        deliver: Deliver | None,
+        request: Resource,
+        urgency: float = 0.0,
+        after: int = 0,
+        submitted: float | None = None,
+    ) -> None:
         self.call = call
-        self.deliver = deliver
         self.cancelled = False
+        self.deliver = deliver
+        self.request = request
+        self.urgency = urgency
+        self.after = after
+        self.submitted = submitted
+
+    @property
+    def function(self) -> object:
+        """See `grain.head.base.JobRecord`."""
+        return self.call.fn
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return name_of(self.call.fn)
 
 
 class CrashedJob:
@@ -174,6 +197,10 @@ class GrainExecutor(ExecutorBase[Job]):
         # Of jobs that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedJob] = {}
         self._wake = trio.Event()
+        # When the first job was submitted of those that `_wake` is for, where there is a log.
+        self._submitted: float | None = None
+        if run_log is not None:
+            run_log.follow(self._jobs, self._note_starts)
 
     # ---- the queue of jobs
 
@@ -185,6 +212,7 @@ class GrainExecutor(ExecutorBase[Job]):
         *,
         priority: int = 0,
         urgency: float = 0.0,
+        after: int = 0,
     ) -> int:
         """Queue a job and hand its outcome to a function instead of the result queue.
 
@@ -196,6 +224,7 @@ class GrainExecutor(ExecutorBase[Job]):
                 `grain.head.errors.Cancelled`. If None, the outcome goes to `results`.
             priority: larger goes first.
             urgency: larger goes first among those that ask for the same at the same priority.
+            after: the job for whose end the caller had last waited, for the event log; 0 for none.
 
         Returns:
             The job's id.
@@ -211,7 +240,10 @@ class GrainExecutor(ExecutorBase[Job]):
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
         self._scheduler.on_submitted(job, queue, urgency=urgency)
-        self._jobs[job] = Job(call, deliver)
+        submitted = self._submitted
+        if submitted is None and self._run_log is not None:
+            submitted = self._submitted = self._run_log.tick()
+        self._jobs[job] = Job(call, deliver, queue.request, urgency, after, submitted)
         self._wake.set()
         return job
 
@@ -278,6 +310,8 @@ class GrainExecutor(ExecutorBase[Job]):
                         self._on_event(WorkerCleaning(self.name))
                         nursery.cancel_scope.cancel()
         finally:
+            if self._run_log is not None:
+                self._note_starts()
             for job in list(self._jobs):
                 task = self._scheduler.tasks.get(job)
                 self._resolve(job, None, begun=task is not None and task.worker is not None)
@@ -291,6 +325,7 @@ class GrainExecutor(ExecutorBase[Job]):
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
+            self._submitted = None
             self._dispatch(channel)
 
     async def _receive(self, channel: WorkerChannel) -> None:
@@ -312,8 +347,6 @@ class GrainExecutor(ExecutorBase[Job]):
                 allocation = self._crashes[start.task].part_of(allocation)
             run = Run((_EPOCH, start.task), allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
-            if self._run_log is not None:
-                self._run_log.started(start.task, self.name)
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
@@ -337,6 +370,8 @@ class GrainExecutor(ExecutorBase[Job]):
 
     def _take(self, batch: Batch[Outcome | None]) -> None:
         now = trio.current_time()
+        if self._run_log is not None:
+            self._run_log.now = now
         for message, payload in batch:
             assert isinstance(message, Ended)
             job = message.attempt[1]
@@ -345,6 +380,8 @@ class GrainExecutor(ExecutorBase[Job]):
                 continue
             self._scheduler.on_finished(job, now, measured=message.status == "done")
             self._resolve(job, payload, report=message.report)
+        if self._run_log is not None and len(self._run_log.brief) >= self._run_log.MANY:
+            self._run_log.count()
 
     def _on_crash(
         self,
@@ -368,6 +405,7 @@ class GrainExecutor(ExecutorBase[Job]):
         count = len(crashed.crashes) + 1
         crash = Crash((_EPOCH, id), self.name, how, time.time())
         if self._run_log is not None:
+            self._run_log.started((id,), self.name, ended.started)
             self._run_log.crashed(id, crash, self._report_of(report))
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
@@ -377,7 +415,7 @@ class GrainExecutor(ExecutorBase[Job]):
             self._resolve(id, outcome.Error(error), report=report)
             return
         if self._run_log is not None:
-            self._run_log.started(id, "")
+            self._run_log.started((id,), "", now)
         request = crashed.request
         if count >= SOLO:
             crashed.alone = True
@@ -406,17 +444,38 @@ class GrainExecutor(ExecutorBase[Job]):
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
             self._on_event(TaskFailed(id, ended.error, "", text))
-        if self._run_log is not None:
+        run_log = self._run_log
+        if run_log is None:
+            pass
+        elif (
+            report is not None
+            and report.ran is None
+            and type(ended) is outcome.Value
+            and job.submitted is not None
+            and not run_log.room
+            and 0.0 <= report.ended - report.started <= BRIEF
+        ):
+            run_log.brief.append((job, report.ended - report.started, run_log.now))
+        else:
             error = ended.error if type(ended) is outcome.Error else None
             crashed = type(error) is TaskCrashed
-            self._run_log.ended(
+            run_log.ended(
                 id,
                 error,
+                job=job,
                 cancelled=cancelled,
                 crashed=crashed,
-                report=None if report is None else self._report_of(report),
+                report=b"" if report is None else self._report_of(report),
+                worker="" if report is None else self.name,
             )
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
+
+    def _note_starts(self) -> None:
+        """Note the starts of the jobs that run, for the event log, when that looks for them."""
+        worker = self._scheduler.workers.get(_LOCAL)
+        if worker is not None and self._run_log is not None:
+            for task in worker.tasks.values():
+                self._run_log.started((task.id,), self.name, task.started)
 
     def _report_of(self, account: RunAccount) -> RunReport:
         return account.report(self._host, self.name)

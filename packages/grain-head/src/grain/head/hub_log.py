@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
+
+import trio
 
 from grain.eventlog import schema
 from grain.eventlog.usage import decode_report
-from grain.head.run_log import RequestWords, amounts, one_line
+from grain.head.run_log import one_line
+from grain.head.task_log import WAITING, TaskLog, amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from grain.head.run_log import Lines
-    from grain.resource import Resource
-
+    from grain.eventlog.usage import Report
+    from grain.head.hub.state import LeaseRecord, TaskRecord, WorkerRecord
+    from grain.head.task_log import Lines
 
 Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
 
 
-class HubLog:
+class HubLog(TaskLog):
     """The log of a hub, which is made when there is a first line.
 
     Args:
         begin: begins the log.
+        clock: as of `TaskLog`.
+
+    Attributes:
+        fresh: tasks that have come, each with the time in `TaskRecord.submitted`: the hub adds
+            them.
+        brief: tasks that are to be counted, until `count` is called, likewise: those that ended
+            with a value and have no line, while there is no `room`; with the seconds of the run,
+            and those since the submission.
     """
 
-    def __init__(self, begin: Callable[[], Lines]) -> None:
-        self._begin = begin
-        self._requests = RequestWords()
+    MANY = 256
+    """Brief tasks that are counted together."""
 
-    @cached_property
-    def _log(self) -> Lines:
-        return self._begin()
+    def __init__(
+        self, begin: Callable[[], Lines], clock: Callable[[], float] = trio.current_time
+    ) -> None:
+        super().__init__(begin, clock)
+        self.fresh: list[TaskRecord] = []
+        self.brief: list[tuple[TaskRecord, float, float]] = []
+        self._workers: Mapping[str, WorkerRecord] = {}
+        # Tasks that somebody has looked at, and that have no line.
+        self._waiting: deque[TaskRecord] = deque()
 
     def mission_joined(self, mission: str, name: str) -> None:
         """Note a mission that has registered for the first time."""
-        log = self._log
-        log.write(schema.MissionJoined(time=log.now(), mission=mission, name=name))
+        self._add(schema.MissionJoined(time=self._now(), mission=mission, name=name))
 
     def mission_left(self, mission: str) -> None:
         """Note a mission that has left, or is not waited for any more; its tasks are over."""
-        log = self._log
-        log.write(schema.MissionLeft(time=log.now(), mission=mission))
+        latest, self._latest = self._latest, math.inf
+        self._list_tasks(math.inf, WAITING)
+        self._latest = latest
+        # The rest of its tasks was too many to be listed.
+        self._waiting = deque(task for task in self._waiting if task.mission.id != mission)
+        self._add(schema.MissionLeft(time=self._now(), mission=mission))
 
     def worker_joined(
         self, worker: str, host: str, job: str, total: dict[str, Any], ends: float | None
     ) -> None:
         """Note a worker; its resources are plain data."""
-        log = self._log
-        log.write(
+        self._add(
             schema.WorkerJoined(
-                time=log.now(),
+                time=self._now(),
                 worker=worker,
                 host=host,
                 job=job,
@@ -62,28 +81,34 @@ class HubLog:
 
     def worker_left(self, worker: str, why: str) -> None:
         """Note that a worker has left, or is lost."""
-        log = self._log
-        log.write(schema.WorkerLeft(time=log.now(), worker=worker, why=why))
+        self._add(schema.WorkerLeft(time=self._now(), worker=worker, why=why))
 
-    def submitted(self, mission: str, task: int, function: str, request: Resource) -> None:
-        """Note a task that this scheduler did not have."""
-        log = self._log
-        numbers, text = self._requests.of(request)
-        log.write(
-            schema.TaskSubmitted(
-                time=log.now(),
-                task=task,
-                function=function,
-                request=numbers,
-                request_text=text,
-                mission=mission,
-            )
-        )
+    def follow(self, workers: Mapping[str, WorkerRecord]) -> None:
+        """Look at the runs of the workers of a hub now and then."""
+        self._workers = workers
 
-    def started(self, mission: str, task: int, worker: str) -> None:
-        """Note that a task was given to a worker."""
-        log = self._log
-        log.write(schema.TaskStarted(time=log.now(), task=task, worker=worker, mission=mission))
+    def on_dispatch(self, now: float) -> None:
+        """Take note of the time at which the hub has filled `fresh` and `brief`."""
+        self.now = now
+        if now > self._latest and (self.fresh or self.brief):
+            self._hold(now)
+        if len(self.brief) >= self.MANY:
+            self.count()
+
+    def count(self) -> None:
+        """Add what is in `brief` to its counts."""
+        brief, self.brief = self.brief, []
+        count, last = self._last, None
+        for task, seconds, taken in brief:
+            queue, key = task.queue, task.function
+            if queue is not last or key != count.key:
+                assert queue is not None
+                last, mission = queue, task.mission
+                name = mission.function_names.get(key, "")
+                count = self._counted_as(key, mission.id, name, queue.request, self.now - seconds)
+            count.tasks += 1
+            count.seconds += seconds
+            count.taken += taken
 
     def run_over(
         self,
@@ -92,12 +117,12 @@ class HubLog:
         outcome: Outcome,
         *,
         final: bool,
-        worker: str = "",
-        host: str = "",
+        record: TaskRecord | None,
+        lease: LeaseRecord | None = None,
         began: float | None = None,
         attempt: int = 1,
         how: str = "",
-        report: bytes = b"",
+        report: Report = b"",
     ) -> None:
         """Note the end of a run, or of a task without one.
 
@@ -106,25 +131,32 @@ class HubLog:
             task: the number of the task.
             outcome: how it has ended.
             final: True if the task is over with it.
-            worker: the name of the worker.
-            host: its host.
-            began: when the task was given to it, in Unix seconds.
+            record: the task; None if it is of no concern any more.
+            lease: the run.
+            began: when it was given to its worker, in Unix seconds.
             attempt: its number, from 1.
             how: of a crash, how the process died; of an error, its class and its text.
-            report: of the worker, as bytes.
+            report: of the worker.
         """
-        log = self._log
-        now = log.now()
+        if self.room:
+            self.room -= 1
+        if record is not None:
+            self._list(record)
+        worker = host = ""
+        if lease is not None:
+            self._list_start(lease, mission, task)
+            worker, host = lease.worker.unique_name, lease.worker.host
+        now = self._now()
         ended = None if began is None else now
         cpus: tuple[int, ...] = ()
         usage = None
-        read = decode_report(report)
+        read = decode_report(report, now)
         if read is not None:
             began, ended, cpus, usage = read.started, read.ended, read.cpus, read.usage
         error = ""
         if outcome == "error":
             error, _, how = how.partition(": ")
-        log.write(
+        self._add(
             schema.RunEnded(
                 time=now,
                 task=task,
@@ -139,6 +171,69 @@ class HubLog:
                 message=one_line(how) if how else "",
                 final=final,
                 usage=usage,
+                mission=mission,
+            )
+        )
+
+    # ---- what is looked at later
+
+    def _list_tasks(self, horizon: float, most: float) -> bool:
+        self.count()
+        fresh, self.fresh = self.fresh, []
+        waiting = self._waiting
+        waiting.extend([task for task in fresh if task.submitted is not None])
+        while waiting:
+            submitted = waiting[0].submitted
+            if submitted is not None:
+                if submitted > horizon or most <= 0:
+                    break
+                most -= 1
+                self._list(waiting[0])
+            waiting.popleft()
+        return self._list_starts(horizon) or bool(waiting)
+
+    def _list_starts(self, horizon: float) -> bool:
+        """Make lines of the runs that have begun up to a time; return True if there are others."""
+        more = False
+        for worker in self._workers.values():
+            for lease in worker.leases.values():
+                if lease.given is None or lease.task is None:
+                    continue
+                if lease.given > horizon:
+                    more = True
+                    continue
+                self._list(lease.task)
+                self._list_start(lease, lease.task.mission.id, lease.task.number)
+        return more
+
+    def _list(self, task: TaskRecord) -> None:
+        """Make the line of a submission, unless there is one."""
+        if task.submitted is None:
+            return
+        submitted, task.submitted = task.submitted, None
+        assert task.queue is not None
+        numbers, text = self._words.of(task.queue.request)
+        self._add(
+            schema.TaskSubmitted(
+                time=self._log.time_of(submitted),
+                task=task.number,
+                function=task.mission.function_names.get(task.function, ""),
+                request=numbers,
+                request_text=text,
+                mission=task.mission.id,
+            )
+        )
+
+    def _list_start(self, lease: LeaseRecord, mission: str, task: int) -> None:
+        """Make the line of the start of a run, unless there is one."""
+        if lease.given is None:
+            return
+        given, lease.given = lease.given, None
+        self._add(
+            schema.TaskStarted(
+                time=self._log.time_of(given),
+                task=task,
+                worker=lease.worker.unique_name,
                 mission=mission,
             )
         )

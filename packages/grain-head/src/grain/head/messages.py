@@ -14,6 +14,7 @@ from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
+from grain.eventlog.usage import Report
 from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Dismissed
 
 _GIB = 1024**3
@@ -181,7 +182,7 @@ class Crashed(Message, frozen=True):
 
     task: int
     crash: Crash
-    report: bytes = b""
+    report: Report = b""
 
 
 class Resolved(Message, frozen=True):
@@ -201,7 +202,7 @@ class Resolved(Message, frozen=True):
     task: int
     ending: Ending
     crashes: tuple[Crash, ...] = ()
-    report: bytes = b""
+    report: Report = b""
 
 
 class Retracted(Message, frozen=True):
@@ -214,7 +215,7 @@ class Retracted(Message, frozen=True):
     """
 
     task: int
-    report: bytes = b""
+    report: Report = b""
 
 
 class CancelTask(Message, frozen=True):

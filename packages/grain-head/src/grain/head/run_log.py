@@ -2,74 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections import deque
+from typing import TYPE_CHECKING, Literal, cast
+
+import trio
 
 from grain.eventlog import schema
-from grain.eventlog.usage import decode_report
+from grain.eventlog.usage import RunReport, decode_report
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
-from grain.resource import Resource, to_data
+from grain.head.task_log import TaskLog, amounts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from grain.edge.messages import Message
-    from grain.eventlog.schema import AnyLine
-    from grain.eventlog.usage import RunReport
+    from grain.eventlog.usage import Report
+    from grain.head.base import JobRecord
     from grain.head.messages import Crash
+    from grain.head.task_log import Lines
 
 Outcome = Literal["value", "error", "cancelled", "crashed"]
 
 _NO_CPUS: tuple[int, ...] = ()
 _MESSAGE = 500  # characters of an exception's text
-
-
-class Lines(Protocol):
-    """The log as a writer of lines needs it: see `grain.eventlog.writer.LogWriter`."""
-
-    def now(self) -> float:
-        """Return the time for a line."""
-
-    def write(self, line: AnyLine) -> None:
-        """Take a line."""
-
-
-class RequestWords:
-    """Requests as they stand in a log; most tasks bring the same object as the one before."""
-
-    def __init__(self) -> None:
-        self._last: Resource | None = None
-        self._words: tuple[dict[str, float], str] = ({}, "")
-        self._all: dict[Resource, tuple[dict[str, float], str]] = {}
-
-    def of(self, request: Resource) -> tuple[dict[str, float], str]:
-        """Return the amounts of a request by kind, and its text."""
-        if request is not self._last:
-            words = self._all.get(request)
-            if words is None:
-                words = self._all[request] = (amounts(to_data(request)), request.ask())
-            self._last, self._words = request, words
-        return self._words
-
-
-def amounts(data: dict[str, Any]) -> dict[str, float]:
-    """Return resources as numbers by kind, from plain data: GB, seconds, or how many there are.
-
-    A kind that is no quantity, as a token, counts as 1; a time without a limit is left out.
-    """
-    numbers: dict[str, float] = {}
-    for kind, part in data.items():
-        match part:
-            case bool() | str() | None:
-                numbers[kind] = 1
-            case int() | float():
-                numbers[kind] = part
-            case list():
-                numbers[kind] = len(part)
-            case {"T": float() | int() as seconds}:
-                numbers[kind] = seconds
-            case dict() if kind == "WTime":
-                pass
-            case _:
-                numbers[kind] = 1
-    return numbers
 
 
 def one_line(text: str) -> str:
@@ -84,105 +39,121 @@ class Run:
     Attributes:
         attempt: its number, from 1; 0 if none has begun.
         worker: the id of the worker; empty while the task waits.
-        began: when the task was given to the worker.
+        began: when the task was given to the worker, by the clock of the log.
+        listed: True if there is a line of that.
         crash: how the run ended, if it has crashed.
         report: of its worker on it, likewise.
     """
 
-    __slots__ = ("attempt", "began", "crash", "report", "worker")
+    __slots__ = ("attempt", "began", "crash", "listed", "report", "worker")
 
     def __init__(self) -> None:
         self.attempt = 0
         self.worker = ""
         self.began = 0.0
+        self.listed = False
         self.crash: Crash | None = None
-        self.report: RunReport | None = None
+        self.report: Report | RunReport = b""
 
 
-class RunLog:
+class RunLog(TaskLog):
     """The part of a mission's log that its executor writes, and the mission itself.
 
     Args:
         log: takes the lines.
         id: the mission's.
+        clock: as of `TaskLog`.
 
     Attributes:
         id: as the argument.
+        brief: tasks that are to be counted, until `count` is called: jobs that ended with a value
+            and have no line, while there is no `room`, with the seconds of their runs and the time.
     """
 
-    def __init__(self, log: Lines, id: str) -> None:  # noqa: A002 - its name
+    MANY = 256
+    """Brief tasks that are counted together."""
+
+    def __init__(
+        self,
+        log: Lines,
+        id: str,  # noqa: A002 - its name
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        super().__init__(lambda: log, clock)
         self.id = id
-        self._log = log
-        self._requests = RequestWords()
+        self.brief: list[tuple[JobRecord, float, float]] = []
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
         self._left: set[str] = set()
+        self._jobs: Mapping[int, JobRecord] = {}
+        self._note_starts: Callable[[], None] = lambda: None
+        # The tasks with smaller numbers are listed or over.
+        self._next = 1
+        # Starts that were not looked at yet: the time, the worker, the tasks.
+        self._starts: list[tuple[float, str, Sequence[int]]] = []
+        # Of tasks that were not over when somebody looked; and those without a line, by `began`.
         self._runs: dict[int, Run] = {}
+        self._unlisted: deque[int] = deque()
 
     # ---- what the mission does
 
-    def submitted(
-        self,
-        task: int,
-        function: str,
-        request: Resource,
-        after: tuple[int, ...] = (),
-        retry_of: int = 0,
-        urgency: float = 0.0,
+    def follow(
+        self, jobs: Mapping[int, JobRecord], note_starts: Callable[[], None] = lambda: None
     ) -> None:
-        """Note a task that the executor has taken.
+        """List the jobs of an executor.
+
+        Args:
+            jobs: by number, ascending, until they are over.
+            note_starts: calls `started` for all that run, if it is not called for each that starts.
+        """
+        self._jobs = jobs
+        self._note_starts = note_starts
+
+    def retried(self, task: int, retry_of: int) -> None:
+        """Note that a task, which the executor has just taken, is a further attempt.
 
         Args:
             task: its number.
-            function: the name of its function.
-            request: what it asks for.
-            after: the tasks whose ends its branch had last waited for.
-            retry_of: the number of its first attempt; 0 if it is that.
-            urgency: larger goes first among those that ask for the same.
+            retry_of: that of the first attempt.
         """
-        log = self._log
-        numbers, text = self._requests.of(request)
-        log.write(
-            schema.TaskSubmitted(
-                time=log.now(),
-                task=task,
-                function=function,
-                request=numbers,
-                request_text=text,
-                after=after,
-                retry_of=retry_of,
-                urgency=urgency,
-            )
-        )
+        self._list(task, self._jobs.get(task), retry_of)
 
     def remark(self, text: str) -> None:
         """Note a sentence for people."""
-        self._log.write(schema.Remark(time=self._log.now(), text=one_line(text)))
+        self._add(schema.Remark(time=self._now(), text=one_line(text)))
 
     # ---- what the scheduler does
+
+    def on_messages(self, messages: Iterable[Message]) -> None:
+        """Note what has arrived from the scheduler at one time."""
+        self.tick()
+        for message in messages:
+            self.on_message(message)
+        if len(self.brief) >= self.MANY:
+            self.count()
 
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
             case Started():
-                for task in message.tasks:
-                    self.started(task, message.worker)
+                self.started(message.tasks, message.worker, self.now)
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
                 self.worker_left(message.worker, message.why)
             case Crashed():
-                self.crashed(message.task, message.crash, decode_report(message.report))
+                self.crashed(message.task, message.crash, message.report)
 
     def worker_joined(self, worker: WorkerFacts) -> None:
         """Note a worker, unless it is there: after a loss of the connection it comes again."""
         if worker.worker in self._workers and worker.worker not in self._left:
             return
+        self._look_at_starts()
         self._workers[worker.worker] = worker
         self._left.discard(worker.worker)
-        self._log.write(
+        self._add(
             schema.WorkerJoined(
-                time=self._log.now(),
+                time=self._now(),
                 worker=worker.name,
                 host=worker.host,
                 job=worker.job,
@@ -194,88 +165,75 @@ class RunLog:
     def worker_left(self, worker: str, why: str = "") -> None:
         """Note that a worker, by its id, has left."""
         if worker in self._workers and worker not in self._left:
+            self._look_at_starts()
             self._left.add(worker)
             name = self._workers[worker].name
-            self._log.write(schema.WorkerLeft(time=self._log.now(), worker=name, why=why))
+            self._add(schema.WorkerLeft(time=self._now(), worker=name, why=why))
 
-    def started(self, task: int, worker: str) -> None:
-        """Note that a task was given to a worker, by its id, or with "" that it waits again."""
-        run = self._runs.get(task)
-        if run is None:
-            if not worker:
-                return
-            run = self._runs[task] = Run()
-        elif run.worker == worker:
-            return
-        log = self._log
-        now = log.now()
-        if run.worker:
-            self._write_end(task, run, now)
-        run.worker = worker
-        if worker:
-            run.attempt += 1
-            run.began = now
-            log.write(schema.TaskStarted(time=now, task=task, worker=self._name(worker)))
+    def started(self, tasks: Sequence[int], worker: str, now: float) -> None:
+        """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
+        self._starts.append((now, worker, tasks))
 
-    def crashed(self, task: int, crash: Crash, report: RunReport | None = None) -> None:
+    def count(self) -> None:
+        """Add what is in `brief` to its counts."""
+        brief, self.brief = self.brief, []
+        count = self._last
+        for job, seconds, ended in brief:
+            if job.function is not count.key or job.request is not count.request:
+                began = ended - seconds
+                count = self._counted_as(job.function, "", job.name, job.request, began)
+            count.tasks += 1
+            count.seconds += seconds
+            assert job.submitted is not None
+            count.taken += ended - job.submitted
+
+    def crashed(self, task: int, crash: Crash, report: Report | RunReport = b"") -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
+        self._look_at_starts()
+        self._list(task, self._jobs.get(task))
         run = self._runs.get(task)
         # It may be that of an earlier run, which went on elsewhere.
         if run is not None and self._name(run.worker).startswith(crash.worker):
             run.crash, run.report = crash, report
-
-    def _write_end(self, task: int, run: Run, now: float) -> None:
-        """Note a run that came to nothing, after which its task waits again."""
-        outcome: Literal["lost", "returned", "crashed"] = "returned"
-        crash, run.crash = run.crash, None
-        report, run.report = run.report, None
-        if run.worker in self._left and report is None:
-            # The scheduler counts it as a crash, too, as the run may have ended its worker.
-            outcome = "lost"
-        elif crash is not None:
-            outcome = "crashed"
-        self._log.write(
-            schema.RunEnded(
-                time=now,
-                task=task,
-                outcome=outcome,
-                worker=self._name(run.worker),
-                host=self._host(run.worker),
-                attempt=run.attempt,
-                started=run.began if report is None else report.started,
-                ended=now if report is None else report.ended,
-                cpus=_NO_CPUS if report is None else report.cpus,
-                usage=None if report is None else report.usage,
-                message="" if crash is None else one_line(crash.how),
-                final=False,
-            )
-        )
 
     def ended(
         self,
         task: int,
         error: BaseException | None,
         *,
+        job: JobRecord | None = None,
         cancelled: bool = False,
         crashed: bool = False,
-        report: RunReport | None = None,
+        report: Report | RunReport = b"",
+        worker: str = "",
     ) -> None:
         """Note the end of a task.
 
         Args:
             task: its number.
             error: the exception with which it ended; None if it has a value.
+            job: its record, which its executor does not have any more.
             cancelled: True if it was cancelled.
             crashed: True if it was given up after crashes.
             report: of its run, by its worker.
+            worker: the id of the worker that had it, if `started` may not have been called.
         """
+        if self.room:
+            self.room -= 1
+        self._look_at_starts(task)
+        self._list(task, job)
         run = self._runs.pop(task, None) or Run()
-        now = self._log.now()
+        now = self._now()
+        read = _read(report, now)
+        if worker and not run.worker:
+            run.worker, run.attempt = worker, run.attempt + 1
+            run.began = self.now - (0.0 if read is None else read.ended - read.started)
+        self._list_start(task, run)
         host, cpus, usage = self._host(run.worker), _NO_CPUS, None
-        started, ended = (run.began, now) if run.worker else (None, None)
-        if report is not None:
-            started, ended = report.started, report.ended
-            host, cpus, usage = report.host or host, report.cpus, report.usage
+        started, ended = (self._log.time_of(run.began), now) if run.worker else (None, None)
+        if read is not None:
+            started, ended = read.started, read.ended
+            host, cpus, usage = read.host or host, read.cpus, read.usage
         outcome: Outcome = "value"
         kind = text = ""
         if cancelled:
@@ -283,7 +241,7 @@ class RunLog:
         elif error is not None:
             outcome = "crashed" if crashed else "error"
             kind, text = type(error).__name__, one_line(_text(error))
-        self._log.write(
+        self._add(
             schema.RunEnded(
                 time=now,
                 task=task,
@@ -300,6 +258,121 @@ class RunLog:
             )
         )
 
+    # ---- what is looked at later
+
+    def _look_at_starts(self, ended: int = 0) -> None:
+        """Look at the starts that were noted, of tasks that are not over, and of one that is."""
+        starts, self._starts = self._starts, []
+        jobs = self._jobs
+        for now, worker, tasks in starts:
+            for task in tasks:
+                if task in jobs or task == ended:
+                    self._on_start(task, worker, now)
+
+    def _on_start(self, task: int, worker: str, now: float) -> None:
+        run = self._runs.get(task)
+        if run is None:
+            if not worker:
+                return
+            run = self._runs[task] = Run()
+        elif run.worker == worker:
+            return
+        if run.worker:
+            self._list(task, self._jobs.get(task))
+            self._list_start(task, run)
+            self._write_end(task, run, self._log.time_of(now))
+        run.worker = worker
+        if worker:
+            run.attempt += 1
+            run.began, run.listed = now, False
+            self._unlisted.append(task)
+
+    def _list_tasks(self, horizon: float, most: float) -> bool:
+        self.count()
+        self._note_starts()
+        self._look_at_starts()
+        jobs, runs, unlisted = self._jobs, self._runs, self._unlisted
+        last = next(reversed(cast("dict[int, JobRecord]", jobs)), 0)
+        behind = last - self._next > len(jobs)
+        for task in list(jobs) if behind else range(self._next, last + 1):
+            job = jobs.get(task)
+            if job is not None and job.submitted is not None:
+                if job.submitted > horizon or most <= 0:
+                    self._next = task
+                    break
+                most -= 1
+                self._list(task, job)
+        else:
+            self._next = max(self._next, last + 1)
+        while unlisted:
+            task = unlisted[0]
+            run = runs.get(task)
+            if run is not None and task not in jobs:
+                del runs[task]  # it was counted
+            elif run is not None and not run.listed:
+                if run.began > horizon:
+                    break
+                self._list(task, jobs[task])
+                self._list_start(task, run)
+            unlisted.popleft()
+        return self._next <= last or bool(unlisted)
+
+    def _list(self, task: int, job: JobRecord | None, retry_of: int = 0) -> None:
+        """Make the line of a submission, unless there is one."""
+        if job is None or job.submitted is None:
+            return
+        submitted, job.submitted = job.submitted, None
+        numbers, text = self._words.of(job.request)
+        self._add(
+            schema.TaskSubmitted(
+                time=self._log.time_of(submitted),
+                task=task,
+                function=job.name,
+                request=numbers,
+                request_text=text,
+                after=(job.after,) if job.after else (),
+                retry_of=retry_of,
+                urgency=job.urgency,
+            )
+        )
+
+    def _list_start(self, task: int, run: Run) -> None:
+        """Make the line of the start of a run, unless there is one, or nothing has started."""
+        if run.worker and not run.listed:
+            run.listed = True
+            self._add(
+                schema.TaskStarted(
+                    time=self._log.time_of(run.began), task=task, worker=self._name(run.worker)
+                )
+            )
+
+    def _write_end(self, task: int, run: Run, now: float) -> None:
+        """Note a run that came to nothing, after which its task waits again."""
+        outcome: Literal["lost", "returned", "crashed"] = "returned"
+        crash, run.crash = run.crash, None
+        report, run.report = _read(run.report, now), b""
+        if run.worker in self._left and report is None:
+            # The scheduler counts it as a crash, too, as the run may have ended its worker.
+            outcome = "lost"
+        elif crash is not None:
+            outcome = "crashed"
+        self._add(
+            schema.RunEnded(
+                time=now,
+                task=task,
+                outcome=outcome,
+                worker=self._name(run.worker),
+                host=self._host(run.worker),
+                attempt=run.attempt,
+                started=self._log.time_of(run.began) if report is None else report.started,
+                ended=now if report is None else report.ended,
+                cpus=_NO_CPUS if report is None else report.cpus,
+                usage=None if report is None else report.usage,
+                message="" if crash is None else one_line(crash.how),
+                final=False,
+            )
+        )
+
     def _name(self, worker: str) -> str:
         facts = self._workers.get(worker)
         return worker if facts is None else facts.name
@@ -307,6 +380,10 @@ class RunLog:
     def _host(self, worker: str) -> str:
         facts = self._workers.get(worker)
         return "" if facts is None else facts.host
+
+
+def _read(report: Report | RunReport, now: float) -> RunReport | None:
+    return report if isinstance(report, RunReport) else decode_report(report, now)
 
 
 def _text(error: BaseException) -> str:

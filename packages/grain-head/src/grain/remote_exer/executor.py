@@ -8,14 +8,13 @@ import secrets
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
-from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
@@ -71,11 +70,31 @@ LARGE = 1_000_000
 """Bytes of a function from which a remark names what makes it large."""
 
 
-class RemoteJob(NamedTuple):
-    """A job that is not resolved, as the executor keeps it."""
+class RemoteJob:
+    """A job that is not resolved: a `grain.head.base.JobRecord`."""
 
-    name: str
-    deliver: Deliver | None
+    __slots__ = ("after", "deliver", "function", "request", "submitted", "urgency")
+
+    def __init__(
+        self,
+        function: str,
+        deliver: Deliver | None,
+        request: Resource,
+        urgency: float = 0.0,
+        after: int = 0,
+        submitted: float | None = None,
+    ) -> None:
+        self.function = function
+        self.deliver = deliver
+        self.request = request
+        self.urgency = urgency
+        self.after = after
+        self.submitted = submitted
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return self.function
 
 
 def check_size(what: str, size: int, most: int) -> None:
@@ -175,11 +194,16 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int, str], int] = {}
+        # Those that `_requests` keeps, by number.
+        self._numbered: list[Resource] = []
         # Workers that are of no concern while nothing of this mission travels by value.
         self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
         self._cancel_reported = False
         self._load_asked = -math.inf
+        if run_log is not None:
+            run_log.follow(self._jobs)
+            self._session.reports = []
 
     # ---- the queue of jobs
 
@@ -191,6 +215,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         *,
         priority: int = 0,
         urgency: float = 0.0,
+        after: int = 0,
     ) -> int:
         """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
 
@@ -210,16 +235,23 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if request is None:
             request = self._define_request(res, priority, interpreter)
         job = self._session.submit(request, function.digest, arguments, urgency)
-        self._jobs[job] = RemoteJob(function.name, deliver)
+        unsent = len(self._session.to_head)
+        submitted = None
+        if self._run_log is not None:
+            # Of the jobs that leave together, the first has the clock read.
+            submitted = self._run_log.now if unsent > 1 else self._run_log.tick()
+        self._jobs[job] = RemoteJob(
+            function.name, deliver, self._numbered[request], urgency, after, submitted
+        )
         self._link.wanted.set()
         self._link.wake()
-        unsent = len(self._session.to_head)
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return job
 
     def _define_request(self, res: Resource, priority: int, interpreter: str) -> int:
         request = self._session.request(to_data(res), priority, interpreter)
+        self._numbered.append(res)
         self._requests[res, priority, interpreter] = request
         self._by_identity[id(res), priority, interpreter] = request
         if interpreter:
@@ -341,8 +373,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         session, run_log = self._session, self._run_log
         for message, payload in batch:
             session.on_message(message, payload)
-            if run_log is not None:
-                run_log.on_message(message)
+        if run_log is not None:
+            run_log.on_messages(session.take_reports())
         if session.unconfirmed >= _MANY:
             self._link.wake()
         for resolution in session.take_resolved():
@@ -420,13 +452,24 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         cancelled = resolution.ending == "cancelled"
         if type(ended) is outcome.Error and not cancelled:
             self._report_failure(job, resolution, ended.error)
-        if self._run_log is not None:
-            self._run_log.ended(
+        run_log, report = self._run_log, resolution.report
+        if run_log is None:
+            pass
+        elif (
+            type(report) is float
+            and type(ended) is outcome.Value
+            and job.submitted is not None
+            and not run_log.room
+        ):
+            run_log.brief.append((job, report, run_log.now))
+        else:
+            run_log.ended(
                 resolution.task,
                 ended.error if type(ended) is outcome.Error else None,
+                job=job,
                 cancelled=cancelled,
                 crashed=resolution.ending == "crashed",
-                report=decode_report(resolution.report),
+                report=report,
             )
         begun = resolution.pending is not None and bool(resolution.pending.worker)
         self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)

@@ -89,6 +89,7 @@ class HostingExecutor(RemoteExecutor):
         *,
         priority: int = 0,
         urgency: float = 0.0,
+        after: int = 0,
     ) -> int:
         """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
         if self._only is not None and res not in self._feasible:
@@ -96,7 +97,9 @@ class HostingExecutor(RemoteExecutor):
             if why is not None:
                 raise infeasible(res, why, self.local)
             self._feasible.add(res)
-        return super().submit_call(res, call, deliver, priority=priority, urgency=urgency)
+        return super().submit_call(
+            res, call, deliver, priority=priority, urgency=urgency, after=after
+        )
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

@@ -48,6 +48,7 @@ from grain.worker.messages import DefineFunction, Dismissed
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload, WireBytes
+    from grain.eventlog.usage import Report
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
@@ -81,7 +82,7 @@ class Resolution(NamedTuple):
         crashes: those for which it was given up.
         pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
-        report: of its worker on the run, as bytes; empty if there is none.
+        report: of its worker on the run; empty if there is none.
     """
 
     task: int
@@ -90,7 +91,7 @@ class Resolution(NamedTuple):
     crashes: tuple[Crash, ...]
     pending: PendingTask | None = None
     by: str = ""
-    report: bytes = b""
+    report: Report = b""
 
 
 class PendingTask:
@@ -131,6 +132,8 @@ class MissionSession:
         notices: requests that cannot start, by number, with the reason, workers of other versions,
             and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
+        reports: messages on starts, crashes and workers, until `take_reports`; None if nobody
+            wants to know.
         printed: lines that tasks have printed, until `take_printed`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
@@ -171,6 +174,7 @@ class MissionSession:
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
         self.printed: list[Printed] = []
+        self.reports: list[Message] | None = None
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
@@ -241,6 +245,11 @@ class MissionSession:
         """Return the lines that tasks have printed, since the last call."""
         printed, self.printed = self.printed, []
         return printed
+
+    def take_reports(self) -> list[Message]:
+        """Return the messages on starts, crashes and workers, since the last call."""
+        reports, self.reports = self.reports, []
+        return reports or []
 
     def take_questions(self) -> list[Describe]:
         """Return the head's questions that have arrived since the last call."""
@@ -373,7 +382,9 @@ class MissionSession:
                 self._resolve(message.task, "cancelled", None, (), message.report)
             case Started():
                 self._started(message)
+                self._report(message)
             case Crashed():
+                self._report(message)
                 pending = self.pending.get(message.task)
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
@@ -413,7 +424,11 @@ class MissionSession:
             case Dismissed():
                 self.dismissed = message
             case _:
-                pass
+                self._report(message)
+
+    def _report(self, message: Message) -> None:
+        if self.reports is not None:
+            self.reports.append(message)
 
     def _on_registered(self, message: MissionRegistered) -> None:
         self.epoch = message.epoch
@@ -492,7 +507,7 @@ class MissionSession:
         ending: Literal["value", "error", "crashed", "cancelled"],
         payload: Payload,
         crashes: tuple[Crash, ...],
-        report: bytes = b"",
+        report: Report = b"",
     ) -> None:
         pending = self.pending.pop(task, None)
         if pending is None:

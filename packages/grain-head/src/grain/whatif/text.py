@@ -69,6 +69,7 @@ def report_data(
         "makespan": workload.makespan,
         "guessed": workload.guessed,
         "left_out": workload.unknown,
+        "brief": workload.brief,
         "ignored": list(workload.ignored),
         "replay": None if original is None else _outcome_data(original),
         "worker": worker.ask(),
@@ -137,6 +138,11 @@ def _remarks(workload: Workload, rows: Sequence[Row], best: int | None) -> list[
         lines.append(
             f"{counted(workload.unknown, 'task')} had not ended, and no other one of the same "
             "function: these are left out."
+        )
+    if workload.brief:
+        lines.append(
+            f"{counted(workload.brief, 'brief task')} are left out, as the log counts and does "
+            "not list them."
         )
     if workload.ignored:
         lines.append(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
+    BriefTasks,
     LogStarted,
     RunEnded,
     TaskStarted,
@@ -113,6 +114,7 @@ class Workload(NamedTuple):
         guessed: the number of tasks that had not ended, whose run times are means.
         unknown: the number of tasks that had not ended, and of whose function nothing has, so they
             are left out.
+        brief: the number of tasks that the log counts and does not list, so they are left out.
         ignored: kinds of resources that are not known here, and are ignored.
     """
 
@@ -126,6 +128,7 @@ class Workload(NamedTuple):
     guessed: int
     unknown: int
     ignored: tuple[str, ...]
+    brief: int = 0
 
 
 def workload_of(lines: Iterable[AnyLine]) -> Workload:
@@ -197,6 +200,7 @@ class WorkloadBuilder:
         self._stays: dict[str, Stay] = {}
         self._gone: list[Stay] = []
         self._last_outcome = 0.0
+        self._brief = 0
         self._runs: list[_TimedRun] = []
 
     def feed(self, line: AnyLine) -> None:
@@ -227,6 +231,8 @@ class WorkloadBuilder:
             stay = self._stays.pop(line.worker, None)
             if stay is not None:
                 self._gone.append(stay._replace(leaves=now, lost=bool(line.why)))
+        elif isinstance(line, BriefTasks):
+            self._brief += line.tasks
         elif isinstance(line, LogStarted):
             self._start = self._start or line
 
@@ -238,6 +244,11 @@ class WorkloadBuilder:
         """
         start = self._start
         name = start.name if start is not None else ""
+        if not self._tasks and self._brief:
+            raise WhatIfError(
+                f"the log of {name!r} has nothing but brief tasks, which it counts and does not "
+                "list, so there is nothing to replay"
+            )
         if not self._tasks:
             raise WhatIfError(f"the log of {name!r} has no tasks, so there is nothing to replay")
         self._set_runs()
@@ -254,6 +265,7 @@ class WorkloadBuilder:
             guessed=guessed,
             unknown=unknown,
             ignored=tuple(sorted(self._requests.ignored)),
+            brief=self._brief,
         )
 
     # ---- lines

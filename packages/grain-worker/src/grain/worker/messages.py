@@ -18,6 +18,7 @@ import msgspec
 
 from grain.edge.messages import Codec, Message
 from grain.edge.version import Versions
+from grain.eventlog.usage import Report
 
 _GIB = 1024**3
 
@@ -125,7 +126,7 @@ class Ended(Message, frozen=True):
         error: the class and the first line of the exception that it raised, for people; empty
             where it raised none.
         report: its times, and what it has used: a `RunAccount` in memory, a
-            `grain.eventlog.usage.RunReport` as bytes on a wire; empty if it never began.
+            `grain.eventlog.usage.Report` on a wire; empty if it never began.
     """
 
     max_payload = _GIB
@@ -241,7 +242,8 @@ class RunEnded(Message, frozen=True):
         detail: of a crash, how the process died; of an error, the class and the first line of the
             exception, for people.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
-            only those read who keep a log; empty if it never began.
+            only those read who keep a log; of a brief run without a program and with a value its
+            seconds; empty if it never began.
     """
 
     max_payload = _GIB
@@ -251,7 +253,7 @@ class RunEnded(Message, frozen=True):
     attempt: Attempt
     status: Status
     detail: str = ""
-    report: bytes = b""
+    report: Report = b""
 
 
 class LoopBlocked(Message, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.history.logs import lines_of, state_of
@@ -10,7 +11,7 @@ from grain.cli.missions.state import signal_name
 from grain.cli.show import minute, moment, span
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import LogStarted, TaskSubmitted
+from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +33,8 @@ class PastTask:
         open: the task, if it has not ended.
         last: the largest number of a task that was submitted; 0 if none was.
         later: the number of the attempt that followed its failure; 0 if none did.
+        listed: the tasks that have lines of their own.
+        brief: the tasks that have none, by function, see `grain.eventlog.schema.BriefTasks`.
         now: the time of the last line, by the clock with which the log began.
         clock_change: seconds to be added for the clock on the wall.
         header: the first line.
@@ -43,6 +46,8 @@ class PastTask:
         self.open: OpenTask | None = None
         self.last = 0
         self.later = 0
+        self.listed = 0
+        self.brief: Counter[str] = Counter()
         self.now = 0.0
         self.clock_change = 0.0
         self.header: LogStarted | None = None
@@ -51,6 +56,12 @@ class PastTask:
     def seen(self) -> bool:
         """True if the log has the task."""
         return bool(self.runs) or self.open is not None
+
+    @property
+    def was_brief(self) -> bool:
+        """True if the log has no lines of the task, as it was one of many brief ones."""
+        # The tasks of a mission are numbered from 1, and each of the others has a line.
+        return not self.seen and 0 < self.number <= self.listed + self.brief.total()
 
 
 def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
@@ -67,7 +78,10 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
         run = assembly.feed(line)
         if isinstance(line, LogStarted):
             past.header = past.header or line
+        elif isinstance(line, BriefTasks):
+            past.brief[line.function] += line.tasks
         elif isinstance(line, TaskSubmitted):
+            past.listed += 1
             past.last = max(past.last, line.task)
             if own and line.retry_of == first:
                 past.later = past.later or line.task
@@ -99,11 +113,14 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
     """
     log = find_log(config, mission)
     past = past_task(lines_of(LogReader(log.folder), log.size()), number)
-    if past.header is None or (not past.seen and 0 < number <= past.last):
+    if past.header is None:
+        return None
+    known = past.seen or past.was_brief
+    if not known and 0 < number <= past.last:
         return None  # what was lost of the log may have had it
     end = log.end()
     state = state_of(log, "" if end is None else end.status)
-    answer = explanation_of(past, state) if past.seen else _never(past)
+    answer = explanation_of(past, state) if known else _never(past)
     began = minute(past.header.time)
     source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
     if state in _PAST:
@@ -122,6 +139,8 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
         past: the task, which the log has.
         state: the state of its mission.
     """
+    if past.was_brief:
+        return _brief(past)
     if past.open is not None:
         return _open(past, past.open, state)
     last = past.runs[-1]
@@ -138,9 +157,28 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
 
 def _never(past: PastTask) -> dict[str, Any]:
     """Return the answer for a number that no task of the mission has."""
-    tasks = f"the last one is {past.last}" if past.last else "it has none"
+    last = max(past.last, past.listed + past.brief.total())
+    tasks = f"the last one is {last}" if last else "it has none"
     why = f"the mission has submitted no task of this number: {tasks}"
     return {"task": past.number, "state": "unknown", "reasons": [why]}
+
+
+def _brief(past: PastTask) -> dict[str, Any]:
+    """Return the answer for a task that was counted with others."""
+    count = past.brief.total()
+    names = ", ".join(name for name, _ in past.brief.most_common(_LISTED))
+    why = (
+        f"it was one of {count:,} brief tasks ({names}), which the log counts and does not list: "
+        "each ended with a value after a single run, within seconds of its submission"
+    )
+    return {
+        "task": past.number,
+        "state": "ended",
+        "ended": "value",
+        "function": names if len(past.brief) == 1 else "",
+        "reasons": [why],
+        "runs": [],
+    }
 
 
 def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import LogEnded, LogStarted, Remark, TaskSubmitted, WorkerJoined
+from grain.eventlog.schema import (
+    BriefTasks,
+    LogEnded,
+    LogStarted,
+    Remark,
+    TaskSubmitted,
+    WorkerJoined,
+)
 from grain.eventlog.totals import Totals
 
 if TYPE_CHECKING:
@@ -176,6 +183,8 @@ class Summariser:
             self._totals.ended(run)
         elif isinstance(line, TaskSubmitted):
             self._totals.submitted(line)
+        elif isinstance(line, BriefTasks):
+            self._totals.brief(line)
         elif isinstance(line, WorkerJoined):
             self._workers.add(line.worker)
         elif isinstance(line, Remark):

@@ -15,6 +15,7 @@ from grain.cli.report.series import Level, Series
 from grain.cli.report.sufficient import Overtime
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
+    BriefTasks,
     ClockChanged,
     LogEnded,
     LogStarted,
@@ -173,6 +174,8 @@ class Collector:
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
             self._submitted(line)
+        elif isinstance(line, BriefTasks):
+            self._brief(line)
         elif isinstance(line, LogStarted):
             self._header = self._header or line
         elif isinstance(line, LogEnded):
@@ -288,6 +291,18 @@ class Collector:
         if path is None:
             path = self._paths[line.mission] = CriticalPath()
         path.submitted(line.task, self._number(line.function), now, line.after, line.retry_of)
+
+    def _brief(self, line: BriefTasks) -> None:
+        """Count tasks without lines of their own; they occupy their mean over the whole time."""
+        self._totals.brief(line)
+        self._number(line.function)
+        start = line.began - self._assembly.clock_change - (self._assembly.first or 0.0)
+        start, end = max(0.0, min(start, self._now)), self._now
+        if end <= start:
+            return
+        for kind, amount in line.request.items():
+            if kind != _TIME:
+                self._of_kind(kind).asked.add(start, end, amount * line.seconds / (end - start))
 
     def _ended(self, run: Run) -> None:
         line = run.line

@@ -483,6 +483,12 @@ class _View:
             yield {"when": f"after {span(when)}", "text": text}
         if report.more_remarks:
             yield {"when": "", "text": f"{report.more_remarks:,} more remarks are in the log"}
+        if brief := sum(one.brief for one in report.totals.functions.values()):
+            yield {
+                "when": "",
+                "text": f"{brief:,} brief tasks are counted in the log and not listed: the "
+                "figures have them, with their means, and the timeline and the path do not",
+            }
         if report.end is not None and report.end.lost:
             yield {
                 "when": "",

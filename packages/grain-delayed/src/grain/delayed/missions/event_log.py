@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -66,10 +67,11 @@ async def recording(
         return
     from grain.head.run_log import RunLog
 
+    run_log = RunLog(log, log.id)
     status: Status = "done"
     message = ""
     try:
-        yield RunLog(log, log.id)
+        yield run_log
     except BaseException as error:
         status, message = _ending(error)
         raise
@@ -77,6 +79,7 @@ async def recording(
         why = cause()
         if why is not None:
             status, message = "interrupted", _words(why)
+        run_log.close()
         with trio.CancelScope(shield=True):
             close = partial(log.close, status, message, patience=_PATIENCE)
             await trio.to_thread.run_sync(close)
@@ -122,13 +125,19 @@ def _begin(
         with suppress(trio.RunFinishedError):
             token.run_sync_soon(report, f"warning: {text}")
 
+    def call_soon(flush: Callable[[], None]) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(flush, idempotent=True)
+
     id_ = secrets.token_hex(8)
     return LogWriter(
         store,
         first_line("mission", id_, name, grain=own_versions().grain, address=address),
         on_trouble=on_trouble,
+        call_soon=call_soon,
         keep=settings.keep,
         gigabytes=settings.keep_size,
+        clocks=(time.time, trio.lowlevel.current_clock().current_time),
     )
 
 

@@ -49,7 +49,7 @@ class Mission:
         report: takes one line for the user.
         advice: takes note of what the user's code does.
         failures: counts the leaves that failed; the executor's listener fills it.
-        run_log: takes note of the leaves that are submitted, if the mission has a log.
+        run_log: takes note of leaves that are retried, if the mission has a log.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
@@ -128,14 +128,12 @@ class Mission:
         if res is not self._looked_at:
             self._looked_at = res
             self.advice.on_request(name_of(call.fn), res)
+        after = 0 if self._run_log is None else woken_by.get()
         job = self.executor.submit_call(
-            res, call, deliver, priority=self._priority, urgency=urgency
+            res, call, deliver, priority=self._priority, urgency=urgency, after=after
         )
-        if self._run_log is not None:
-            after = woken_by.get()
-            name = name_of(call.fn)
-            waited = (after,) if after else ()
-            self._run_log.submitted(job, name, res, waited, retry_of, urgency)
+        if retry_of and self._run_log is not None:
+            self._run_log.retried(job, retry_of)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job

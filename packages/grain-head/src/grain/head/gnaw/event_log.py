@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import secrets
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import trio
 
 from grain.edge.version import own_versions
 from grain.head.hub_log import HubLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from grain.eventlog.writer import LogWriter, Status
 
@@ -51,11 +54,13 @@ def recording(options: EventLogOptions | None, address: str) -> Iterator[HubLog 
         begun.append(_begin(options, address))
         return begun[0]
 
+    hub_log = HubLog(begin)
     status: Status = "failed"
     try:
-        yield HubLog(begin)
+        yield hub_log
         status = "done"
     finally:
+        hub_log.close()
         for log in begun:
             log.close(status)
 
@@ -66,12 +71,20 @@ def _begin(options: EventLogOptions, address: str) -> LogWriter:
     from grain.eventlog.store import LogStore
     from grain.eventlog.writer import LogWriter, first_line
 
+    token = trio.lowlevel.current_trio_token()
+
+    def call_soon(flush: Callable[[], None]) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(flush, idempotent=True)
+
     return LogWriter(
         LogStore(logs_folder(options.folder, "scheduler")),
         first_line(
             "scheduler", secrets.token_hex(8), "gnaw", grain=own_versions().grain, address=address
         ),
         on_trouble=lambda text: _log.warning("%s", text),
+        call_soon=call_soon,
         keep=options.keep,
         gigabytes=options.keep_size,
+        clocks=(time.time, trio.lowlevel.current_clock().current_time),
     )

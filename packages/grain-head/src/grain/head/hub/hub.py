@@ -115,6 +115,8 @@ class Hub:
     ) -> None:
         self.registry = Registry(log)
         self._log = log
+        if log is not None:
+            log.follow(self.registry.workers)
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outgoing = Outgoing()
         functions = parts.functions(self.registry, self._outgoing)
@@ -234,11 +236,12 @@ class Hub:
         leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.tasks.send_prefetched()
         started: dict[tuple[Link | None, str], list[int]] = {}
+        if self._log is not None:
+            self._log.on_dispatch(now)
         for lease in leases:
             task = lease.task
             assert task is not None
-            if self._log is not None:
-                self._log.started(task.mission.id, task.number, lease.worker.unique_name)
+            lease.given = now
             key = (task.mission.link, lease.worker.id)
             numbers = started.get(key)
             if numbers is None:

@@ -242,8 +242,8 @@ class Missions:
         task.function = message.function
         task.arguments = arguments
         if new and self._table.registry.log is not None:
-            name = mission.function_names.get(message.function, "")
-            self._table.registry.log.submitted(mission.id, task.number, name, resources)
+            task.submitted = now
+            self._table.registry.log.fresh.append(task)
         if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]

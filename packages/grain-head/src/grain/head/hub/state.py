@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import Ask
+    from grain.eventlog.usage import Report
     from grain.head.hub_log import HubLog
     from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
@@ -352,6 +353,7 @@ class TaskRecord:
         "request",
         "retracted",
         "scheduler_id",
+        "submitted",
         "suspect",
         "urgency",
     )
@@ -377,7 +379,9 @@ class TaskRecord:
         self.ending: Ending | None = None
         self.outcome: Payload = None
         # Of the worker on the run whose outcome it is: opaque.
-        self.report = b""
+        self.report: Report = b""
+        # When it was submitted, as long as the event log has no line of it; else None.
+        self.submitted: float | None = None
         # The worker that keeps the outcome, by id, and the run that it is of.
         self.kept_by: tuple[str, Attempt] | None = None
 
@@ -416,6 +420,7 @@ class LeaseRecord:
         "attempt",
         "began",
         "chain",
+        "given",
         "index",
         "revoked",
         "scheduler_id",
@@ -436,6 +441,9 @@ class LeaseRecord:
         self.worker = worker
         self.scheduler_id = scheduler_id
         self.began = 0.0
+        # When it was sent to its worker; None for one that has a line in the event log, or that
+        # another head has sent.
+        self.given: float | None = None
         self.revoked = False
         self.alone = False
         # The session of the worker in which the lease was sent or last confirmed, and its place

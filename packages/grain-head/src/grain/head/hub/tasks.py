@@ -35,12 +35,14 @@ from grain.worker.messages import Lease, Revoke
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
+    from grain.eventlog.usage import Report
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.notices import Notices
     from grain.head.hub.prefetch import Prefetch
     from grain.head.hub.quarantine import Quarantine
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
+    from grain.head.hub_log import HubLog
     from grain.head.messages import Ending
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import Start
@@ -324,8 +326,20 @@ class TaskTable:
                 self.acknowledge(worker, ended.attempt)
             return
         self._end(lease, now, measured=ended.status in ("value", "error"))
-        if self.registry.log is not None:
-            self._log_end(worker, lease, task, ended)
+        log = self.registry.log
+        if log is None:
+            pass
+        elif (
+            type(ended.report) is float
+            and ended.status == "value"
+            and task is not None
+            and task.submitted is not None
+            and not log.room
+        ):
+            log.brief.append((task, ended.report, now - task.submitted))
+            task.submitted = None
+        else:
+            self._log_end(log, lease, task, ended)
         if task is None or task.ending is not None:
             self.acknowledge(worker, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
@@ -346,20 +360,19 @@ class TaskTable:
                     self.enqueue(task, now)
 
     def _log_end(
-        self, worker: WorkerRecord, lease: LeaseRecord, task: TaskRecord | None, ended: RunEnded
+        self, log: HubLog, lease: LeaseRecord, task: TaskRecord | None, ended: RunEnded
     ) -> None:
         """Note the end of a run in the log of the scheduler."""
-        assert self.registry.log is not None
         waits = task is not None and task.ending is None
         failed = ended.status == "error" and lease.current
         cancelled = ended.status == "cancelled" and task is not None and task.retracted
-        self.registry.log.run_over(
+        log.run_over(
             ended.mission,
             ended.task,
             ended.status,
             final=waits and (ended.status == "value" or failed or cancelled),
-            worker=worker.unique_name,
-            host=worker.host,
+            record=task,
+            lease=lease,
             began=self._wall + lease.began if lease.began else None,
             attempt=1 if task is None else len(task.crashes) + 1,
             how=ended.detail,
@@ -381,8 +394,8 @@ class TaskTable:
                 lease.task.number,
                 "lost" if ran else "returned",
                 final=False,
-                worker=lease.worker.unique_name,
-                host=lease.worker.host,
+                record=lease.task,
+                lease=lease,
                 began=self._wall + lease.began,
                 attempt=len(lease.task.crashes) + 1,
                 how=how or "",
@@ -411,7 +424,7 @@ class TaskTable:
         task: TaskRecord,
         how: str | None,
         now: float,
-        report: bytes = b"",
+        report: Report = b"",
     ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any."""
         task.lease = None
@@ -433,7 +446,7 @@ class TaskTable:
             del task.mission.tasks[task.number]
 
     def _count_crash(
-        self, lease: LeaseRecord, task: TaskRecord, how: str, now: float, report: bytes
+        self, lease: LeaseRecord, task: TaskRecord, how: str, now: float, report: Report
     ) -> None:
         """Count the crash of a run; resolve its task if there were too many."""
         crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
@@ -530,11 +543,12 @@ class TaskTable:
                 task.number,
                 outcome,
                 final=True,
+                record=task,
                 attempt=len(task.crashes),
                 how=how,
             )
 
-    def _forget_retracted(self, task: TaskRecord, report: bytes = b"") -> None:
+    def _forget_retracted(self, task: TaskRecord, report: Report = b"") -> None:
         del task.mission.tasks[task.number]
         self._outgoing.post(task.mission.link, Retracted(task.number, report))
 

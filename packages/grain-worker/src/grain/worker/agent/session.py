@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.version import Versions
-from grain.eventlog.usage import RunReport, encode_report
+from grain.eventlog.usage import Report, RunReport, encode_report
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -340,7 +340,7 @@ class WorkerSession:
         run = self.runs.get(ended.attempt)
         if run is None:
             return
-        report = ended.report if type(ended.report) is bytes else b""
+        report: Report = ended.report if type(ended.report) in (bytes, float) else b""
         if ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash)
         elif ended.status == "done":
@@ -400,7 +400,7 @@ class WorkerSession:
                 status = "returned" if run.wish is Wish.RETURN else "cancelled"
             elif run in waited:
                 status = "returned"
-            report = b""
+            report: Report = b""
             if wall and run not in waited:
                 # What its programs have used died with the runner.
                 times = RunReport(
@@ -415,7 +415,7 @@ class WorkerSession:
         status: Status,
         payload: Payload,
         now: float,
-        report: bytes,
+        report: Report,
         detail: str = "",
     ) -> None:
         del self.runs[run.lease.attempt]
@@ -428,7 +428,7 @@ class WorkerSession:
         status: Status,
         payload: Payload,
         detail: str = "",
-        report: bytes = b"",
+        report: Report = b"",
     ) -> None:
         ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail, report)
         outcome: Outcome = payload

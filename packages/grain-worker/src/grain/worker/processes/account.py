@@ -120,29 +120,30 @@ class RunAccount:
 
     Attributes:
         res: its resources.
+        ran: its programs; None before the first.
         started: when the run began, in Unix seconds.
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("_programs", "ended", "res", "started")
+    __slots__ = ("ended", "ran", "res", "started")
 
     def __init__(self, res: Resource) -> None:
         self.res = res
-        self._programs: Programs | None = None
+        self.ran: Programs | None = None
         self.started = time.time()
         self.ended = 0.0
 
     @property
     def usage(self) -> Usage:
         """The usage of the programs that have ended."""
-        return _NOTHING if self._programs is None else self._programs.total
+        return _NOTHING if self.ran is None else self.ran.total
 
     @property
     def programs(self) -> Programs:
         """The programs of the run."""
-        if self._programs is None:
-            self._programs = Programs()
-        return self._programs
+        if self.ran is None:
+            self.ran = Programs()
+        return self.ran
 
     def close(self) -> None:
         """Note that the run has ended, and nothing of it is left."""
@@ -164,7 +165,7 @@ class RunAccount:
             host=host,
             worker=worker,
             cpus=cpus_of(self.res) if cpus is None else cpus,
-            usage=_NOTHING if self._programs is None else self._programs.total,
+            usage=self.usage,
         )
 
 

@@ -307,7 +307,7 @@ class _Execution(Generic[Arriving, Departing]):
         report: object = b""
         if account is not None:
             account.close()
-            report = self._translation.encode_report(account)
+            report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)
         if ended is None:

@@ -38,8 +38,13 @@ class Translation(Protocol[Arriving, Departing]):
             PayloadError: this run cannot take place.
         """
 
-    def encode_report(self, account: RunAccount) -> object:
-        """Return the report on a run that has ended, as `Ended` takes it. Raises nothing."""
+    def encode_report(self, account: RunAccount, ended: Outcome | None) -> object:
+        """Return the report on a run that has ended, as `Ended` takes it. Raises nothing.
+
+        Args:
+            account: that of the run.
+            ended: its outcome; None if it was cancelled.
+        """
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Departing, bool]:
         """Return the payload of an outcome, and True if it is an exception. Raises nothing.
@@ -69,7 +74,7 @@ class MemoryTranslation:
             raise PayloadError("a run came without its call")
         return payload, run.res, self._settings
 
-    def encode_report(self, account: RunAccount) -> RunAccount:
+    def encode_report(self, account: RunAccount, ended: Outcome | None) -> RunAccount:  # noqa: ARG002
         """Return the account itself: most executors have nobody who wants a report."""
         return account
 

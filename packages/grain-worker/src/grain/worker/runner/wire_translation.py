@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import outcome
 
-from grain.eventlog.usage import encode_report
+from grain.eventlog.usage import BRIEF, encode_report
 from grain.resource import ResourceError, from_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from grain.edge.messages import Payload, WireBytes
+    from grain.eventlog.usage import Report
     from grain.resource import Resource
     from grain.worker.job import Outcome, RunSettings
     from grain.worker.messages import ForgetFunctions, Run
@@ -116,8 +117,12 @@ class WireTranslation:
         except PayloadError as error:
             return error
 
-    def encode_report(self, account: RunAccount) -> bytes:
+    def encode_report(self, account: RunAccount, ended: Outcome | None) -> Report:
         """See `Translation.encode_report`."""
+        if account.ran is None and type(ended) is outcome.Value:
+            seconds = account.ended - account.started
+            if 0.0 <= seconds <= BRIEF:
+                return seconds
         res = account.res
         known = self._cpus.get(id(res))
         if known is None or known[0] is not res:

@@ -1,0 +1,295 @@
+"""Brief tasks are counted where they are many; others are listed, in the order of their times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted, WorkerLeft
+from grain.eventlog.totals import Totals
+from grain.eventlog.usage import RunReport, encode_report
+from grain.head import task_log
+from grain.head.hub_log import HubLog
+from grain.head.messages import Depart, Started, Synced, WorkerEnded, WorkerFacts
+from grain.head.run_log import RunLog
+from grain.head.task_log import HELD, LISTED
+from grain.resource import Cores
+from grain.worker.messages import Lease
+from grain_testkit.hub_harness import HubHarness
+from grain_testkit.kept_jobs import KeptJobs
+from grain_testkit.kept_lines import KeptLines
+
+CORES = Cores(2)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.reading = 100.0
+
+    def __call__(self) -> float:
+        return self.reading
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def written() -> KeptLines:
+    return KeptLines()
+
+
+@pytest.fixture
+def log(written: KeptLines, clock: Clock) -> RunLog:
+    return RunLog(written, "m", clock)
+
+
+@pytest.fixture
+def jobs(log: RunLog) -> KeptJobs:
+    """The jobs of a mission that has had its share of listed tasks, with numbers up to `LISTED`."""
+    jobs = KeptJobs(log, CORES)
+    log.on_message(WorkerFacts("id-w", "w", "n17", {"Cores": 2}))
+    for _ in range(LISTED):
+        run(log, jobs)
+    return jobs
+
+
+def run(log: RunLog, jobs: KeptJobs, *, retry_of: int = 0) -> int:
+    """Note a task that does nothing, as an executor does."""
+    task = jobs.submit("f", CORES, 0, retry_of)
+    log.on_messages([Started("id-w", (task,))])
+    jobs.end(task)
+    return task
+
+
+def listed(written: KeptLines, kind: type[Any] = RunEnded) -> list[int]:
+    return [line.task - LISTED for line in written.of(kind) if line.task > LISTED]
+
+
+def counts(written: KeptLines) -> list[tuple[str, int]]:
+    return [(line.function, line.tasks) for line in written.of(BriefTasks)]
+
+
+def test_the_first_brief_tasks_of_a_second_are_listed_and_the_others_counted(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    for _ in range(5):
+        run(log, jobs)
+        clock.reading += 0.01
+    log.close()
+    assert list(range(1, LISTED + 1)) == [line.task for line in written.of(RunEnded)]
+    assert [("f", 5)] == counts(written)
+    run(log, jobs)
+    log.close()
+    assert [6] == listed(written)
+
+
+def test_more_tasks_than_are_counted_together_are_counted_once(
+    log: RunLog, jobs: KeptJobs, written: KeptLines
+) -> None:
+    for _ in range(RunLog.MANY + 3):
+        run(log, jobs)
+    assert 4 > len(log.brief)
+    log.close()
+    assert [("f", RunLog.MANY + 3)] == counts(written)
+
+
+def test_a_count_has_the_times_of_its_tasks_and_what_they_ask_for(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    one, two = jobs.submit("f", CORES), jobs.submit("f", CORES)
+    clock.reading += 0.5
+    log.on_messages([Started("id-w", (one, two))])
+    clock.reading += 0.125
+    jobs.end(one, 0.125)
+    jobs.end(two, 0.0625)
+    log.close()
+    (line,) = written.of(BriefTasks)
+    assert (2, 100.5, 0.1875, 1.0625, {"Cores": 2}, "Cores(2)") == (
+        line.tasks, line.began, line.seconds, line.waited, line.request, line.request_text
+    )  # fmt: skip
+    assert 100.625 == line.time
+
+
+def test_functions_and_requests_are_counted_apart(
+    log: RunLog, jobs: KeptJobs, written: KeptLines
+) -> None:
+    one = Cores(1)
+    for function, request in [("f", CORES), ("g", CORES), ("f", one), ("f", CORES)]:
+        jobs.end(jobs.submit(function, request))
+    log.close()
+    assert [("f", 2), ("g", 1), ("f", 1)] == counts(written)
+
+
+def test_a_task_whose_run_was_not_brief_is_listed_with_its_start(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    task = jobs.submit("f", CORES, 7)
+    clock.reading += 0.5
+    log.on_messages([Started("id-w", (task,))])
+    clock.reading += 0.5
+    report = encode_report(RunReport(started=100.6, ended=101.0))
+    log.ended(task, None, job=jobs.jobs.pop(task), report=report)
+    log.close()
+    (submitted,) = [line for line in written.of(TaskSubmitted) if line.task == task]
+    (started,) = [line for line in written.of(TaskStarted) if line.task == task]
+    assert ((7,), 100.0, 100.5) == (submitted.after, submitted.time, started.time)
+    ended = written.lines[-1]
+    assert isinstance(ended, RunEnded)
+    assert (100.6, 101.0, "w", 1) == (ended.started, ended.ended, ended.worker, ended.attempt)
+
+
+def test_a_failure_a_cancellation_and_a_further_attempt_are_listed(
+    log: RunLog, jobs: KeptJobs, written: KeptLines
+) -> None:
+    for error, cancelled in ((ValueError("no"), False), (KeyError(), True)):
+        task = jobs.submit("f", CORES)
+        log.on_messages([Started("id-w", (task,))])
+        log.ended(task, error, job=jobs.jobs.pop(task), cancelled=cancelled)
+    run(log, jobs, retry_of=LISTED + 1)
+    log.close()
+    for kind in TaskSubmitted, TaskStarted, RunEnded:
+        assert [1, 2, 3] == listed(written, kind)
+    assert [LISTED + 1] == [line.retry_of for line in written.of(TaskSubmitted) if line.retry_of]
+    assert [] == counts(written)
+
+
+def test_a_task_that_ran_twice_is_listed(log: RunLog, jobs: KeptJobs, written: KeptLines) -> None:
+    task = jobs.submit("f", CORES)
+    for worker in "id-w", "id-w", "", "id-w":  # the second one after a loss of the connection
+        log.on_message(Started(worker, (task,)))
+    log.on_message(WorkerEnded("id-x"))
+    log.on_message(WorkerEnded("id-w"))
+    jobs.end(task)
+    log.close()
+    ends = [(line.outcome, line.attempt) for line in written.of(RunEnded) if line.task == task]
+    assert [("returned", 1), ("value", 2)] == ends
+
+
+def test_lines_are_written_in_the_order_of_their_times_once_nothing_is_older(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    task = jobs.submit("f", CORES)
+    clock.reading += 0.5
+    log.on_message(WorkerEnded("id-w", "it burnt"))
+    written.flush()
+    assert [] == written.lines
+    clock.reading += HELD - 0.5
+    written.flush()
+    assert [1] == listed(written, TaskSubmitted)
+    assert [] == written.of(WorkerLeft)
+    log.on_messages([Started("id-w", (task,))])
+    clock.reading += HELD
+    written.flush()
+    assert ["it burnt"] == [line.why for line in written.of(WorkerLeft)]
+    assert [102.0] == [line.time for line in written.of(TaskStarted) if line.task == task]
+    times = [line.time for line in written.lines]
+    assert sorted(times) == times
+    assert not written.flush(), "nothing is held, and yet a flush was asked for"
+
+
+def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_log, "WAITING", 3)
+    tasks = [jobs.submit("f", CORES) for _ in range(8)]
+    clock.reading += HELD
+    seen = []
+    for _ in range(2):
+        written.flush()
+        seen.append(listed(written, TaskSubmitted))
+    assert [[1, 2, 3], [1, 2, 3, 4, 5, 6]] == seen
+    log.room = 0
+    jobs.end(tasks[6])
+    log.ended(tasks[7], ValueError(), job=jobs.jobs.pop(tasks[7]))
+    log.close()
+    assert [1, 2, 3, 4, 5, 6, 8] == listed(written, TaskSubmitted)
+    assert [("f", 1)] == counts(written)
+    assembly = RunAssembly()
+    runs = [assembly.feed(line) for line in written.lines]
+    (late,) = [run for run in runs if run is not None and run.line.task == tasks[7]]
+    assert HELD == late.waited
+
+
+def test_without_a_flush_that_was_asked_for_the_notes_are_written_all_the_same(
+    jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    jobs.submit("f", CORES)
+    clock.reading += 60
+    jobs.submit("f", CORES)
+    assert [1] == listed(written, TaskSubmitted)
+
+
+def test_when_the_clock_was_set_the_lines_that_are_held_are_written_before(
+    log: RunLog, jobs: KeptJobs, written: KeptLines
+) -> None:
+    log.on_message(WorkerEnded("id-w", "it burnt"))
+    written.clock_was_set = True
+    written.flush()
+    assert ["it burnt"] == [line.why for line in written.of(WorkerLeft)]
+
+
+def test_a_counted_task_leaves_nothing_behind(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    task = jobs.submit("f", CORES)
+    log.on_messages([Started("id-w", (task,))])
+    log.on_message(WorkerEnded("id-x"))
+    log.on_message(WorkerEnded("id-w"))  # it looks at the starts
+    jobs.end(task)
+    clock.reading += HELD
+    while written.flush():
+        clock.reading += HELD
+    assert [] == listed(written)
+    assert [("f", 1)] == counts(written)
+
+
+def test_the_counts_of_missions_of_a_scheduler_are_apart(clock: Clock) -> None:
+    written = KeptLines()
+    log = HubLog(lambda: written, clock)
+    harness = HubHarness(log=log)
+    harness.worker("w", cores=2)
+    for name in "ab":
+        link = harness.mission(name)
+        harness.send(link, Synced())
+        harness.submit(link, *range(1, LISTED + 4))
+    while leases := harness.sent("w", Lease):
+        for lease in leases:
+            harness.send("w", harness.ended(lease, report=0.125), payload=b"")
+    for task in harness.hub.registry.missions["a"].tasks.values():
+        assert task.submitted is None
+    harness.send("a", Depart())
+    log.close()
+    assert LISTED + 6 == sum(line.tasks for line in written.of(BriefTasks))
+    assert {"a", "b"} == {line.mission for line in written.of(BriefTasks)}
+    assert LISTED == len(written.of(RunEnded)) == len(written.of(TaskStarted))
+
+
+def test_readers_add_counted_and_listed_tasks_up(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    for _ in range(10):
+        task = jobs.submit("f", CORES)
+        log.on_messages([Started("id-w", (task,))])
+        clock.reading += 0.1
+        jobs.end(task, 0.1)
+    log.close()
+    assembly, totals = RunAssembly(), Totals()
+    for line in written.lines:
+        ended = assembly.feed(line)
+        if ended is not None:
+            totals.ended(ended)
+        elif isinstance(line, TaskSubmitted):
+            totals.submitted(line)
+        elif isinstance(line, BriefTasks):
+            totals.brief(line)
+    function = totals.functions["f"]
+    assert (LISTED + 10, LISTED + 10, 10) == (function.tasks, function.done, function.brief)
+    assert 2.0 == pytest.approx(function.core_seconds)
+    assert {"Cores(2)": LISTED + 10} == function.requests
+    assert [] == list(assembly.open_tasks())
