@@ -45,4 +45,4 @@ def group_of_test() -> Iterator[Path]:
         time.sleep(0.01)
     left = [one for one in path.glob("*/") if removed(str(one))]
     assert removed(str(path)), f"processes are left in {path}"
-    assert [] == left
+    assert left == []
