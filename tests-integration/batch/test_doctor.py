@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fake_batch.start import Batch
 
-COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qdel"}
+COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qselect, qdel"}
 
 
 def doctor(folder: Path, batch: Batch) -> dict[str, Any]:

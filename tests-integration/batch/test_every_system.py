@@ -522,7 +522,7 @@ def submit_in_doubt(
         hanging(site, folder, when, patch),
         pytest.raises(SubmissionUnknown, match="Nobody knows whether the batch system has w"),
     ):
-        list(recorded(config, lambda: system.submit(job, 1)))
+        list(recorded(config, lambda: system.submit(job, 1), [job]))
     store = JobRecords(folder / "state/grain/jobs")
     [record] = store.read()
     assert is_mark(record.id)

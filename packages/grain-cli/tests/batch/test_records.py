@@ -106,3 +106,24 @@ def test_only_an_absolute_xdg_state_home_counts(
     monkeypatch.setenv("HOME", "/home/me")
 
     assert Path(folder) == state_folder({"XDG_STATE_HOME": given})
+
+
+def test_an_id_takes_the_place_of_the_mark_that_was_written_before(tmp_path: Path) -> None:
+    """Of a submission that is over, marks go that nothing has replaced, unless they are kept."""
+    records = JobRecords(tmp_path / "jobs")
+    file = records.new_file()
+    marks = [replace(RECORD, id=f"?w{number}.abc") for number in range(4)]
+    records.add(file, *marks)
+    records.add(file, replace(RECORD, id="7", mark=marks[0].id))
+    assert ["?w1.abc", "?w2.abc", "?w3.abc", "7"] == [one.id for one in records.read()]
+
+    # Somebody else has found the same job by its name.
+    records.adopt(replace(marks[1], file=file.name), "8")
+    records.add(file, replace(RECORD, id="8", mark=marks[1].id))
+    assert ["?w2.abc", "?w3.abc", "7", "8"] == sorted(
+        (one.id for one in records.read()), key=lambda id_: (id_[0] != "?", id_)
+    )
+
+    records.settle(file, [marks[3].id])
+    assert {"?w3.abc", "7", "8"} == {one.id for one in records.read()}
+    assert "?w2.abc" not in file.read_text()

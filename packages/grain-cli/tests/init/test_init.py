@@ -121,6 +121,27 @@ def test_qconf_and_qhost_give_queues_with_the_hosts_that_take_jobs() -> None:
     assert () == sge.names("error: unable to send message to qmaster\n")
 
 
+@pytest.mark.parametrize(
+    ("values", "cores", "memory"),
+    [
+        ("slots=4,h_vmem=4000M", 2, 3.9),
+        ("slots=1,h_vmem=64G", 1, 23.5),
+        ("virtual_free=8G, \\\n                      slots=2", 2, 8.0),
+        ("NONE", 2, 23.5),
+    ],
+)
+def test_a_host_of_grid_engine_offers_what_it_gives_to_jobs(
+    values: str, cores: int, memory: float
+) -> None:
+    """It may have more memory than the consumable that jobs ask for."""
+    shown = {"main.q": QCONF}
+    given = {"n1": f"hostname              n1\ncomplex_values        {values}\nprocessors 2\n"}
+
+    assert ("n1",) == sge.host_names(QHOST)
+    [queue] = sge.queues(shown, QHOST, given)
+    assert (cores, memory) == (queue.cores, queue.memory)
+
+
 def test_the_default_queue_is_preferred_else_the_one_with_the_most_nodes() -> None:
     few, many, gpus = Queue("few", nodes=1), Queue("many", nodes=9), Queue("g", gpus=2, nodes=99)
 

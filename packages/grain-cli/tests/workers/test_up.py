@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
-from grain.cli.batch import JobRecords
+from grain.cli.batch import JobRecords, is_mark
 
 Put = Callable[[str, str], Path]
 SLURM = 'system = "slurm"\n'
@@ -95,6 +96,27 @@ def test_a_name_is_taken_for_an_hour(alone: Path) -> None:
     assert ["", "n2"] == [records.claim("w093015") for _ in range(2)]
 
 
+def test_a_job_whose_command_was_killed_has_a_record(alone: Path, command: Put) -> None:
+    """So that it is looked for by its name, and not submitted a second time."""
+    command("sbatch", "cat > /dev/null; kill -KILL $PPID; sleep 100")
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')
+    words = [sys.executable, "-m", "grain.cli", "up", "-n", "2"]
+    done = subprocess.run(words, check=False, capture_output=True)
+
+    assert -signal.SIGKILL == done.returncode
+    left = JobRecords(alone / "state/grain/jobs").read()
+    assert [("w-0", True), ("w-1", True)] == [(one.name, is_mark(one.id)) for one in left]
+
+
+def test_a_refused_job_leaves_no_record(alone: Path, command: Put) -> None:
+    command("sbatch", "cat > /dev/null; echo no >&2; exit 1")
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')
+
+    assert 1 == grain("up").exit_code
+    assert [] == JobRecords(alone / "state/grain/jobs").read()
+    assert [] == [*(alone / "state/grain/jobs").iterdir()]
+
+
 def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:
     """The script of the dry run is submitted, the log's directory created, the job recorded."""
     command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
@@ -109,6 +131,7 @@ def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: 
     assert ["logs"] == [path.name for path in alone.iterdir() if path.name == "logs"]
     [record] = records(alone)
     assert isinstance(record.pop("submitted"), float)
+    assert str(record.pop("mark")).startswith("?w.")
     assert {
         "id": "6",
         "system": "slurm",

@@ -2,11 +2,12 @@
 
 Each submission has one file with one line of JSON per job, in a directory that only its owner may
 read. A file has a name that nobody else uses, and only the command that made it writes to it: so
-commands need no lock, even on several hosts that share a home directory. The command writes a line
-as soon as the batch system has accepted the job. If nobody knows whether it has, the line has a
-mark in place of the id; it is the last one of its command, and whoever finds the job rewrites the
-file with its id: of two that do so at once, either will do. The reader skips a line that was cut
-off, for instance by a full disk.
+commands need no lock, even on several hosts that share a home directory. Before it submits
+anything, the command writes a line for each job with a mark in place of the id, so that a job is
+looked for, by its name, whose command was killed in between. When the batch system has accepted the
+job, another line has the id, and the mark that it replaces. If nobody knows whether it has, the
+mark stays, and whoever finds the job rewrites the file with its id: of two that do so at once,
+either will do. The reader skips a line that was cut off, for instance by a full disk.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.edge.trust import make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
 _CLAIMED = 3600.0  # seconds for which a name is taken, whatever the names of other days
@@ -47,7 +48,7 @@ class JobRecord:
         by: The program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
             that a scheduler submitted; otherwise empty.
         shape: The name of the worker's ``[[shape]]``; empty where there is none.
-        mark: The mark that was its id once; empty if its submission was answered.
+        mark: The mark that was its id before it was submitted; empty if there was none.
         file: The file of this record; empty before it is written.
     """
 
@@ -144,20 +145,35 @@ class JobRecords:
         # With a letter: `BatchJob.members` has numbers.
         return "" if number == 1 else f"n{number}"
 
-    def add(self, file: Path, record: JobRecord) -> None:
-        """Write a record to a file that `new_file` made.
+    def add(self, file: Path, *new: JobRecord) -> None:
+        """Write records to a file that `new_file` made.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: They cannot be written.
         """
-        given = asdict(record).items()
-        data = {
-            name: value for name, value in given if name != "file" and (value or name != "mark")
-        }
         with file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(data) + "\n")
+            for record in new:
+                given = asdict(record).items()
+                data = {
+                    name: value
+                    for name, value in given
+                    if name != "file" and (value or name != "mark")
+                }
+                out.write(json.dumps(data) + "\n")
             out.flush()
             os.fsync(out.fileno())
+
+    def settle(self, file: Path, keep: Collection[str] = ()) -> None:
+        """Remove the marks of a submission that is over, but for some.
+
+        Where nothing can be written, they stay.
+        """
+
+        def settled(data: dict[str, Any]) -> dict[str, Any] | None:
+            given = data.get("id", "")
+            return data if not is_mark(given) or given in keep else None
+
+        self._write_anew(file, settled)
 
     def adopt(self, record: JobRecord, number: str) -> None:
         """Put a job's id in the place of the mark that its record has."""
@@ -169,17 +185,24 @@ class JobRecords:
 
     def _rewrite(self, record: JobRecord, changes: dict[str, str] | None) -> None:
         """Change or remove the line of a record; where nothing can be written, it stays."""
-        file = self._folder / record.file
+
+        def changed(data: dict[str, Any]) -> dict[str, Any] | None:
+            if data.get("id") != record.id:
+                return data
+            return None if changes is None else {**data, **changes}
+
+        self._write_anew(self._folder / record.file, changed)
+
+    @staticmethod
+    def _write_anew(file: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+        """Write a file with other lines, or remove it where none is left."""
         new = file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             kept = []
             for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-                with suppress(ValueError):
-                    data = json.loads(line)
-                    if data.get("id") != record.id:
-                        kept.append(line)
-                    elif changes is not None:
-                        kept.append(json.dumps({**data, **changes}))
+                with suppress(ValueError, AttributeError):
+                    if (data := change(json.loads(line))) is not None:
+                        kept.append(json.dumps(data))
             if not kept:
                 file.unlink(missing_ok=True)
                 return
@@ -196,7 +219,7 @@ class JobRecords:
             files = sorted(self._folder.glob("*.jsonl"))
         except OSError:
             return []
-        return [record for file in files for record in _records(file)]
+        return [record for file in files for record in _without_replaced(list(_records(file)))]
 
     def forget(self, file: str) -> None:
         """Remove a submission's file, when all its jobs are gone."""
@@ -210,6 +233,14 @@ def _claimed(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def _without_replaced(records: list[JobRecord]) -> Iterator[JobRecord]:
+    """Yield the records of a file but those whose mark another one has replaced by an id."""
+    replaced = {one.mark for one in records if one.mark}
+    # Two commands may have found the id of the same job.
+    last = {one.id: one for one in records if one.id not in replaced}
+    yield from last.values()
 
 
 def _records(file: Path) -> Iterator[JobRecord]:

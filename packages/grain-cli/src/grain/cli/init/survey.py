@@ -28,6 +28,7 @@ _MARKS = {
     "flux": ("flux",),
     "oar": ("oarsub", "oarstat"),
 }
+_HOSTS = 50  # of Grid Engine, that are asked what they give to jobs
 _SCRATCH = ("SCRATCH", "WORK", "WORKDIR", "LOCAL_SCRATCH")
 _NONE = Complaints((), (), "")
 
@@ -115,7 +116,9 @@ def _sge() -> Finding:
     if listed.code:
         return Finding(trouble=_first_line(listed))
     shown = {name: _answer(*sge.queue_command(name)).out for name in sge.names(listed.out)[:50]}
-    queues = sge.queues(shown, _answer(*sge.HOSTS).out)
+    hosts = _answer(*sge.HOSTS).out
+    given = {name: _answer(*sge.host_command(name)).out for name in sge.host_names(hosts)[:_HOSTS]}
+    queues = sge.queues(shown, hosts, given)
     return Finding(queues) if queues else Finding(trouble="qconf -sql lists no queue")
 
 

@@ -59,9 +59,9 @@ def start(
             if options:
                 raise click.UsageError("processes on this machine take no further options")
             config = msgspec.structs.replace(config, system="local")
-            started = recorded(config, lambda: [open_local().start(job)], kind="mission")
+            started = recorded(config, lambda: [open_local().start(job)], [job], kind="mission")
         else:
-            started = recorded(config, lambda: system.submit(job, 1), kind="mission")
+            started = recorded(config, lambda: system.submit(job, 1), [job], kind="mission")
         for record in started:
             if is_mark(record.id):
                 continue  # the error that follows says so

@@ -82,7 +82,8 @@ def submit_workers(
     job = told_apart(config, job)
     make_parent(job.log_file)
     shape = job.script.name if isinstance(job.script, Shape) else ""
-    yield from recorded(config, lambda: system.submit(job, count), by=by, shape=shape)
+    jobs = job.members(count)
+    yield from recorded(config, lambda: system.submit(job, count), jobs, by=by, shape=shape)
 
 
 def told_apart(config: Config, job: BatchJob) -> BatchJob:
@@ -102,33 +103,34 @@ def told_apart(config: Config, job: BatchJob) -> BatchJob:
 def recorded(
     config: Config,
     submit: Callable[[], Iterable[SubmittedJob]],
+    jobs: Sequence[BatchJob],
     *,
     kind: str = "worker",
     by: str = "",
     shape: str = "",
 ) -> Iterator[JobRecord]:
-    """Submit jobs, and record each as soon as it is accepted; yield the records.
+    """Submit jobs, and record each before that and when it is accepted; yield the records.
 
-    If nobody knows whether the batch system has a job, its record has a mark in place of the id,
-    see `Tracked`.
+    Until it is accepted, and if nobody knows whether the batch system has it, the record of a job
+    has a mark in place of the id, see `Tracked`. So has that of one whose command is killed.
+
+    Args:
+        config: The configuration.
+        submit: Submits the jobs.
+        jobs: The jobs, by their names.
+        kind: As of `JobRecord`, with the others.
+        by: The program that keeps them alive.
+        shape: The name of their shape.
 
     Raises:
         SubmissionUnknown: So it is with the last ones.
         BatchError: No record can be written, so nothing was submitted; or a job was refused.
     """
     store = records()
-    # First of all: nobody could find or cancel a job without a record.
-    try:
-        file = store.new_file()
-    except OSError as error:
-        raise BatchError(
-            "nothing was submitted, as it cannot be recorded",
-            f"{error.filename}: {error.strerror}",
-            "Set XDG_STATE_HOME to a directory that you may write to.",
-        ) from error
+    marks = {job.name: mark_of(job.name) for job in jobs}
 
-    def record(one: SubmittedJob) -> JobRecord:
-        new = JobRecord(
+    def record(one: SubmittedJob, mark: str = "") -> JobRecord:
+        return JobRecord(
             id=one.id,
             system=config.system,
             name=one.name,
@@ -140,21 +142,37 @@ def recorded(
             kind=kind,
             by=by,
             shape=shape,
+            mark=mark,
         )
-        store.add(file, new)
-        return new
 
+    intended = {
+        job.name: record(SubmittedJob(marks[job.name], job.name, job.log_file)) for job in jobs
+    }
+    # First of all: nobody could find or cancel a job without a record.
+    try:
+        file = store.new_file()
+        store.add(file, *intended.values())
+    except OSError as error:
+        raise BatchError(
+            "nothing was submitted, as it cannot be recorded",
+            f"{error.filename}: {error.strerror}",
+            "Set XDG_STATE_HOME to a directory that you may write to.",
+        ) from error
     try:
         for one in submit():
-            yield record(one)
+            accepted = record(one, marks.get(one.name, ""))
+            store.add(file, accepted)
+            yield accepted
     except SubmissionUnknown as error:
-        doubtful = [SubmittedJob(mark_of(job.name), job.name, job.log_file) for job in error.jobs]
-        # All are written before the first is seen: whoever finds a job rewrites the file.
-        yield from [record(one) for one in doubtful]
+        doubtful = [intended[job.name] for job in error.jobs]
+        store.settle(file, [one.id for one in doubtful])
+        yield from doubtful
         raise
-    finally:
-        if not file.stat().st_size:
-            file.unlink()
+    except BatchError:
+        store.settle(file)
+        raise
+    else:
+        store.settle(file)
 
 
 def job_words(record: JobRecord) -> str:

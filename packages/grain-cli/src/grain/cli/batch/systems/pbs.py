@@ -1,4 +1,4 @@
-"""OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
+"""OpenPBS, PBS Professional and Torque, by qsub, qstat, qselect and qdel."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from grain.cli.batch.base import BatchJob
 
 _WORDS = Complaints(pbs.REMEDIES, pbs.SILENT, missing("PBS"))
-PROFILE = Profile("PBS", ("qsub", "qstat", "qdel"), ("qstat",), _WORDS, tried="OpenPBS 23.06")
+PROFILE = Profile(
+    "PBS", ("qsub", "qstat", "qselect", "qdel"), ("qstat",), _WORDS, tried="OpenPBS 23.06"
+)
 
 
 class Pbs:
-    """OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
+    """OpenPBS, PBS Professional and Torque, by qsub, qstat, qselect and qdel."""
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script of the first job."""
