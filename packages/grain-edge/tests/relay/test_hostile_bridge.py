@@ -293,6 +293,23 @@ async def test_any_bytes_end_their_own_connection_to_a_bridge_alone() -> None:
             await is_served(port)
 
 
+async def test_an_error_of_the_bridge_ends_one_connection_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(Switchboard):
+        def enter(self, meeting: bytes, *args: Any) -> int:
+            if meeting == KEYS.public:
+                raise RuntimeError("a mistake")
+            return super().enter(meeting, *args)
+
+    monkeypatch.setattr(relay_server, "Switchboard", Faulty)
+    with trio.fail_after(60):
+        async with bridge() as port:
+            assert b"" == await said_to(port, lambda c: signed(c, KEYS))
+            await is_served(port)
+    assert "has ended by an error of the bridge" in caplog.text
+
+
 # ---- members
 
 
@@ -457,6 +474,9 @@ async def test_a_meeting_with_many_busy_connections_has_one_turn_as_others_have(
                 nursery.start_soon(write, writer)
                 nursery.start_soon(read, reader)
             member, taker = await quiet.pair()
+            for _ in range(20):
+                await quiet.control.send(Beat())
+                assert Beat() == await quiet.control.receive()
             each = []
             for _ in range(20):
                 before = moved

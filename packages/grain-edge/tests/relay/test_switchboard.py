@@ -51,6 +51,14 @@ class Bench:
         self.look()
 
     def wait(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(self.now + 1.0, until)
+            self.board.on_tick(self.now)
+            self.look()
+
+    def stop(self, seconds: float) -> None:
+        """Let the server be stopped for a while."""
         self.now += seconds
         self.board.on_tick(self.now)
         self.look()
@@ -138,6 +146,18 @@ def test_a_silent_head_is_lost() -> None:
     silent = bench.enter("lead")
     bench.wait(SILENCE)
     assert ["closed"] == bench.taken(silent)
+
+
+def test_nobody_is_lost_while_the_server_was_stopped() -> None:
+    bench = Bench()
+    head = bench.head()
+    bench.wait(SILENCE - 2)
+    bench.stop(60.0)
+    bench.wait(1)
+    bench.say(head, Beat())
+    assert [Leading(), Beat()] == bench.taken(head)
+    bench.wait(SILENCE)
+    assert ["closed"] == bench.taken(head)
 
 
 def test_a_member_waits_until_it_is_taken_once() -> None:
@@ -335,7 +355,7 @@ class Observed(Bench):
             self.here[self.entering], self.wanted[self.entering] = how, token
             assert self.entering == self.enter(which, how, token)
         elif what == "wait":
-            self.wait(which)
+            (self.stop if which > 20 else self.wait)(which)
         elif self.here:
             number = sorted(self.here)[which % len(self.here)]
             if what == "say":
@@ -374,6 +394,7 @@ def test_whatever_members_do_meetings_stay_apart_and_nothing_is_left(
     for number in bench.here:
         bench.over.add(number)
         bench.lose(number)
-    bench.wait(1000)
+    bench.stop(1000.0)
+    bench.wait(1)
     assert (0, 0) == (len(bench.board), bench.board.meetings)
     assert (0, 0) == (len(bench.board._sources), len(bench.board._timed))

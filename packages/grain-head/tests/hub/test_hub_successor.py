@@ -239,3 +239,23 @@ def test_a_worker_that_comes_back_from_another_head_has_lost_the_leases_of_here(
     assert [Resolved(2, "value"), Resolved(3, "value")] == harness.sent(mission, Resolved)
     assert [lost.task] == [lease.task for lease in harness.sent(again, Lease)]
     check_hub(harness.hub, harness.now)
+
+
+def test_what_a_worker_reports_as_ended_is_free_for_what_another_head_has_begun(
+    harness: HubHarness,
+) -> None:
+    """In whatever order it reports the two."""
+    worker, mission = harness.worker("w", 2), harness.mission(cores=2)
+    harness.submit(mission, 1)
+    harness.submit(mission, 2)
+    [lease] = harness.sent(worker, Lease)
+    harness.lose(worker)
+    running = InventoryRun("m", 2, (9, 1), {"Cores": [0, 1]}, 5.0)
+    ended = InventoryRun("m", 1, lease.attempt, {"Cores": [0, 1]}, 0.0, ended=True)
+    again = harness.worker("w", 2, (running, ended))
+
+    for run in (ended, running):
+        harness.send(again, RunEnded("m", run.task, run.attempt, "value"))
+    assert [Resolved(1, "value"), Resolved(2, "value")] == harness.sent(mission, Resolved)
+    assert [] == harness.sent(again, Lease)
+    check_hub(harness.hub, harness.now)

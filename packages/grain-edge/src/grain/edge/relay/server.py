@@ -229,6 +229,9 @@ class _Server:
                 await self._entered(link, opened)
         except _LOST:
             pass
+        except Exception:
+            # A mistake of ours that one connection has found is not to end all others.
+            _log.exception("a connection from %s has ended by an error of the bridge", link.source)
         finally:
             # No checkpoint, where a cancellation would replace an error.
             stream.socket.close()
@@ -290,16 +293,17 @@ class _Server:
             await link.readable()
             if link.partner is not None:
                 return
+            # Nothing may stay in the buffer, which is everybody's, when the turn ends.
             async with turn:
                 if link.partner is not None:
                     return
                 count = link.read(self._buffer[:_READ])
+                # Who is about to be closed is read to its end: with something unread the kernel
+                # would reset the connection, and the last word would be lost.
+                if count > 0 and not link.ended:
+                    link.decoder.feed(bytes(self._buffer[:count]))
             if not count:
                 return
-            # Who is about to be closed is read to its end: with something unread the kernel would
-            # reset the connection, and the last word would be lost.
-            if count > 0 and not link.ended:
-                link.decoder.feed(bytes(self._buffer[:count]))
 
     def _carry_out(self) -> None:
         """Do what the `Switchboard` has decided."""

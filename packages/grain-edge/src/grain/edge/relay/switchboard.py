@@ -10,7 +10,8 @@ Rules:
    says that it has begun later, and two that cannot see each other have to be told apart. A head
    that connects again takes the place of its own connection, which may be dead.
 2. A member that joins waits for the head to take it, for `WAIT` seconds, or until the head is lost.
-3. A head that is silent for `SILENCE` seconds is lost, and so is one that does not claim.
+3. A head that is silent for `SILENCE` seconds is lost, and so is one that does not claim. Time in
+   which the server itself was stopped does not count: what came meanwhile has yet to be read.
 4. Whoever breaks the protocol is closed, without a word.
 5. No meeting takes the room of another: each has its own limits of connections, of members that
    wait, and of connections per second; and an address has a limit for all its meetings together.
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 WAIT = 15.0
 """Seconds for which a member that joins waits for the head to take it."""
+
+_STOPPED = 5.0  # seconds between two ticks, of one each second, after which it was stopped
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,7 @@ class Switchboard:
         self._timed: dict[int, Line] = {}
         self._effects: list[Send | Close | Splice] = []
         self._next = 0
+        self._ticked = 0.0
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -251,6 +255,11 @@ class Switchboard:
 
     def on_tick(self, now: float) -> None:
         """Let time pass, about once a second."""
+        gap, self._ticked = now - self._ticked, now
+        if gap > _STOPPED:
+            for line in self._timed.values():
+                line.since = min(line.since + gap, now)
+            return
         for number, line in list(self._timed.items()):
             if line.purpose == "join" and now - line.since >= WAIT:
                 self._refuse(number, line, "the scheduler did not take the connection")

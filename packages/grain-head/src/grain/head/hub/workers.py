@@ -245,16 +245,13 @@ class Workers:
         try:
             self._table.adopt(worker, held, mission, now)
         except BadMessage:
-            reported = {one.attempt for one in message.runs}
-            lost = [
-                lease
-                for lease in worker.leases.values()
-                if lease.session < worker.session and lease.attempt not in reported
-            ]
-            if not lost:
-                raise
-            for lease in lost:
-                self._table.on_run_lost(lease, None, now)
+            for one in message.runs:
+                lease = worker.leases.get(one.attempt)
+                if lease is not None and lease.session < worker.session:
+                    self._table.confirm(worker, one, now)
+            for lease in list(worker.leases.values()):
+                if lease.session < worker.session:
+                    self._table.on_run_lost(lease, None, now)
             self._table.adopt(worker, held, mission, now)
 
     def _on_inventory_end(self, worker: WorkerRecord, now: float) -> None:
