@@ -1,14 +1,14 @@
 """`TaskLog`: lines about tasks, held back for a moment so that a flood of brief ones is counted.
 
 Theory of operation. A line costs some microseconds, of which a task that does next to nothing
-cannot spare any. So nothing is written, made or looked up for a task when it is submitted and when
-it starts: its record, which its executor or hub has anyway, keeps the time of its submission, and
-the lists of starts that the scheduler makes anyway are kept for a while. A task that ends with a
-value after a brief run without a program (its worker decides that: `grain.eventlog.usage.Report`)
-is added to the count of its function and request; about every second the counts are written, each
-as one `schema.BriefTasks`. All other tasks are *listed*: with a line for the submission, for each
-start and for each end. Of the brief ones, too, the first `LISTED` of each second are listed, so
-only a mission with many more has counts.
+cannot spare any. So nothing is written or made for a task when it is submitted and when it starts:
+records that its executor or hub has anyway keep the times (`grain.head.base.JobRecord`,
+`grain.head.hub.state`), or the messages that report them are kept until somebody looks. A task that
+ends with a value after a brief run without a program (its worker decides that:
+`grain.eventlog.usage.Report`) is one entry of a list, which is added to the counts by function and
+request in parts; about every second the counts are written, each as one `schema.BriefTasks`. All
+other tasks are *listed*: with a line for the submission, for each start and for each end. The first
+`LISTED` that end in a second are listed in any case, so only a mission with many more has counts.
 
 The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
 Of those that wait, `WAITING` a second get them, as they may be a million brief ones; the others
