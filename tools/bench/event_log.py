@@ -7,7 +7,6 @@ adds as the median of the ratios within rounds, and as the ratio of the best one
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAVES = 10_000
 ROUNDS = 9
-_TICK = os.sysconf("SC_CLK_TCK")
+SETTLED = 1.5  # seconds
 
 
 async def nothing() -> None:
@@ -45,10 +44,17 @@ async def leaves(count: int) -> float:
     return time.process_time() - began
 
 
+async def settle() -> None:
+    """Wait until the logs have begun, which takes their threads some milliseconds, once."""
+    await leaves(1000)
+    await trio.sleep(SETTLED)
+    await leaves(1000)
+
+
 def cpu_of(process: subprocess.Popen[bytes]) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    """Return the CPU seconds that the threads of a process have used, to the nanosecond."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    return sum(int(Path(thread, "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 async def local(folder: str, *, isolated: bool, log: bool) -> float:
@@ -56,14 +62,14 @@ async def local(folder: str, *, isolated: bool, log: bool) -> float:
     async with mission(
         Cores(2), config_file=False, progress=False, isolated=isolated, event_log=log and folder
     ):
-        await leaves(1000)
+        await settle()
         return await leaves(LEAVES) / LEAVES * 1e6
 
 
 async def shared(config: str, gnaw: subprocess.Popen[bytes], *, log: bool) -> tuple[float, float]:
     """Return the microseconds of CPU time of a leaf in the mission, and in Gnaw."""
     async with mission(config_file=config, progress=False, event_log=log):
-        await leaves(1000)
+        await settle()
         before = cpu_of(gnaw)
         own = await leaves(LEAVES)
         return own / LEAVES * 1e6, (cpu_of(gnaw) - before) / LEAVES * 1e6

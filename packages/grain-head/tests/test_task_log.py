@@ -293,3 +293,16 @@ def test_readers_add_counted_and_listed_tasks_up(
     assert 2.0 == pytest.approx(function.core_seconds)
     assert {"Cores(2)": LISTED + 10} == function.requests
     assert [] == list(assembly.open_tasks())
+
+
+def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(
+    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+) -> None:
+    for _ in range(LISTED + 5):
+        jobs.submit("f", CORES)
+    clock.reading += HELD
+    jobs.end(jobs.submit("f", CORES))
+    written.flush()
+    assert LISTED == len(listed(written, TaskSubmitted))
+    written.flush()
+    assert LISTED + 5 == len(listed(written, TaskSubmitted))

@@ -138,7 +138,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         started: when its tasklet began, in Unix seconds by the clock of the worker; where the
             worker has not reported, when the task was given to it; None if it never was.
         ended: when nothing of it was left, likewise; None if that is not known.
-        cpus: the numbers of the CPUs that it had.
+        cpus: the numbers of the CPUs that it had; empty where its worker has not reported them, as
+            after a brief run that had a value and ran no program.
         error: the class of the exception, or empty.
         message: its text, in one line, shortened.
         final: True if the task is over with it.
@@ -164,15 +165,15 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
 class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
     """Tasks of one function and request that are counted, as they were many and brief.
 
-    Each had one run, of 0.2 s at most, and ended with a value and without any program, within 4 s
-    of its submission. There are no other lines about them.
+    Each had one run, of 0.2 s at most, and ended with a value and without any program. There are no
+    other lines about them.
 
     Attributes:
         function: the name of the function.
         tasks: how many there are.
-        began: when the first of them was given to a worker; the last one ended before this line.
-        seconds: the lengths of their runs, added up, from when they were given to their workers.
-        waited: the times before that, since their submissions, added up.
+        began: when the run of the first one that ended began; the last one ended before this line.
+        seconds: the lengths of their runs, added up, as their workers measured them.
+        waited: all other times from their submissions to their ends, added up.
         request: what each asks for, as in `TaskSubmitted`.
         request_text: the request as it was written.
         mission: the id of their mission, in the log of a scheduler.

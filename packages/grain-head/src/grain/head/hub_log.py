@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import trio
 
@@ -17,10 +17,74 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from grain.eventlog.usage import Report
-    from grain.head.hub.state import LeaseRecord, TaskRecord, WorkerRecord
+    from grain.head.scheduler.state import TaskQueue
     from grain.head.task_log import Lines
 
 Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
+
+
+class MissionRecord(Protocol):
+    """A mission as a hub has it: see `grain.head.hub.state`, as for the others."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def function_names(self) -> Mapping[bytes, str]:
+        """The names of its functions, by digest."""
+
+
+class TaskRecord(Protocol):
+    """A task as a hub has it."""
+
+    submitted: float | None
+
+    @property
+    def mission(self) -> MissionRecord:
+        """Its mission."""
+
+    @property
+    def number(self) -> int:
+        """Its number there."""
+
+    @property
+    def function(self) -> bytes:
+        """The digest of its function."""
+
+    @property
+    def queue(self) -> TaskQueue | None:
+        """The queue with what it asks for."""
+
+
+class LeaseRecord(Protocol):
+    """A run as a hub has it."""
+
+    given: float | None
+
+    @property
+    def task(self) -> TaskRecord | None:
+        """Its task; None if nobody wants it."""
+
+    @property
+    def worker(self) -> WorkerRecord:
+        """Its worker."""
+
+
+class WorkerRecord(Protocol):
+    """A worker as a hub has it."""
+
+    @property
+    def unique_name(self) -> str:
+        """Its name in logs."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+
+    @property
+    def leases(self) -> Mapping[tuple[int, int], LeaseRecord]:
+        """Its runs."""
 
 
 class HubLog(TaskLog):

@@ -1,20 +1,21 @@
 """`TaskLog`: lines about tasks, held back for a moment so that a flood of brief ones is counted.
 
 Theory of operation. A line costs some microseconds, of which a task that does next to nothing
-cannot spare any. So nothing is written, made or looked up for a task when it is submitted and when
-it starts: its record, which its executor or hub has anyway, keeps the time of its submission, and
-the lists of starts that the scheduler makes anyway are kept for a while. A task that ends with a
-value after a brief run without a program (its worker decides that: `grain.eventlog.usage.Report`)
-is added to the count of its function and request; about every second the counts are written, each
-as one `schema.BriefTasks`. All other tasks are *listed*: with a line for the submission, for each
-start and for each end. Of the brief ones, too, the first `LISTED` of each second are listed, so
-only a mission with many more has counts.
+cannot spare any. So nothing is written or made for a task when it is submitted and when it starts:
+records that its executor or hub has anyway keep the times (`grain.head.base.JobRecord`,
+`grain.head.hub.state`), or the messages that report them are kept until somebody looks. A task that
+ends with a value after a brief run without a program (its worker decides that:
+`grain.eventlog.usage.Report`) is one entry of a list, which is added to the counts by function and
+request in parts; about every second the counts are written, each as one `schema.BriefTasks`. All
+other tasks are *listed*: with a line for the submission, for each start and for each end. The first
+`LISTED` that end in a second are listed in any case, so only a mission with many more has counts.
 
 The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
-Of those that wait, `WAITING` a second get them, as they may be a million brief ones; the others
-when they turn out to be no brief ones, and so too late. All lines are held here for as long, and
-so are written in the order of their times. `_flush` does that, in the thread of the event loop.
-While nothing is held, nobody is woken.
+Of those that wait, `WAITING` a second get them, as they may be a million brief ones, and `LISTED`
+while others are counted; the rest when they turn out to be no brief ones, and so too late.
+
+All lines are held here for as long, and so are written in the order of their times. `_flush` does
+that, in the thread of the event loop. While nothing is held, nobody is woken.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -33,7 +34,6 @@ from grain.resource import ZERO, Resource, to_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from grain.eventlog.schema import AnyLine
 
@@ -158,6 +158,8 @@ class TaskLog(ABC):
         self._clock = clock
         self._words = RequestWords()
         self._lines: list[AnyLine] = []
+        # Brief tasks that are to be counted, as a subclass needs them.
+        self.brief: list[Any] = []
         self._last = BriefCount("", "", ZERO, 0.0)
         # By identity, as to hash a request costs more than all else here: each keeps its request.
         self._counts: dict[tuple[str, str, int], BriefCount] = {}
@@ -241,7 +243,9 @@ class TaskLog(ABC):
         self.now = now = self._clock()
         # If the clock was set, lines by the old one are written before the line that says so.
         held = 0.0 if self._log.clock_is_off() else HELD
-        if self._write(now - held, now - HELD, WAITING):
+        # Where brief tasks end, those that wait are most likely brief, too.
+        brief = self.brief or self._counts
+        if self._write(now - held, now - HELD, LISTED if brief else WAITING):
             self._latest = now + _LATEST
             self._log.remind(self._flush)
         else:
