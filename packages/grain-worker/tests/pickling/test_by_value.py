@@ -386,3 +386,171 @@ def test_members_of_an_enumeration_keep_what_their_values_were_taken_apart_to() 
     oxygen = elsewhere(variables["Element"].O)
 
     assert (8, 15.999, (8, 15.999)) == (oxygen.number, oxygen.mass, oxygen.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        from typing import NamedTuple
+        class Point(NamedTuple):
+            x: float
+            y: float = 0.0
+            def right(self):
+                return Point(self.x + 1, Point.ORIGIN.y)
+        Point.ORIGIN = Point(1)
+        def result():
+            return tuple(Point.ORIGIN.right())
+        """,
+        """
+        from dataclasses import dataclass
+        @dataclass(frozen=True, slots=True)
+        class Unit:
+            factor: float
+        Unit.BASE = Unit(2)
+        def result():
+            return Unit.BASE.factor, Unit(2) == Unit.BASE
+        """,
+        """
+        from dataclasses import dataclass
+        @dataclass(frozen=True)
+        class Element:
+            number: int
+            def next(self):
+                return Element.TABLE[Element(self.number + 1)]
+        Element.TABLE = {Element(i): i for i in range(3)}
+        def result():
+            return Element(0).next(), Element(1).next()
+        """,
+        """
+        class Species:
+            def __init__(self, name):
+                self.name = name
+            def __eq__(self, other):
+                return self.name == other.name
+            def __hash__(self):
+                return hash(self.name)
+            def charge(self):
+                return CHARGES[self]
+        CHARGES = {Species("a"): 1, Species("b"): 2}
+        def result():
+            return Species("a").charge(), Species("b").charge()
+        """,
+        """
+        class Money:
+            def __new__(cls, amount, currency):
+                one = super().__new__(cls)
+                one.amount, one.currency = amount, currency
+                return one
+            def __getnewargs__(self):
+                return self.amount, self.currency
+            def __getstate__(self):
+                return (self.currency,)
+            def __setstate__(self, state):
+                self.currency, = state
+        Money.NOTHING = Money(1, 2)
+        def result():
+            return Money.NOTHING.amount, Money.NOTHING.currency
+        """,
+    ],
+    ids=["named tuple", "slots", "frozen", "global table", "own constructor"],
+)
+def test_a_class_may_have_its_own_objects_among_its_variables(text: str) -> None:
+    result = script(text)["result"]
+
+    assert result() == elsewhere(result)()
+
+
+def test_what_makes_subclasses_of_a_script_known_does_not_run_again() -> None:
+    variables = script(
+        """
+        class Plugin:
+            count = 0
+            all = []
+            def __init_subclass__(cls, unit):
+                Plugin.all.append(cls.__name__)
+                cls.unit, cls.number = unit, Plugin.count
+                Plugin.count += 1
+        class First(Plugin, unit="eV"): pass
+        class Second(Plugin, unit="Ha"): pass
+        def result():
+            class Third(Plugin, unit="K"): pass
+            return First.number, First.unit, Second.number, Third.number, Plugin.all
+        """
+    )
+
+    result = elsewhere(variables["result"])
+
+    assert (0, "eV", 1, 2, ["First", "Second", "Third"]) == result()
+
+
+def test_a_metaclass_of_a_script_does_not_run_again() -> None:
+    variables = script(
+        """
+        class Meta(type):
+            made = []
+            def __new__(meta, name, bases, body, tag):
+                cls = super().__new__(meta, name, bases, body)
+                cls.tag = tag
+                Meta.made.append(name)
+                return cls
+            def __init__(cls, name, bases, body, tag):
+                super().__init__(name, bases, body)
+        class Molecule(metaclass=Meta, tag="m"): pass
+        """
+    )
+
+    molecule = elsewhere(variables["Molecule"])
+
+    assert ("m", ["Molecule"]) == (molecule.tag, type(molecule).made)
+
+
+def test_typed_dicts_travel_with_those_that_they_extend() -> None:
+    variables = script(
+        """
+        from typing import TypedDict
+        class Result(TypedDict):
+            energy: float
+        class Optimised(Result, total=False):
+            steps: int
+        def result():
+            return Optimised(energy=1.0), Optimised.__total__, sorted(Optimised.__required_keys__)
+        """
+    )
+
+    assert ({"energy": 1.0}, False, ["energy"]) == elsewhere(variables["result"])()
+
+
+def test_enumerations_keep_variables_that_are_no_members() -> None:
+    variables = script(
+        """
+        from enum import Enum
+        class State(Enum):
+            "States of a run."
+            WAITING = 1
+            RUNNING = 2
+            def following(self):
+                return State.NEXT.get(self)
+        State.NEXT = {State.WAITING: State.RUNNING}
+        """
+    )
+
+    state = elsewhere(variables["State"])
+
+    assert (state.RUNNING, None) == (state.WAITING.following(), state.RUNNING.following())
+    assert ("States of a run.", 2) == (state.__doc__, len(state))
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="flags have no boundaries before Python 3.11"
+)
+def test_flags_keep_what_they_do_with_unknown_bits() -> None:
+    variables = script(
+        """
+        import enum
+        class Mode(enum.Flag, boundary=enum.KEEP):
+            READ = 1
+        """
+    )
+
+    assert 9 == elsewhere(variables["Mode"])(9).value

@@ -253,7 +253,9 @@ class Reducer:
         if importable(cls):
             return NotImplemented
         if cls in self._inline:
-            return reduce_enum(cls) if isinstance(cls, EnumMeta) else reduce_class(cls)
+            if isinstance(cls, EnumMeta):
+                return reduce_enum(cls)
+            return reduce_class(cls, self._functions, importable)
         place = self._places.get(cls)
         if place is None:
             self.unknown[cls] = None

@@ -1,53 +1,114 @@
-"""Classes by value: first the class with its bases, then, as state, its methods and variables.
+"""Classes by value: first the class with its bases, then its methods, then its variables.
 
 So a method may mention its own class, directly or in a table that has all classes, and classes may
-mention each other. dill makes a class with all that is in it at once, which is impossible then; and
-makes named tuples anew from their fields, without their methods.
+mention each other; and a variable may be an object of the class, or a table with such objects as
+keys: when these are loaded, their ``__new__``, ``__hash__`` and ``__setstate__`` are there. dill
+makes a class with all that is in it at once, which is impossible then; and makes named tuples anew
+from their fields, without their methods.
 
-What a class body has of plain values is there from the beginning, as ``__init_subclass__`` and
-metaclasses may ask for it. ``__set_name__`` is not called again: descriptors keep what it did.
+What a script's own code did when the class was made, it does not do again, as the results travel:
+``__set_name__`` of descriptors, ``__init_subclass__`` of bases, ``__new__`` and ``__init__`` of
+metaclasses. Bases and metaclasses that are imported do it again, since their tables stay where they
+are; they may ask for plain values of the class body, which are there from the beginning, and do not
+get the keywords of the class statement, which nobody keeps.
 """
 
 from __future__ import annotations
 
+import contextlib
 import types
 
 # CPython's own, since version 3.7: nothing else lists the classes that `ABCMeta.register` was
 # called with, without which `isinstance` would have another result elsewhere.
 from _abc import _get_dump as dump_abstract  # type: ignore[import-not-found,unused-ignore]
 from abc import ABCMeta
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, NewType, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    ClassState = tuple[dict[str, Any], tuple[type, ...]]
-    """What is in a class, and the classes that count as its subclasses."""
+    from grain.worker.pickling.functions import Functions
+
+    ClassState = tuple[tuple[Any, ...], dict[str, Any], tuple[type, ...]]
+    """What gave the class its methods when it was loaded, its variables, virtual subclasses."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 # What making a class makes anew.
 _MADE = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
 
 
-def reduce_class(cls: type) -> Any:
-    """Return the reduction of a class that is no enumeration."""
+def reduce_class(cls: type, functions: Functions, importable: Callable[[object], bool]) -> Any:
+    """Return the reduction of a class that is no enumeration.
+
+    Args:
+        cls: the class.
+        functions: the functions of the pickle.
+        importable: returns True for a class that goes by its name.
+    """
     own = {name: value for name, value in vars(cls).items() if not _is_made(cls, name, value)}
     first = {name: value for name, value in own.items() if type(value) in _PLAIN}
     first["__qualname__"] = cls.__qualname__
     if "__slots__" in vars(cls):
         slots = vars(cls)["__slots__"]
         first["__slots__"] = slots if isinstance(slots, str) else tuple(slots)
-    # As written, since `Generic[T]` stands for Generic alone among the bases. NamedTuple would make
-    # a named tuple of fields that do not stand there.
-    written = vars(cls).get("__orig_bases__", cls.__bases__)
-    bases = tuple(tuple if base is NamedTuple else base for base in written)
     later = {name: value for name, value in own.items() if name not in first}
     virtual: tuple[type, ...] = ()
     if isinstance(cls, ABCMeta):
         registered = (reference() for reference in dump_abstract(cls)[0])
         virtual = tuple(sorted(filter(None, registered), key=lambda one: one.__qualname__))
-    arguments = (type(cls), cls.__name__, bases, first)
-    return make_class, arguments, (later, virtual), None, None, complete_class
+    methods = {name: value for name, value in later.items() if any(_functions(value))}
+    variables = {name: value for name, value in later.items() if name not in methods}
+    # As the fields of a dataclass, which its objects ask for when they are loaded.
+    special = {name: value for name, value in variables.items() if name.startswith("__")}
+    rest = {name: value for name, value in variables.items() if name not in special}
+    # What makes and hashes objects before methods that have such objects among their variables.
+    in_order = sorted(methods, key=lambda name: not name.startswith("__"))
+    completions = functions.postpone(fn for name in in_order for fn in _functions(methods[name]))
+    before = (Attributes(cls, methods), Attributes(cls, special), completions)
+    state = (before, rest, virtual)
+    make, bases = _making(cls, importable)
+    arguments = (type(cls), make, cls.__name__, bases, first, _silent(cls, importable))
+    return make_class, arguments, state, None, None, complete_class
+
+
+class Attributes(NamedTuple):
+    """Attributes of a class that is in the pickle already."""
+
+    cls: type
+    attributes: dict[str, Any]
+
+    def __reduce__(self) -> Any:
+        """Return a call that gives the class its attributes."""
+        return set_attributes, (self.cls, self.attributes)
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """Yield the functions of a method, class method, static method or property."""
+    parts: tuple[Any, ...] = (value,)
+    if isinstance(value, classmethod | staticmethod):
+        parts = (value.__func__,)
+    elif isinstance(value, property):
+        parts = (value.fget, value.fset, value.fdel)
+    return (part for part in parts if type(part) is FunctionType)
+
+
+def _making(cls: type, importable: Callable[[object], bool]) -> tuple[type, tuple[Any, ...]]:
+    """Return the metaclass whose code makes the class elsewhere, and the bases for it."""
+    if "__required_keys__" in vars(cls):
+        return type, cls.__bases__  # a TypedDict: its metaclass refuses the bases that it gave it
+    # As written, since `Generic[T]` stands for Generic alone among the bases. NamedTuple would make
+    # a named tuple of fields that do not stand there.
+    written = vars(cls).get("__orig_bases__", cls.__bases__)
+    bases = tuple(tuple if base is NamedTuple else base for base in written)
+    metaclass: Any = type(cls)
+    return next(one for one in metaclass.__mro__ if importable(one)), bases
+
+
+def _silent(cls: type, importable: Callable[[object], bool]) -> type | None:
+    """Return the base whose `__init_subclass__` must not run again, if there is one."""
+    one = next(base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base))
+    return None if importable(one) else one
 
 
 def reduce_type_variable(variable: Any) -> Any:
@@ -72,17 +133,65 @@ def _is_made(cls: type, name: str, value: Any) -> bool:
 # ---- loading
 
 
-def make_class(metaclass: type, name: str, bases: tuple[Any, ...], first: dict[str, Any]) -> type:
-    """Return a class with the plain values of its body."""
-    return types.new_class(name, bases, {"metaclass": metaclass}, lambda body: body.update(first))
+def make_class(
+    metaclass: Any,
+    make: Any,
+    name: str,
+    bases: tuple[Any, ...],
+    first: dict[str, Any],
+    silent: type | None,
+) -> type:
+    """Return a class with the plain values of its body.
+
+    Args:
+        metaclass: its type.
+        make: the metaclass among the bases of `metaclass` whose code makes it.
+        name: its name.
+        bases: its bases, as written.
+        first: the plain values of its body.
+        silent: the base whose `__init_subclass__` must not run, as it did where the class was made.
+    """
+    resolved = types.resolve_bases(bases)
+    body = first | ({"__orig_bases__": bases} if resolved is not bases else {})
+    with contextlib.nullcontext() if silent is None else silenced(silent):
+        if make is metaclass:
+            keywords = {"metaclass": metaclass}
+            return types.new_class(name, resolved, keywords, lambda ns: ns.update(body))
+        cls: type = make.__new__(metaclass, name, resolved, body)
+        make.__init__(cls, name, resolved, body)
+        return cls
+
+
+@contextlib.contextmanager
+def silenced(base: type) -> Iterator[None]:
+    """Within the context, subclasses of a base are made without its `__init_subclass__`.
+
+    The base is changed for that moment, as Python looks there and nowhere else: another base in
+    front would change the layout of objects. It may be a class of this very program, when a task
+    returns a subclass.
+    """
+    hook = vars(base).get("__init_subclass__")
+    if hook is None:
+        yield  # not there yet
+        return
+    type.__setattr__(base, "__init_subclass__", classmethod(lambda _: None))
+    try:
+        yield
+    finally:
+        type.__setattr__(base, "__init_subclass__", hook)
+
+
+def set_attributes(cls: type, attributes: dict[str, Any]) -> None:
+    """Give a class attributes."""
+    for name, value in attributes.items():
+        # Not `setattr`: a metaclass may have ideas about that.
+        type.__setattr__(cls, name, value)
 
 
 def complete_class(cls: type, state: ClassState) -> None:
-    """Give a class the rest of what is in it."""
-    own, virtual = state
-    for name, value in own.items():
-        # Not `setattr`: a metaclass may have ideas about that.
-        type.__setattr__(cls, name, value)
+    """Give a class its variables; its methods are there, complete."""
+    _, variables, virtual = state
+    set_attributes(cls, variables)
     for one in virtual:
         ABCMeta.register(cls, one)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ def reduce_enum(cls: EnumMeta) -> Any:
     `__init__` of its own does not run again: a member's value need not be what they were given.
     """
     named: dict[str, Any] = dict(cls.__members__)
-    own = {name: value for name, value in vars(cls).items() if _is_method(value)}
+    own = {name: value for name, value in vars(cls).items() if _is_own(cls, name, value)}
     members = {name: member.value for name, member in named.items()}
     computed = None
     if _is_method(vars(cls).get("__new_member__")):
@@ -29,8 +29,18 @@ def reduce_enum(cls: EnumMeta) -> Any:
     }
     for name in ("__new__", "__new_member__"):
         own.pop(name, None)
-    args = (cls.__bases__, cls.__name__, cls.__qualname__, cls.__module__, members, computed)
+    boundary = vars(cls).get("_boundary_")
+    names = (cls.__name__, cls.__qualname__, cls.__module__)
+    args = (cls.__bases__, *names, members, computed, boundary)
     return make_enum, args, (own, attributes), None, None, complete_enum
+
+
+def _is_own(cls: EnumMeta, name: str, value: Any) -> bool:
+    """Return True for a method, and for a variable that the class got when it was complete."""
+    if name.startswith("_") and name.endswith("_"):
+        return name == "__doc__" or _is_method(value)
+    # Of members, Python 3.11 has descriptors here.
+    return name not in cls.__members__
 
 
 def _is_method(value: Any) -> bool:
@@ -49,6 +59,7 @@ def make_enum(
     module: str,
     members: dict[str, Any],
     computed: dict[str, tuple[Any, ...]] | None,
+    boundary: Any,
 ) -> type[Enum]:
     """Return an enumeration with these members.
 
@@ -60,6 +71,7 @@ def make_enum(
         members: the values of its members.
         computed: where a `__new__` has computed the members, what makes each as an object of the
             type that they extend.
+        boundary: for flags, what becomes of bits that no member has; None where Python has one way.
     """
     meta: Any = type(bases[-1])
     body = meta.__prepare__(name, bases)
@@ -77,7 +89,8 @@ def make_enum(
         members = {key: (value, computed[key]) for key, value in members.items()}
     for key, value in members.items():
         body[key] = value
-    cls: type[Enum] = meta(name, bases, body)
+    keywords = {} if boundary is None else {"boundary": boundary}
+    cls: type[Enum] = meta(name, bases, body, **keywords)
     return cls
 
 

@@ -4,7 +4,9 @@ dill's own way follows the functions that a function calls in search of globals,
 of them call each other; gives each a copy of its globals; and copies an imported module of the
 user's own with all its variables. Here:
 
-- A function exists before its variables, so it may mention itself, or one that calls it.
+- A function exists before its variables, so it may mention itself, or one that calls it. The
+  functions of a class exist, and are in it, before the variables of any: an object of the class may
+  be among these, and its `__hash__` or `__setstate__` is asked for when it is loaded.
 - All functions of one pickle that share their globals share them where they are loaded.
 - An imported module goes by its name. Submodules that the code may mean, as ``etree`` in
   ``xml.etree.fromstring``, are imported when the function is loaded, since an ``import xml.etree``
@@ -19,10 +21,10 @@ import functools
 import importlib
 import sys
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     FunctionState = tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]
     """The globals of a function, the submodules that it may mean, and its attributes."""
@@ -46,6 +48,15 @@ class Functions:
     def __init__(self) -> None:
         # By the identity of the globals, which live as long as their functions.
         self._namespaces: dict[int, dict[str, Any]] = {}
+        # By their identity; they live as long as what is pickled.
+        self._met: set[int] = set()
+        self._postponed: set[int] = set()
+
+    def postpone(self, functions: Iterable[FunctionType]) -> tuple[Completion, ...]:
+        """Pickle functions without their variables; return what brings these, to pickle later."""
+        new = tuple(fn for fn in functions if id(fn) not in self._met)
+        self._postponed.update(map(id, new))
+        return tuple(map(Completion, new))
 
     def reduce(self, part: Any) -> Any:
         """Return the reduction of a part that belongs to a function; else NotImplemented."""
@@ -55,6 +66,9 @@ class Functions:
             name = {"__name__": variables.get("__name__")}
             namespace = self._namespaces.setdefault(id(variables), name)
             arguments = (part.__code__, namespace, part.__name__, part.__closure__)
+            self._met.add(id(part))
+            if id(part) in self._postponed:
+                return make_function, arguments
             return make_function, arguments, _state(part), None, None, complete_function
         if kind is CellType:
             try:
@@ -69,6 +83,16 @@ class Functions:
             parameters = part.cache_parameters()
             return make_cached, (part.__wrapped__, parameters["maxsize"], parameters["typed"])
         return NotImplemented
+
+
+class Completion(NamedTuple):
+    """The variables and attributes of a function that is in the pickle already."""
+
+    fn: Any  # a function; typed as one, mypy takes it for a method
+
+    def __reduce__(self) -> Any:
+        """Return a call that completes the function."""
+        return complete_function, (self.fn, _state(self.fn))
 
 
 def _state(fn: FunctionType) -> FunctionState:
