@@ -93,7 +93,7 @@ async def test_a_mission_that_was_killed_is_resumed_and_has_every_result_once(si
         first = await until_state(site, "opt@1", "running")
         await until_lines(energies, 4)
         os.kill(first["pid"], signal.SIGKILL)
-        await until_state(site, "opt@1", "failed")
+        await until_state(site, "opt@1", "killed")
         resumed = await site.grain("resume", "opt")
         assert 0 == resumed.returncode, resumed.stderr
         followed = await site.grain("attach", "-n", "1000", "opt")
