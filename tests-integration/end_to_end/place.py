@@ -238,7 +238,8 @@ class Place:
                 mission.process.terminate()
             for mission in self.missions:
                 mission.process.wait(LONG)
-            if ids := [str(one["id"]) for one in self.records()]:
+            ids = [str(one["id"]) for one in self.records()]
+            if ids and self.batch.system != "local":  # whose processes end with Gnaw, or below
                 # PBS says of a job that has ended that it has.
                 self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
             signalled: set[int] = set()

@@ -32,7 +32,9 @@ OWN = {
     "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers, or of a task."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
-    "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
+    "missions": _Own(
+        "grain.cli.missions.listing", "List missions that can be followed, ended or resumed."
+    ),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
