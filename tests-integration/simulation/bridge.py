@@ -372,6 +372,7 @@ class Bridge:
                 law = "of a pair neither outlives the other at a bridge"
                 yield Passing(law, 3.0, (*own, taker.number))
         for line in server.lines.values():
-            silent = self.clock.now - line.heard
+            # Time in which the server was stopped does not count.
+            silent = self.clock.now - max(line.heard, server.frozen_until)
             if line.purpose == "lead" and line.there and silent > SILENCE:
                 yield Passing("a head that is silent is lost to a bridge", 3.0, (*own, line.number))
