@@ -191,7 +191,10 @@ class Laws:
         if worker is not None:
             for held in message.runs:
                 mission = head.hub.registry.missions.get(held.mission)
-                if mission is not None:
+                before, _ = self.reported.get((head, held.attempt), (None, None))
+                # Where a mission was given up its runs were revoked, also those of a worker that
+                # reports them again when the mission is back.
+                if mission is not None and before is not worker:
                     self.reported[head, held.attempt] = (worker, mission)
 
     def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
