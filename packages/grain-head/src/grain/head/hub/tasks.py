@@ -329,7 +329,7 @@ class TaskTable:
         log = self.registry.log
         if log is None:
             pass
-        elif (
+        elif (  # in place: a call would double what a log costs a brief task
             type(ended.report) is float
             and ended.status == "value"
             and task is not None
