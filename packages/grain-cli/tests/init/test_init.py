@@ -277,6 +277,21 @@ def test_a_batch_system_that_does_not_answer_is_named(
     assert "local" == load(alone / "grain.toml").system
 
 
+def test_a_batch_system_that_hangs_is_written_as_the_one_of_this_machine(
+    alone: Path, command: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers as processes would burden a login node whose controller is busy."""
+    command("sbatch", "exit 1")
+    command("sinfo", "exec /bin/sleep 1000")
+    monkeypatch.setenv("PATH", str(alone / "bin"))
+    monkeypatch.setattr("grain.cli.batch.command.SECONDS", 0.1)
+    done = CliRunner().invoke(main, ["init", "--yes"])
+
+    assert "Slurm is here, but sinfo did not end within 0.1 s: queues and limits" in done.output
+    assert "slurm" == load(alone / "grain.toml").system
+    assert 0 == CliRunner().invoke(main, ["up", "--dry"]).exit_code
+
+
 def test_a_file_that_is_there_stays_unless_force_is_given(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

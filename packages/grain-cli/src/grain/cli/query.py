@@ -106,8 +106,9 @@ def _frozen(address: str) -> str:
     if process.stopped:
         return stopped_words(process.pid, host)
     return (
-        f"(process {process.pid} on {host}) is there and does not answer; `kill {process.pid}` "
-        "there ends it, nothing is lost, and a mission starts another one"
+        f"(process {process.pid} on {host}) is there and has not answered in time, as while it "
+        "starts or is busy: try again. If it never answers, `kill "
+        f"{process.pid}` there ends it, nothing is lost, and a mission starts another one"
     )
 
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch import BatchError
+from grain.cli.batch import BatchError, BatchUnreachable
 from grain.cli.batch.command import CommandResult, Complaints, run
 from grain.cli.init import pbs, sge, slurm
 from grain.cli.init.document import lines_of, title
@@ -54,17 +54,25 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     for name, commands in _MARKS.items():
         if not all(shutil.which(command) for command in commands):
             continue
-        found = _LOOKS.get(name, Finding)()
+        try:
+            found = _LOOKS.get(name, Finding)()
+        except BatchUnreachable as error:
+            # It is there, and busy. Workers as processes would burden what may be a login node.
+            notes.append(
+                f"{title(name)} is here, but {error.what}: queues and limits are to be filled in, "
+                "or `grain init --force` finds them later."
+            )
+            system = name
+            break
         if found.trouble:
             notes.append(f"The commands of {title(name)} are here, but: {found.trouble}")
             continue
+        queues = lines_of([queue.name for queue in found.queues]) or "none is known"
+        notes.append(f"{title(name)}, with the queues: {queues}.")
         system, finding = name, found
         break
-    if system == "local":
-        notes.append("No batch system that answers: workers are processes of this machine.")
     else:
-        queues = lines_of([queue.name for queue in finding.queues]) or "none is known"
-        notes.append(f"{title(system)}, with the queues: {queues}.")
+        notes.append("No batch system that answers: workers are processes of this machine.")
     cores, memory, gpus = _machine()
     notes.append(
         f"This machine: {cores} cores, {memory:g} GB" + (f", {gpus} GPUs." if gpus else ", no GPU.")
@@ -84,15 +92,29 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
 
 
 def _answer(*words: str) -> CommandResult:
-    """Return the answer of a command; one that cannot be run answers with that."""
+    """Return the answer of a command; one that hangs or cannot be run answers with that."""
+    try:
+        return _first_answer(*words)
+    except BatchUnreachable as error:
+        return CommandResult(1, "", error.what)
+
+
+def _first_answer(*words: str) -> CommandResult:
+    """Return the answer of a command that shows if the batch system is there.
+
+    Raises:
+        BatchUnreachable: It hangs.
+    """
     try:
         return run(words, _NONE)
+    except BatchUnreachable:
+        raise
     except BatchError as error:
         return CommandResult(1, "", error.what)
 
 
 def _slurm() -> Finding:
-    shown = _answer(*slurm.SINFO)
+    shown = _first_answer(*slurm.SINFO)
     if shown.code:
         return Finding(trouble=_first_line(shown))
     queues = slurm.queues(shown.out)
@@ -103,7 +125,7 @@ def _slurm() -> Finding:
 
 
 def _pbs() -> Finding:
-    listed = _answer(*pbs.QUEUES)
+    listed = _first_answer(*pbs.QUEUES)
     if listed.code:
         return Finding(trouble=_first_line(listed))
     server, nodes = _answer(*pbs.SERVER), _answer(*pbs.NODES)
@@ -112,7 +134,7 @@ def _pbs() -> Finding:
 
 
 def _sge() -> Finding:
-    listed = _answer(*sge.LIST)
+    listed = _first_answer(*sge.LIST)
     if listed.code:
         return Finding(trouble=_first_line(listed))
     shown = {name: _answer(*sge.queue_command(name)).out for name in sge.names(listed.out)[:50]}
