@@ -51,6 +51,6 @@ class KeptJobs:
         job = self.jobs.pop(task)
         self._log.tick()
         if job.submitted is not None and not self._log.room:
-            self._log.brief.append((job, seconds, self._log.now))
+            self._log.count(job, seconds)
         else:
             self._log.ended(task, None, job=job, report=seconds)

@@ -380,8 +380,6 @@ class GrainExecutor(ExecutorBase[Job]):
                 continue
             self._scheduler.on_finished(job, now, measured=message.status == "done")
             self._resolve(job, payload, report=message.report)
-        if self._run_log is not None and len(self._run_log.brief) >= self._run_log.MANY:
-            self._run_log.count()
 
     def _on_crash(
         self,
@@ -455,7 +453,7 @@ class GrainExecutor(ExecutorBase[Job]):
             and not run_log.room
             and 0.0 <= report.ended - report.started <= BRIEF
         ):
-            run_log.brief.append((job, report.ended - report.started, run_log.now))
+            run_log.count(job, report.ended - report.started)
         else:
             error = ended.error if type(ended) is outcome.Error else None
             crashed = type(error) is TaskCrashed

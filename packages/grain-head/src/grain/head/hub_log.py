@@ -97,20 +97,14 @@ class HubLog(TaskLog):
     Attributes:
         fresh: tasks that have come, each with the time in `TaskRecord.submitted`: the hub adds
             them.
-        brief: tasks that are to be counted, until `count` is called, likewise: those that ended
-            with a value and have no line, while there is no `room`; with the seconds of the run,
-            and those since the submission.
     """
-
-    MANY = 256
-    """Brief tasks that are counted together."""
 
     def __init__(
         self, begin: Callable[[], Lines], clock: Callable[[], float] = trio.current_time
     ) -> None:
         super().__init__(begin, clock)
         self.fresh: list[TaskRecord] = []
-        self.brief: list[tuple[TaskRecord, float, float]] = []
+        self._last_queue: TaskQueue | None = None
         self._workers: Mapping[str, WorkerRecord] = {}
         # Tasks that somebody has looked at, and that have no line.
         self._waiting: deque[TaskRecord] = deque()
@@ -152,27 +146,28 @@ class HubLog(TaskLog):
         self._workers = workers
 
     def on_dispatch(self, now: float) -> None:
-        """Take note of the time at which the hub has filled `fresh` and `brief`."""
+        """Take note of the time at which the hub has filled `fresh`, or counted tasks."""
         self.now = now
-        if now > self._latest and (self.fresh or self.brief):
+        if now > self._latest and (self.fresh or self._counts):
             self._hold(now)
-        if len(self.brief) >= self.MANY:
-            self.count()
 
-    def count(self) -> None:
-        """Add what is in `brief` to its counts."""
-        brief, self.brief = self.brief, []
-        count, last = self._last, None
-        for task, seconds, taken in brief:
-            queue, key = task.queue, task.function
-            if queue is not last or key != count.key:
-                assert queue is not None
-                last, mission = queue, task.mission
-                name = mission.function_names.get(key, "")
-                count = self._counted_as(key, mission.id, name, queue.request, self.now - seconds)
-            count.tasks += 1
-            count.seconds += seconds
-            count.taken += taken
+    def count(self, task: TaskRecord, seconds: float, taken: float) -> None:
+        """Count a task that has ended with a value after a brief run, while there is no `room`.
+
+        Args:
+            task: its record; it has no line.
+            seconds: the length of the run.
+            taken: the time since its submission.
+        """
+        count, queue, key = self._last, task.queue, task.function
+        if queue is not self._last_queue or key != count.key:
+            assert queue is not None
+            self._last_queue, mission = queue, task.mission
+            name = mission.function_names.get(key, "")
+            count = self._counted_as(key, mission.id, name, queue.request, self.now - seconds)
+        count.tasks += 1
+        count.seconds += seconds
+        count.taken += taken
 
     def run_over(
         self,
@@ -242,7 +237,6 @@ class HubLog(TaskLog):
     # ---- what is looked at later
 
     def _list_tasks(self, horizon: float, most: float) -> bool:
-        self.count()
         fresh, self.fresh = self.fresh, []
         waiting = self._waiting
         waiting.extend([task for task in fresh if task.submitted is not None])

@@ -66,12 +66,7 @@ class RunLog(TaskLog):
 
     Attributes:
         id: as the argument.
-        brief: tasks that are to be counted, until `count` is called: jobs that ended with a value
-            and have no line, while there is no `room`, with the seconds of their runs and the time.
     """
-
-    MANY = 256
-    """Brief tasks that are counted together."""
 
     def __init__(
         self,
@@ -81,7 +76,6 @@ class RunLog(TaskLog):
     ) -> None:
         super().__init__(lambda: log, clock)
         self.id = id
-        self.brief: list[tuple[JobRecord, float, float]] = []
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
         self._left: set[str] = set()
@@ -129,8 +123,6 @@ class RunLog(TaskLog):
         self.tick()
         for message in messages:
             self.on_message(message)
-        if len(self.brief) >= self.MANY:
-            self.count()
 
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
@@ -174,18 +166,20 @@ class RunLog(TaskLog):
         """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
         self._starts.append((now, worker, tasks))
 
-    def count(self) -> None:
-        """Add what is in `brief` to its counts."""
-        brief, self.brief = self.brief, []
-        count = self._last
-        for job, seconds, ended in brief:
-            if job.function is not count.key or job.request is not count.request:
-                began = ended - seconds
-                count = self._counted_as(job.function, "", job.name, job.request, began)
-            count.tasks += 1
-            count.seconds += seconds
-            assert job.submitted is not None
-            count.taken += ended - job.submitted
+    def count(self, job: JobRecord, seconds: float) -> None:
+        """Count a task that has ended with a value after a brief run, while there is no `room`.
+
+        Args:
+            job: its record; it has no line.
+            seconds: the length of the run.
+        """
+        count, now = self._last, self.now
+        if job.function is not count.key or job.request is not count.request:
+            count = self._counted_as(job.function, "", job.name, job.request, now - seconds)
+        assert job.submitted is not None
+        count.tasks += 1
+        count.seconds += seconds
+        count.taken += now - job.submitted
 
     def crashed(self, task: int, crash: Crash, report: Report | RunReport = b"") -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
@@ -288,7 +282,6 @@ class RunLog(TaskLog):
             self._unlisted.append(task)
 
     def _list_tasks(self, horizon: float, most: float) -> bool:
-        self.count()
         self._note_starts()
         self._look_at_starts()
         jobs, runs, unlisted = self._jobs, self._runs, self._unlisted

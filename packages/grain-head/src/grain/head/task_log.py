@@ -5,10 +5,10 @@ cannot spare any. So nothing is written or made for a task when it is submitted 
 records that its executor or hub has anyway keep the times (`grain.head.base.JobRecord`,
 `grain.head.hub.state`), or the messages that report them are kept until somebody looks. A task that
 ends with a value after a brief run without a program (its worker decides that:
-`grain.eventlog.usage.Report`) is one entry of a list, which is added to the counts by function and
-request in parts; about every second the counts are written, each as one `schema.BriefTasks`. All
-other tasks are *listed*: with a line for the submission, for each start and for each end. The first
-`LISTED` that end in a second are listed in any case, so only a mission with many more has counts.
+`grain.eventlog.usage.Report`) is added to the count of its function and request; about every second
+the counts are written, each as one `schema.BriefTasks`. All other tasks are *listed*: with a line
+for the submission, for each start and for each end. The first `LISTED` that end in a second are
+listed in any case, so only a mission with many more has counts.
 
 The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
 Of those that wait, `WAITING` a second get them, as they may be a million brief ones, and `LISTED`
@@ -158,8 +158,6 @@ class TaskLog(ABC):
         self._clock = clock
         self._words = RequestWords()
         self._lines: list[AnyLine] = []
-        # Brief tasks that are to be counted, as a subclass needs them.
-        self.brief: list[Any] = []
         self._last = BriefCount("", "", ZERO, 0.0)
         # By identity, as to hash a request costs more than all else here: each keeps its request.
         self._counts: dict[tuple[str, str, int], BriefCount] = {}
@@ -244,8 +242,7 @@ class TaskLog(ABC):
         # If the clock was set, lines by the old one are written before the line that says so.
         held = 0.0 if self._log.clock_is_off() else HELD
         # Where brief tasks end, those that wait are most likely brief, too.
-        brief = self.brief or self._counts
-        if self._write(now - held, now - HELD, LISTED if brief else WAITING):
+        if self._write(now - held, now - HELD, LISTED if self._counts else WAITING):
             self._latest = now + _LATEST
             self._log.remind(self._flush)
         else:

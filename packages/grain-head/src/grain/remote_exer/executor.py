@@ -461,7 +461,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             and job.submitted is not None
             and not run_log.room
         ):
-            run_log.brief.append((job, report, run_log.now))
+            run_log.count(job, report)
         else:
             run_log.ended(
                 resolution.task,

@@ -329,14 +329,14 @@ class TaskTable:
         log = self.registry.log
         if log is None:
             pass
-        elif (  # in place: a call would double what a log costs a brief task
+        elif (
             type(ended.report) is float
             and ended.status == "value"
             and task is not None
             and task.submitted is not None
             and not log.room
         ):
-            log.brief.append((task, ended.report, now - task.submitted))
+            log.count(task, ended.report, now - task.submitted)
             task.submitted = None
         else:
             self._log_end(log, lease, task, ended)
