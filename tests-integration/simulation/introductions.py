@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Ready, Record, Refusal
+from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Incoming, Ready, Record, Refusal
 from simulation.bridge import Line, RelayedWire
 
 if TYPE_CHECKING:
     from grain.edge.bridge.leader import Leader
-    from grain.edge.bridge.wire import AnyMessage, Incoming
+    from grain.edge.bridge.wire import AnyMessage
     from simulation.bridge import Bridge
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedPeer
@@ -76,7 +76,7 @@ class HeadAtBridge:
             self._world.laws.demand(law, not own, message.epoch)
         to_send, incoming = self.leader.on_message(message)
         line.send(to_send)
-        if incoming is not None:
+        if isinstance(incoming, Incoming):
             self._take(incoming)
         if self.leader.higher:
             self._world.end_head(self._head)

@@ -15,10 +15,13 @@ import trio
 
 from grain.edge import dial, make_key, serve, serve_bridge, without_key
 from grain.edge.address import BridgeAddress, check_argument, parse_address
+from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import answer, connect
 from grain.edge.bridge.key import MeetingKeys, is_signed, parse_key, read_key
 from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.bridge.wire import Claim, Greeting, Leading, MessageDecoder, Open, encode
+from grain.edge.connecting.accept import Acceptor
+from grain.edge.connecting.routes import ALL_TRANSPORTS, DialRequest, routes
 from grain.edge.errors import (
     AddressError,
     DialError,
@@ -29,7 +32,8 @@ from grain.edge.errors import (
     RemoteProtocolError,
     StaleEdgeFile,
 )
-from grain.edge.messages import Welcome
+from grain.edge.meeting.block import MeetingRecord
+from grain.edge.messages import Hello, Welcome
 from grain.edge.relay.switchboard import Limits
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
@@ -67,7 +71,7 @@ def place(address: str) -> BridgeAddress:
     return where
 
 
-@pytest.mark.parametrize("transport", ["relay", "tcp", "unix"])
+@pytest.mark.parametrize("transport", ["relay", "reverse", "tcp", "unix"])
 async def test_a_member_reaches_the_head(transport: str) -> None:
     """Through the server, or directly with what the server's record says."""
     with trio.fail_after(60):
@@ -81,6 +85,52 @@ async def test_a_direct_way_is_preferred() -> None:
     with trio.fail_after(60):
         async with bridge() as port, head(url(port)), joining(url(port), "relay", "tcp") as peer:
             assert "tcp" == peer.transport
+
+
+async def test_a_member_that_the_head_reaches_needs_no_server_any_more() -> None:
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            server = trio.CancelScope()
+
+            async def served(task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+                with server:
+                    await serve_bridge("127.0.0.1", 0, task_status=task_status)
+
+            [(_, port), *_] = await nursery.start(served)
+            async with head(url(port)), joining(url(port), "reverse") as peer:
+                server.cancel()
+                await peer.channel.send([(Note("hello"), b"x" * 300_000)])
+                assert [(Note("hello"), b"x" * 300_000)] == await receive(peer, 1)
+                assert "reverse" == peer.transport
+
+
+def test_the_head_may_connect_to_a_member_before_the_relay_is_tried() -> None:
+    meeting = BridgeMeeting(place(url(1)))
+    record = MeetingRecord("lineage", 1, True, "host", "boot", 0, 1, 1, authority="authority")
+    hello = Hello(1, "0", "worker", "w", "host", 1)
+    request = DialRequest(meeting, record, hello, CODEC, same_kernel=True)
+    ways = [(route.transport, route.stagger) for route in routes(request, ALL_TRANSPORTS)]
+    assert [("reverse", 0.25), ("relay", 0.25)] == ways
+
+
+async def test_the_relay_is_the_way_where_the_head_cannot_connect_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A network that drops what the head sends: the relay does not wait for that."""
+
+    async def nowhere(*_: object, **__: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Acceptor, "dial_back", nowhere)
+    with trio.fail_after(60):
+        async with (
+            bridge() as port,
+            head(url(port)),
+            joining(url(port), "relay", "reverse") as peer,
+        ):
+            assert "relay" == peer.transport
+            outcomes = {one.transport: one.outcome for one in peer.tried}
+            assert "given up, as another route was faster" == outcomes["reverse"]
 
 
 async def test_either_side_may_come_first() -> None:
@@ -205,10 +255,15 @@ async def test_the_server_sees_neither_key_nor_record_nor_messages() -> None:
             async with head(address), joining(address) as peer:
                 await peer.channel.send([(Note("a secret word"), b"a secret payload")])
                 await receive(peer, 1)
+                async with joining(address, "reverse"):
+                    pass
             nursery.cancel_scope.cancel()
     data = b"".join(seen)
     assert len(data) > 2000
-    for secret in (b"secret", parse_key(KEY), KEY.encode(), b"PRIVATE KEY", b"CERTIFICATE"):
+    listens = b"\xff\xff" + socket.inet_aton("127.0.0.1")  # as it stands in a call
+    hidden = (b"secret", parse_key(KEY), KEY.encode(), b"PRIVATE KEY", b"CERTIFICATE", listens)
+    assert listens in pack_call(1, [("127.0.0.1", 1)])
+    for secret in hidden:
         assert secret not in data
 
 

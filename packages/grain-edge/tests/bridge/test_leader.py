@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.key import MeetingKeys
-from grain.edge.bridge.leader import MOST_TAKEN, Leader
+from grain.edge.bridge.leader import MOST_CALLS, MOST_TAKEN, Caller, Leader
 from grain.edge.bridge.wire import (
+    CALL,
     Beat,
+    Call,
+    Called,
     Claim,
     Greeting,
     Incoming,
@@ -95,9 +99,59 @@ def test_members_are_taken_while_a_head_leads_and_not_more_than_it_can() -> None
     assert ([], incoming) == leader.on_message(incoming)
 
 
+ADDRESSES = [("10.0.0.7", 4711), ("fd00::7", 65535)]
+
+
+def called(addresses: list[tuple[str, int]], epoch: int = 7, keys: MeetingKeys = KEYS) -> Call:
+    return Call(keys.seal_call(pack_call(epoch, addresses)))
+
+
+def test_a_head_that_leads_calls_members_back_and_not_more_than_it_can() -> None:
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    assert ([], None) == leader.on_message(called(ADDRESSES))
+    leader.on_message(Leading())
+    for _ in range(MOST_CALLS):
+        assert ([], Caller(ADDRESSES)) == leader.on_message(called(ADDRESSES))
+    assert ([], None) == leader.on_message(called(ADDRESSES))
+    leader.calling -= 1
+    assert ([], Caller(ADDRESSES)) == leader.on_message(called(ADDRESSES))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(b""),
+        Call(b"any bytes that are long enough for a nonce"),
+        called(ADDRESSES, epoch=6),
+        called(ADDRESSES, keys=MeetingKeys(bytes(31) + b"x")),
+        Call(KEYS.seal(pack_call(7, ADDRESSES))),
+        Call(KEYS.seal_call(pack_call(7, ADDRESSES)[:-1])),
+        called([]),
+    ],
+    ids=["none", "any", "other head", "other key", "a record", "other size", "no address"],
+)
+def test_the_word_of_the_server_alone_makes_no_head_connect(call: Call) -> None:
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    leader.on_message(Leading())
+    assert (([], None), 0) == (leader.on_message(call), leader.calling)
+
+
+def test_calls_have_one_size_however_many_addresses_a_host_has() -> None:
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    leader.on_message(Leading())
+    many = [(f"10.0.0.{number}", 4711) for number in range(12)]
+    for addresses in (many[:1], many):
+        call = called(addresses)
+        assert CALL == len(call.sealed)
+        assert ([], Caller(addresses[:8])) == leader.on_message(call)
+
+
 def test_what_no_server_sends_is_refused() -> None:
     leader = Leader(KEYS, 7)
     assert ([], None) == leader.on_message(Beat())
-    for message in (Ready(), Greeting(1, b""), Claim(9, b"", b"")):
+    for message in (Ready(), Called(), Greeting(1, b""), Claim(9, b"", b"")):
         with pytest.raises(RemoteProtocolError):
             leader.on_message(message)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from grain.edge import dial, make_key, serve, serve_bridge
 from grain.edge.address import BridgeAddress, parse_address
+from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, parse_key
 from grain.edge.bridge.meeting import BridgeMeeting
@@ -25,6 +26,7 @@ from grain.edge.bridge.wire import (
     VERSION,
     AnyMessage,
     Beat,
+    Call,
     Claim,
     Greeting,
     Incoming,
@@ -758,6 +760,45 @@ async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
         async with listening(server) as port, head(url(port)):
             await flooded.wait()
     assert 1 <= most <= 100
+
+
+async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_once_and_no_more() -> (
+    None
+):
+    """The member that has called says nothing, so each connection lasts until the head gives up."""
+    held: list[trio.SocketStream] = []
+    repeated = trio.Event()
+    [member] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    addresses = [("127.0.0.1", member.socket.getsockname()[1])]
+
+    async def hold(stream: trio.SocketStream) -> None:
+        async with stream:
+            held.append(stream)
+            await trio.sleep_forever()
+
+    async def server(stream: trio.SocketStream) -> None:
+        async with stream:
+            opened = await operator(stream, [])
+            if opened.purpose == "look":
+                await stream.send_all(encode(Record(0, b"")))
+            else:
+                claim = await BridgeConnection(stream).receive()
+                assert isinstance(claim, Claim)
+                call = encode(Call(KEYS.seal_call(pack_call(claim.epoch, addresses))))
+                await stream.send_all(encode(Leading()) + call * 5000)
+                await trio.sleep(1)
+                repeated.set()
+            with suppress(trio.BrokenResourceError):
+                async for _ in stream:
+                    pass
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, hold, [member])
+            async with listening(server) as port, head(url(port)):
+                await repeated.wait()
+            nursery.cancel_scope.cancel()
+    assert 1 <= len(held) <= 32
 
 
 def test_a_message_is_no_longer_than_its_limit() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.edge.bridge.wire import (
+    CALL,
     SILENCE,
     Beat,
+    Call,
+    Called,
     Claim,
     Incoming,
     Leading,
@@ -19,7 +23,7 @@ from grain.edge.bridge.wire import (
     Record,
     Refusal,
 )
-from grain.edge.relay.switchboard import WAIT, Close, Limits, Send, Splice, Switchboard
+from grain.edge.relay.switchboard import CALLS, WAIT, Close, Limits, Send, Splice, Switchboard
 
 if TYPE_CHECKING:
     from grain.edge.bridge.wire import AnyMessage, Purpose
@@ -315,18 +319,59 @@ def test_members_that_wait_are_limited() -> None:
     assert [refusal, "closed"] == bench.taken(bench.enter("join"))
 
 
+def test_a_call_is_passed_on_to_the_head_and_forgotten() -> None:
+    bench = Bench(waiting=0)
+    sealed = b"s" * CALL
+    refusal = Refusal("no scheduler is connected to the bridge")
+    assert [refusal, "closed"] == bench.taken(bench.enter("call", token=sealed))
+    head = bench.head()
+    bench.taken(head)
+    bench.head(meeting=b"b")
+    caller = bench.enter("call", token=sealed)
+    assert [Called(), "closed"] == bench.taken(caller)
+    assert [Call(sealed)] == bench.taken(head)
+    bench.lose(caller)
+    again = bench.head(11)
+    assert [Leading()] == bench.taken(again)
+
+
+@pytest.mark.parametrize("size", [0, CALL - 1, CALL + 1, 16_000])
+def test_a_call_of_another_size_is_not_passed_on(size: int) -> None:
+    bench = Bench()
+    head = bench.head()
+    bench.taken(head)
+    assert ["closed"] == bench.taken(bench.enter("call", token=bytes(size)))
+    assert [] == bench.taken(head)
+
+
+def test_calls_are_limited_until_the_next_sign_of_life_of_the_head() -> None:
+    bench = Bench()
+    head = bench.head()
+    bench.taken(head)
+    sealed = bytes(CALL)
+    for _ in range(CALLS):
+        bench.lose(bench.enter("call", token=sealed))
+    assert CALLS == len(bench.taken(head))
+    refusal = Refusal("too many call the scheduler")
+    assert [refusal, "closed"] == bench.taken(bench.enter("call", token=sealed))
+    assert [] == bench.taken(head)
+    bench.say(head, Beat())
+    assert [Called(), "closed"] == bench.taken(bench.enter("call", token=sealed))
+    assert [Beat(), Call(sealed)] == bench.taken(head)
+
+
 messages = st.one_of(
     st.builds(Claim, st.integers(-1, 9), st.sampled_from([b"", b"w", b"v"]), st.just(b"")),
     st.builds(Publish, st.binary(max_size=3)),
     st.builds(Record, st.integers(0, 99), st.binary(max_size=3), st.just(b"")),
     st.builds(Incoming, st.binary(max_size=3), st.just("host")),
-    st.sampled_from([Beat(), Leading(), Ready(), Refusal("no")]),
+    st.sampled_from([Beat(), Call(bytes(CALL)), Called(), Leading(), Ready(), Refusal("no")]),
     st.builds(Open, st.integers(0, 2), st.just(b"a"), st.just(b""), st.just("look")),
 )
 steps = st.one_of(
     st.tuples(
         st.just("enter"),
-        st.sampled_from(["look", "lead", "join", "take"]),
+        st.sampled_from(["look", "lead", "call", "join", "take"]),
         st.sampled_from([b"a", b"b"]),
     ),
     st.tuples(st.just("say"), st.integers(0, 30), messages),
@@ -350,6 +395,8 @@ class Observed(Bench):
         if what == "enter":
             used = sorted(self.tokens)
             token = used[-1] if used and which == "take" else b"nothing"
+            if which == "call":
+                token = how * CALL
             # Its number is the next one, which the effects of its coming name already.
             self.entering = len(self.here) + 1
             self.here[self.entering], self.wanted[self.entering] = how, token
@@ -370,6 +417,8 @@ class Observed(Bench):
                 self.check_pair(effect)
             elif isinstance(effect, Close):
                 self.over.add(effect.connection)
+            elif isinstance(effect.message, Call):
+                assert self.here[effect.connection] * CALL == effect.message.sealed
             elif isinstance(effect.message, Incoming):
                 meeting = self.here[effect.connection]
                 token = effect.message.token

@@ -192,7 +192,7 @@ _REMEDIES = {
     "tcp": "Nodes without another route cannot join; ask which TCP ports are open between nodes.",
     "relay": "Check that this host reaches the bridge, and that it runs: `grain bridge serve`.",
     "reverse": "This route is for nodes that cannot open TCP connections, if the scheduler's host "
-    "can reach them; without it they use files.",
+    "can reach them; without it they use files, or the relay of a bridge.",
     "files": "This route is for nodes that TCP does not reach; check that this directory is the "
     "same one on the scheduler's host.",
 }

@@ -13,10 +13,12 @@ Theory of operation:
 3. The server is in the place of the Edge file. A head *leads* a meeting over a connection that it
    keeps, and publishes its record there, sealed; others *look* at the record. With it they reach
    the head by TCP, if the network lets them.
-4. Otherwise they *join* through the server: it tells the head a token, the head *takes* it over a
+4. They *call* it where it does not answer: they listen, and the server passes their addresses on,
+   sealed. The head connects to them, if its network lets it.
+5. Otherwise they *join* through the server: it tells the head a token, the head *takes* it over a
    further connection, and the server copies bytes between the two. Both ends speak TLS 1.3 through
    that, with the certificates in the record.
-5. The server keeps nothing. After a restart heads and members connect again; the head's epoch, from
+6. The server keeps nothing. After a restart heads and members connect again; the head's epoch, from
    its clock, decides if two claim the meeting. A claim is sealed as well, so that the server alone
    cannot make a head step down.
 
@@ -24,6 +26,7 @@ Map:
 
 - ``key``: the key, and what is derived from it
 - ``wire``: the messages to and from the server, as bytes
+- ``call``: the addresses on which a member listens for the head, as bytes
 - ``client``: connections to the server
 - ``leader``: the decisions of a head that leads a meeting, without I/O
 - ``meeting``: a meeting at a bridge, in the place of an Edge file

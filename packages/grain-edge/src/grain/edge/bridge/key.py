@@ -30,7 +30,7 @@ SIZE = 32
 """Bytes of a key."""
 
 _SIGNED = b"grain bridge 1"
-_RECORD, _CLAIM = b"record", b"claim"
+_RECORD, _CLAIM, _CALL = b"record", b"claim", b"call"
 
 
 def make_key() -> str:
@@ -168,6 +168,14 @@ class MeetingKeys:
         """Return the epoch that a head has claimed; 0 if no member has sealed that claim."""
         claim = self._unsealed(sealed, _CLAIM)
         return 0 if claim is None else int.from_bytes(claim[:8], "big")
+
+    def seal_call(self, call: bytes) -> bytes:
+        """Return a member's call as only members read it."""
+        return self._sealed(call, _CALL)
+
+    def unseal_call(self, sealed: bytes) -> bytes:
+        """Return the call that a member has sealed; empty if no member has."""
+        return self._unsealed(sealed, _CALL) or b""
 
     def _sealed(self, data: bytes, use: bytes) -> bytes:
         nonce = secrets.token_bytes(12)

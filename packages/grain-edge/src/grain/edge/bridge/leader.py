@@ -8,9 +8,11 @@ down for a larger epoch, if a member has claimed that: the server's word alone i
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.edge.bridge.wire import Beat, Claim, Incoming, Leading, Publish, Record
+from grain.edge.bridge.call import unpack_call
+from grain.edge.bridge.wire import Beat, Call, Claim, Incoming, Leading, Publish, Record
 from grain.edge.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -19,6 +21,20 @@ if TYPE_CHECKING:
 
 MOST_TAKEN = 1_000
 """Members that may be about to join at a time; the server introduces no more than that."""
+
+MOST_CALLS = 1_000
+"""Members to which a head may be about to connect at a time."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A member that listens for the head.
+
+    Attributes:
+        addresses: hosts and ports, the best first.
+    """
+
+    addresses: list[tuple[str, int]]
 
 
 class Leader:
@@ -34,6 +50,7 @@ class Leader:
         higher: the epoch of a head that leads in the place of this one; 0 if there is none.
         incumbent: the server's word on who leads, where this head does not.
         taking: how many members are about to join, which the shell counts down.
+        calling: to how many members the head is about to connect; also counted down there.
     """
 
     def __init__(self, keys: MeetingKeys, epoch: int) -> None:
@@ -42,6 +59,7 @@ class Leader:
         self.higher = 0
         self.incumbent: Record | None = None
         self.taking = 0
+        self.calling = 0
         self._keys = keys
         self._who = secrets.token_bytes(16)
         self._sealed = b""
@@ -52,11 +70,11 @@ class Leader:
         sealed = self._keys.seal_claim(self.epoch, self._who)
         return [Claim(self.epoch, self._who, sealed)]
 
-    def on_message(self, message: AnyMessage) -> tuple[list[AnyMessage], Incoming | None]:
+    def on_message(self, message: AnyMessage) -> tuple[list[AnyMessage], Incoming | Caller | None]:
         """Handle a message of the server.
 
         Returns:
-            what is to be sent, and the member that is to be taken, if any.
+            what is to be sent, and the member that is to be taken or called back, if any.
 
         Raises:
             RemoteProtocolError: no server sends that.
@@ -68,6 +86,11 @@ class Leader:
             if self.leads and self.taking < MOST_TAKEN:
                 self.taking += 1
                 return [], message
+        elif isinstance(message, Call):
+            addresses = unpack_call(self._keys.unseal_call(message.sealed), self.epoch)
+            if self.leads and addresses and self.calling < MOST_CALLS:
+                self.calling += 1
+                return [], Caller(addresses)
         elif isinstance(message, Record):
             self.leads, self.incumbent = False, message
             if (epoch := self._keys.claimed_epoch(message.claim)) > self.epoch:

@@ -14,10 +14,11 @@ import msgspec
 import trio
 
 from grain.edge.address import join_host
+from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, read_key
-from grain.edge.bridge.leader import Leader
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Incoming, Ready, Record
+from grain.edge.bridge.leader import Caller, Leader
+from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Called, Incoming, Ready, Record
 from grain.edge.errors import (
     EdgeError,
     MeetingError,
@@ -29,16 +30,21 @@ from grain.edge.errors import (
 from grain.edge.meeting.block import MeetingRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.address import BridgeAddress
+    from grain.edge.transports.tls import TlsStream
 
     Secure = Callable[[trio.SocketStream, str], Awaitable[trio.abc.Stream | None]]
     Greet = Callable[[trio.abc.Stream, str], Awaitable[object]]
+    DialBack = Callable[[Sequence[tuple[str, int]]], Awaitable[TlsStream | None]]
+    GreetBack = Callable[[TlsStream], Awaitable[object]]
 
 _UNPUBLISHED = 10.0  # seconds that another head has to publish its record
 _AGAIN_FIRST, _AGAIN_LAST = 0.5, 10.0  # seconds between two attempts to reach the server
 _AT_ONCE = 100  # members that are taken at the same time
+_CALLS_AT_ONCE = 32  # members to which the head connects at the same time
+_CALL_BACK = 5.0  # seconds until the head has connected; later the member has come another way
 _log = logging.getLogger("grain.edge")
 
 
@@ -54,7 +60,7 @@ class BridgeMeeting:
     Attributes:
         path: a name of the meeting, for people and logs, without its key.
         directory: the same.
-        iface: the network interface on which the head offers direct connections; empty for all.
+        iface: the network interface on which direct connections are offered; empty for all.
     """
 
     def __init__(self, address: BridgeAddress) -> None:
@@ -66,6 +72,7 @@ class BridgeMeeting:
         self._control: BridgeConnection | None = None
         self._leader: Leader | None = None
         self._limit = trio.CapacityLimiter(_AT_ONCE)
+        self._call_limit = trio.CapacityLimiter(_CALLS_AT_ONCE)
         self._trouble = ""
         self.iface = address.iface
 
@@ -104,6 +111,25 @@ class BridgeMeeting:
         """
         connection = await connect(self._address, self._keys, "join")
         return await self._through(connection)
+
+    async def call(self, epoch: int, addresses: Sequence[tuple[str, int]]) -> None:
+        """Ask the head to connect to one of some addresses, on which this process listens.
+
+        Args:
+            epoch: that of the head; another one ignores the call.
+            addresses: hosts and ports, the best first.
+
+        Raises:
+            MeetingError: the head or the server is not reached.
+        """
+        sealed = self._keys.seal_call(pack_call(epoch, addresses))
+        connection = await connect(self._address, self._keys, "call", sealed)
+        try:
+            called = await answer(connection, self._where)
+        finally:
+            await trio.aclose_forcefully(connection.stream)
+        if not isinstance(called, Called):
+            raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
 
     async def _look(self) -> Record:
         connection = await connect(self._address, self._keys, "look")
@@ -229,13 +255,18 @@ class BridgeMeeting:
         if self._leader is not None and self._leader.higher > epoch:
             raise Superseded(self.path, epoch, self._leader.higher)
 
-    async def lead(self, secure: Secure, greet: Greet) -> None:
+    async def lead(
+        self, secure: Secure, greet: Greet, dial_back: DialBack, greet_back: GreetBack
+    ) -> None:
         """Take members that the server reports, until cancelled or superseded; `claim` was first.
 
         Args:
             secure: called with each stream, which it owns, and with the address from which its
                 member has connected to the server; returns a stream that is authenticated, or None.
             greet: called in a task of its own with that stream, which it owns, and the address.
+            dial_back: called with the addresses on which a member listens; returns a stream to it
+                that is authenticated, or None.
+            greet_back: called in a task of its own with that stream, which it owns.
         """
         leader = self._leader
         assert leader is not None
@@ -250,8 +281,22 @@ class BridgeMeeting:
                 if stream is not None:
                     await greet(stream, incoming.source)
 
-            def take_soon(incoming: Incoming) -> None:
-                nursery.start_soon(take, incoming)
+            async def call_back(caller: Caller) -> None:
+                stream = None
+                try:
+                    with trio.move_on_after(_CALL_BACK):
+                        async with self._call_limit:
+                            stream = await dial_back(caller.addresses)
+                finally:
+                    leader.calling -= 1
+                if stream is not None:
+                    await greet_back(stream)
+
+            def take_soon(member: Incoming | Caller) -> None:
+                if isinstance(member, Incoming):
+                    nursery.start_soon(take, member)
+                else:
+                    nursery.start_soon(call_back, member)
 
             while not leader.higher:
                 if self._control is not None:
@@ -260,7 +305,7 @@ class BridgeMeeting:
                 await self._lead_again(leader)
 
     async def _lead_once(
-        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming], object]
+        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming | Caller], object]
     ) -> None:
         """Take members until the connection is lost."""
 
@@ -281,18 +326,18 @@ class BridgeMeeting:
         _log.warning("%s", self._trouble)
 
     async def _take_all(
-        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming], object]
+        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming | Caller], object]
     ) -> str:
         while True:
             try:
                 with trio.fail_after(SILENCE):
-                    _, incoming = leader.on_message(await control.receive())
+                    _, member = leader.on_message(await control.receive())
             except trio.TooSlowError:
                 return f"the bridge at {self._where} does not answer"
             except (trio.BrokenResourceError, RemoteProtocolError) as error:
                 return f"the bridge at {self._where} is not reached: {error}"
-            if incoming is not None:
-                take(incoming)
+            if member is not None:
+                take(member)
             if not leader.leads:
                 return f"{self.path}: the bridge lets another scheduler lead"
 

@@ -27,10 +27,15 @@ BEAT = 5.0
 SILENCE = 20.0
 """Seconds without a sign of life after which the other side counts as lost."""
 
+CALL = 180
+"""Bytes of a sealed call, whatever it says."""
+
 _LENGTH = 4
 
-Purpose = Literal["lead", "look", "join", "take"]
-"""What a connection is for: to be the head; to read its record; to reach it; to take who joins."""
+Purpose = Literal["lead", "look", "call", "join", "take"]
+"""What a connection is for: to be the head; to read its record; to have it connect to a member that
+listens; to reach it through the server; to take who joins.
+"""
 
 
 class BridgeMessage(msgspec.Struct, frozen=True, tag_field="is", forbid_unknown_fields=True):
@@ -57,7 +62,7 @@ class Open(BridgeMessage, frozen=True):
         public: the public key of the meeting.
         signature: of the challenge, the purpose and the token.
         purpose: what the connection is for.
-        token: of the one to be taken.
+        token: of the one to be taken; or the sealed call.
     """
 
     version: int
@@ -131,6 +136,20 @@ class Incoming(BridgeMessage, frozen=True):
     source: str
 
 
+class Call(BridgeMessage, frozen=True):
+    """A member listens for the head, which may connect to it.
+
+    Attributes:
+        sealed: its addresses, as only members read them.
+    """
+
+    sealed: bytes
+
+
+class Called(BridgeMessage, frozen=True):
+    """The head has been sent the call."""
+
+
 class Ready(BridgeMessage, frozen=True):
     """What follows are the bytes of the other member."""
 
@@ -140,7 +159,18 @@ class Beat(BridgeMessage, frozen=True):
 
 
 AnyMessage = (
-    Greeting | Open | Refusal | Claim | Leading | Record | Publish | Incoming | Ready | Beat
+    Greeting
+    | Open
+    | Refusal
+    | Claim
+    | Leading
+    | Record
+    | Publish
+    | Incoming
+    | Call
+    | Called
+    | Ready
+    | Beat
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

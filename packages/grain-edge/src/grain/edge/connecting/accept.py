@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.edge.address import join_host
 from grain.edge.connecting.greeting import welcome
 from grain.edge.connecting.handshake_limiter import HANDSHAKE, Handshakes
 from grain.edge.connecting.peer import GreetedStream, Peer
+from grain.edge.connecting.race import Route, race
 from grain.edge.errors import EdgeError
 from grain.edge.transports import tcp, unix
+from grain.edge.transports.identity import MEMBER, dialling_context
 from grain.edge.transports.listening import accept_forever
 from grain.edge.transports.liveness import Presence, acknowledges, process_here
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from grain.edge.attempt import Attempt
     from grain.edge.messages import Codec, Hello, Welcome
     from grain.edge.transports.heartbeat import Heartbeat
+    from grain.edge.transports.identity import Credential
+    from grain.edge.transports.tls import TlsStream
 
 _FAREWELL = 3.0
 _log = logging.getLogger("grain.edge")
@@ -113,6 +119,41 @@ class Acceptor:
     async def greet_relayed(self, stream: trio.abc.Stream, source: str) -> None:
         """Greet a member that comes by way of a bridge; closes the stream."""
         await self.greet(stream, "relay", source)
+
+    async def dial_back(
+        self, addresses: Sequence[tuple[str, int]], credential: Credential
+    ) -> TlsStream | None:
+        """Connect to a dialler that listens, and authenticate it; None if it is not reached.
+
+        Args:
+            addresses: hosts and ports, the best first.
+            credential: the head's own.
+        """
+        context = dialling_context(credential)
+
+        async def connect(host: str, port: int) -> TlsStream:
+            stream = await tcp.connect(host, port)
+            return await tcp.secure_dialled(stream, context, MEMBER)
+
+        tried: list[Attempt] = []
+        routes = [
+            Route("reverse", join_host(host, port), partial(connect, host, port), deadline=5)
+            for host, port in addresses
+        ]
+        try:
+            return await race(routes, tried)
+        except EdgeError as e:
+            _log.info("%s", e)
+            return None
+        finally:
+            for attempt in tried:
+                _log.debug("%s", attempt)
+
+    async def greet_back(self, stream: TlsStream) -> None:
+        """Greet a dialler to which this head has connected; closes the stream."""
+        host = tcp.peer_host(stream.transport)
+        held_open = partial(acknowledges, stream.transport.socket)
+        await self.greet(stream, "reverse", host, held_open=held_open)
 
     async def greet(
         self,

@@ -239,9 +239,9 @@ async def dial(
 ) -> AsyncIterator[Peer]:
     """Connect to the head that serves at an address, and wait for one if there is none.
 
-    Tries the Unix socket if the head runs on this host, then TCP, TCP in reverse, and files; the
-    first that works is used. The channel is closed at the end of the block, with a goodbye if no
-    exception leaves it. Connecting again after a loss is up to the caller.
+    Tries the Unix socket if the head runs on this host, then TCP, TCP in reverse, and files or the
+    relay of a bridge; the first that works is used. The channel is closed at the end of the block,
+    with a goodbye if no exception leaves it. Connecting again after a loss is up to the caller.
 
     Args:
         address: as in `grain.toml`.

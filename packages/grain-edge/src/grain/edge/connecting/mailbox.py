@@ -19,29 +19,21 @@ import os
 import re
 import secrets
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.address import join_host
-from grain.edge.connecting.race import Route, race
-from grain.edge.errors import EdgeError, MeetingError
+from grain.edge.errors import MeetingError
 from grain.edge.meeting import files
-from grain.edge.transports import tcp
 from grain.edge.transports.file_folder import Folder, remove_tree
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, LOST, FileStream
-from grain.edge.transports.identity import MEMBER, dialling_context
-from grain.edge.transports.liveness import acknowledges
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.attempt import Attempt
     from grain.edge.connecting.accept import Acceptor
     from grain.edge.meeting.meeting import Meeting
     from grain.edge.transports.identity import Credential
-    from grain.edge.transports.tls import TlsStream
 
 SHARDS = 4
 LOOK_FIRST, LOOK_LAST = 0.005, 1.0
@@ -227,26 +219,9 @@ class Mailbox:
         except (MeetingError, ValueError, TypeError, RecursionError) as e:
             _log.info("%s: %s", folder.path, e)
             return
-        tried: list[Attempt] = []
-        routes = [
-            Route("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
-            for host, port in addresses
-        ]
-        try:
-            stream = await race(routes, tried)
-        except EdgeError as e:
-            _log.info("%s", e)
-            return
-        for attempt in tried:
-            _log.debug("%s", attempt)
+        stream = await self._acceptor.dial_back(addresses, self._credential)
         if stream is not None:
-            host = tcp.peer_host(stream.transport)
-            held_open = partial(acknowledges, stream.transport.socket)
-            await self._acceptor.greet(stream, "reverse", host, held_open=held_open)
-
-    async def _connect(self, host: str, port: int) -> TlsStream:
-        stream = await tcp.connect(host, port)
-        return await tcp.secure_dialled(stream, dialling_context(self._credential), MEMBER)
+            await self._acceptor.greet_back(stream)
 
     # In threads
 

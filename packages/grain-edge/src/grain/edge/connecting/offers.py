@@ -72,7 +72,7 @@ class Offer:
     on_this_host: bool = True
 
 
-async def _relay(head: Leadership) -> Offer | None:
+async def _bridge(head: Leadership) -> Offer | None:
     meeting = head.meeting
     if not isinstance(meeting, BridgeMeeting):
         return None
@@ -81,7 +81,10 @@ async def _relay(head: Leadership) -> Offer | None:
     async def run() -> None:
         acceptor = head.acceptor
         await meeting.lead(
-            partial(acceptor.secure_relayed, context=context), acceptor.greet_relayed
+            partial(acceptor.secure_relayed, context=context),
+            acceptor.greet_relayed,
+            partial(acceptor.dial_back, credential=head.credential),
+            acceptor.greet_back,
         )
 
     return Offer({}, [meeting.path], run, meeting.aclose)
@@ -141,6 +144,8 @@ OFFERS: dict[frozenset[str], Callable[[Leadership], Awaitable[Offer | None]]] = 
     frozenset({"unix"}): _unix,
     frozenset({"tcp"}): _tcp,
     frozenset({"reverse", "files"}): _files,
-    frozenset({"relay"}): _relay,
+    frozenset({"reverse", "relay"}): _bridge,
 }
-"""The offers by their transports; the two that use the meeting's directory share one mailbox."""
+"""The offers by their transports; those that use the meeting's directory share one mailbox, and
+those that use the server of a bridge one connection to it.
+"""

@@ -1,10 +1,10 @@
 """TCP in reverse: the dialler listens, and the head connects to it.
 
 For sites where a compute node may not open connections to the head's host, but the other way
-round. The dialler leaves a note in the Edge file's directory (see `grain.edge.connecting.mailbox`)
-with the addresses on which it listens, and accepts nobody but the head of this meeting: a
-connection is authenticated as strictly as by a head, and the listener is closed as soon as the head
-has come.
+round. The dialler announces the addresses on which it listens, by a note in the Edge file's
+directory (see `grain.edge.connecting.mailbox`) or by a call through the server of a bridge (see
+`grain.edge.bridge`), and accepts nobody but the head of this meeting: a connection is authenticated
+as strictly as by a head, and the listener is closed as soon as the head has come.
 """
 
 from __future__ import annotations
@@ -15,35 +15,44 @@ import trio
 
 from grain.edge.connecting.greeting import introduce
 from grain.edge.connecting.handshake_limiter import Handshakes
-from grain.edge.connecting.mailbox import leave_note
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.errors import EdgeError, Refused
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, listening_context
-from grain.edge.transports.interfaces import local_addresses, reachable
+from grain.edge.transports.interfaces import reachable
 from grain.edge.transports.listening import accept_forever
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from grain.edge.meeting.meeting import Meeting
     from grain.edge.messages import Codec, Hello
     from grain.edge.transports.identity import Credential
 
 
 async def await_head(
-    meeting: Meeting, credential: Credential, hello: Hello, codec: Codec
+    announce: Callable[[list[tuple[str, int]]], AbstractAsyncContextManager[object]],
+    hosts: tuple[list[str], list[str]],
+    credential: Credential,
+    hello: Hello,
+    codec: Codec,
 ) -> GreetedStream:
-    """Listen until the head has come; cancellation closes everything and removes the note.
+    """Listen until the head has come; cancellation closes everything.
+
+    Args:
+        announce: called with hosts and ports; the head gets them while its result is entered.
+        hosts: the IPv4 and the IPv6 addresses to announce, the best first.
+        credential: the members'.
+        hello: the dialler's introduction.
+        codec: the message types of the channel.
 
     Raises:
-        EdgeError: the note could not be left, or the head refused.
+        EdgeError: the addresses could not be announced, or the head refused.
     """
     listeners = await tcp.listen("", 0)
     waiting = HeadListener(credential, hello, codec)
     try:
-        addresses = reachable(tcp.ports(listeners), *local_addresses())
-        async with leave_note(meeting, hello.epoch, addresses):
+        async with announce(reachable(tcp.ports(listeners), *hosts)):
             await waiting.accept(listeners)
     except BaseException:
         for greeted in waiting.won:

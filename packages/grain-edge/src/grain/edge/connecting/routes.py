@@ -9,6 +9,7 @@ costs the shared filesystem or a server something; the head's side is the table 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import trio
 from grain.edge.address import join_host
 from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.greeting import introduce
-from grain.edge.connecting.mailbox import MailboxEntry
+from grain.edge.connecting.mailbox import MailboxEntry, leave_note
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route
 from grain.edge.connecting.reverse import await_head
@@ -27,9 +28,10 @@ from grain.edge.transports import tcp, unix
 from grain.edge.transports.file_log import FIRST_SEGMENT
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, FileStream
 from grain.edge.transports.identity import HEAD, Credential, dialling_context
+from grain.edge.transports.interfaces import local_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from grain.edge.address import TcpAddress
     from grain.edge.meeting.block import MeetingRecord
@@ -106,12 +108,41 @@ def _tcp(request: DialRequest) -> Iterator[Route[GreetedStream]]:
 
 
 def _reverse(request: DialRequest) -> Iterator[Route[GreetedStream]]:
-    if request.record.files and request.record.authority:
-        assert isinstance(request.meeting, Meeting)
-        start = partial(
-            await_head, request.meeting, request.credential, request.hello, request.codec
-        )
+    meeting, epoch = request.meeting, request.hello.epoch
+    if not request.record.authority:
+        return
+    rest = (request.credential, request.hello, request.codec)
+    if isinstance(meeting, BridgeMeeting):
+        hosts = _offered(meeting.iface, with_loopback=request.same_kernel)
+        if any(hosts):
+            # A head start, and no more: the relay is the way where the head cannot connect either.
+            start = partial(await_head, partial(_called, meeting, epoch), hosts, *rest)
+            yield Route("reverse", meeting.iface or "any interface", start)
+    elif request.record.files:
+        assert isinstance(meeting, Meeting)
+        start = partial(await_head, partial(leave_note, meeting, epoch), local_addresses(), *rest)
         yield Route("reverse", "any interface", start, stagger=3.0, deadline=20.0)
+
+
+def _offered(iface: str, *, with_loopback: bool) -> tuple[list[str], list[str]]:
+    """Return the addresses of this host by which the head may reach it."""
+    four, six = local_addresses(iface)
+    if with_loopback:
+        return four, six
+    # A loopback address is another host to the head.
+    return _without_loopback(four), _without_loopback(six)
+
+
+def _without_loopback(hosts: list[str]) -> list[str]:
+    return [host for host in hosts if not host.startswith(_LOOPBACK)]
+
+
+@asynccontextmanager
+async def _called(
+    meeting: BridgeMeeting, epoch: int, addresses: list[tuple[str, int]]
+) -> AsyncIterator[None]:
+    await meeting.call(epoch, addresses)
+    yield
 
 
 def _relay(request: DialRequest) -> Iterator[Route[GreetedStream]]:
@@ -132,14 +163,11 @@ Routes = dict[str, "Callable[[DialRequest], Iterator[Route[GreetedStream]]]"]
 DIRECT: Routes = {"unix": _unix, "tcp": _tcp}
 """Transports that reach the head by themselves, the best first."""
 
-THROUGH_FILES: Routes = {"reverse": _reverse, "files": _files}
-"""Transports that need the meeting's directory, the better first."""
+INDIRECT: Routes = {"reverse": _reverse, "relay": _relay, "files": _files}
+"""Transports that need the meeting's directory or the server of a bridge, the better first.
 
-THROUGH_BRIDGE: Routes = {"relay": _relay}
-"""The transport that needs the server of a bridge."""
-
-INDIRECT: Routes = {**THROUGH_BRIDGE, **THROUGH_FILES}
-"""Transports by way of somebody else, who has the cost: only when the direct ones fail."""
+Somebody else has the cost of them: only when the direct ones fail.
+"""
 
 ALL_TRANSPORTS = frozenset({*DIRECT, *INDIRECT})
 """The names of all transports."""

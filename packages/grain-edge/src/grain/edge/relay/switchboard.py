@@ -17,7 +17,9 @@ Rules:
    wait, and of connections per second; and an address has a limit for all its meetings together.
    Where the server as a whole is full, the meeting with the most connections loses its youngest to
    one that has fewer.
-6. A connection counts until it is reported as lost, so what is being closed has its place still.
+6. A call is passed on and forgotten. Between two signs of life of a head no more than `CALLS` are:
+   with the members that wait they fit in what the server keeps for a head that reads slowly.
+7. A connection counts until it is reported as lost, so what is being closed has its place still.
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from grain.edge.bridge.wire import (
+    CALL,
     SILENCE,
     Beat,
+    Call,
+    Called,
     Claim,
     Incoming,
     Leading,
@@ -43,6 +48,9 @@ if TYPE_CHECKING:
 
 WAIT = 15.0
 """Seconds for which a member that joins waits for the head to take it."""
+
+CALLS = 500
+"""Calls that are passed on between two signs of life of a head."""
 
 _STOPPED = 5.0  # seconds between two ticks, of one each second, after which it was stopped
 
@@ -126,6 +134,7 @@ class MeetingState:
         leader: the connection of its head; None if nobody leads.
         claim: that head's.
         sealed: the head's record.
+        calls: how many calls were passed on since the last sign of life of the head.
         lines: its connections by number, the oldest first.
         used: how many of them are not about to be closed.
         waiting: the connections that wait to be taken, by their tokens.
@@ -137,6 +146,7 @@ class MeetingState:
     leader: int | None = None
     claim: Claim = _NOBODY
     sealed: bytes = b""
+    calls: int = 0
     lines: dict[int, Line] = field(default_factory=dict)
     used: int = 0
     waiting: dict[bytes, int] = field(default_factory=dict)
@@ -192,7 +202,7 @@ class Switchboard:
         Args:
             meeting: the name of its meeting.
             purpose: what it is for.
-            token: of the member that is to be taken.
+            token: of the member that is to be taken; or the sealed call.
             source: the address from which it comes.
             now: seconds, of any clock.
         """
@@ -212,6 +222,8 @@ class Switchboard:
                 self._end(number, line)
             elif purpose == "lead":
                 self._timed[number] = line
+            elif purpose == "call":
+                self._call(number, line, token)
             elif purpose == "join":
                 self._join(number, line)
             else:
@@ -227,6 +239,8 @@ class Switchboard:
             return
         line.since = now
         leads = line.meeting.leader == connection
+        if leads:
+            line.meeting.calls = 0
         if line.purpose == "lead" and not leads and isinstance(message, Claim):
             self._claim(connection, line, message)
         elif leads and isinstance(message, Publish):
@@ -316,7 +330,7 @@ class Switchboard:
             self._effects.append(Send(number, state.record))
             self._end(number, line)
             return
-        state.leader, state.claim = number, claim
+        state.leader, state.claim, state.calls = number, claim, 0
         if not again:
             state.sealed = b""
         if before is not None:
@@ -328,6 +342,17 @@ class Switchboard:
         # Who waits may have been announced on a connection that was dead already.
         for token, member in state.waiting.items():
             self._effects.append(Send(number, Incoming(token, self._lines[member].source)))
+
+    def _call(self, number: int, line: Line, sealed: bytes) -> None:
+        state = line.meeting
+        if state.leader is None:
+            raise Refused("no scheduler is connected to the bridge")
+        if state.calls >= CALLS:
+            raise Refused("too many call the scheduler")
+        if len(sealed) == CALL:
+            state.calls += 1
+            self._effects += [Send(state.leader, Call(sealed)), Send(number, Called())]
+        self._end(number, line)
 
     def _join(self, number: int, line: Line) -> None:
         state = line.meeting
