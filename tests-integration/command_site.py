@@ -127,10 +127,10 @@ class Site:
         )
 
     @contextmanager
-    def script(self, name: str) -> Iterator[subprocess.Popen[str]]:
-        """Run a script of the directory, as a user would."""
+    def script(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a script of the directory, or another command of Python, as a user would."""
         process = subprocess.Popen(
-            self.command(name),
+            self.command(*words),
             cwd=self.folder,
             env=self.environ,
             stdout=subprocess.PIPE,

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -129,21 +128,9 @@ async def until_energies(folder: Path, count: int) -> None:
         await trio.sleep(0.05)
 
 
-@contextmanager
-def attached(site: Site, name: str) -> Iterator[subprocess.Popen[str]]:
+def attached(site: Site, name: str) -> Any:
     """Follow a mission."""
-    process = subprocess.Popen(
-        site.command("-m", "grain.cli", "attach", "-n", "100000", name),
-        env=site.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return site.script("-m", "grain.cli", "attach", "-n", "100000", name)
 
 
 async def test_a_mission_outlives_its_login_and_is_resumed_on_another_host(

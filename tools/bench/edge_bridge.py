@@ -15,13 +15,14 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge import Peer, Serving, dial, make_key, serve
+from grain.edge import Peer, Serving, make_key, serve
 from grain.edge.testing import CODEC, Note
 from tools.bench import say
+from tools.bench.edge_channel import dialling, echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,14 +79,6 @@ def bridge() -> Iterator[tuple[int, str]]:
                 yield pid, address
 
 
-async def echo(peer: Peer) -> None:
-    """Send small messages back, and the size of large ones."""
-    while True:
-        batch = await peer.channel.receive()
-        answers = [(Note(m.text, len(p) if p else m.number), None) for m, p in batch]  # type: ignore[attr-defined]
-        await peer.channel.send(answers)
-
-
 async def head(address: str) -> None:
     """Print when it is ready, and serve until it is killed."""
     async with trio.open_nursery() as nursery:
@@ -95,11 +88,6 @@ async def head(address: str) -> None:
 
         await nursery.start(run)
         print("ready", flush=True)
-
-
-def dialling(address: str, transport: str) -> Any:
-    """Return a dialler that uses one transport."""
-    return dial(address, role="bench", codec=CODEC, transports=frozenset({transport}))
 
 
 async def members(address: str) -> None:
