@@ -143,7 +143,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         error: the class of the exception, or empty.
         message: its text, in one line, shortened.
         final: True if the task is over with it.
-        usage: what it has used; None if that is not known.
+        usage: what it has used; None if that is not known, as of a run that was handed
+            back.
         mission: the id of its mission, in the log of a scheduler.
     """
 
