@@ -121,3 +121,11 @@ def test_a_mistake_in_an_address_does_not_show_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a port from 1 to 65535") as caught:
         load(file, env={"HOME": str(tmp_path)})
     assert key not in str(caught.value)
+
+
+def test_a_server_refuses_an_address_with_a_key_and_does_not_show_it() -> None:
+    key = new_key()
+    refused = CliRunner().invoke(main, ["bridge", "serve", "--listen", f"bridge://{key}@:4747"])
+    assert 2 == refused.exit_code
+    assert "the server needs no key" in refused.stderr
+    assert key not in refused.output

@@ -289,3 +289,30 @@ def test_a_start_that_another_user_may_have_written_is_not_run(folder: Path) -> 
     (folder / "state/grain/started/opt@1").chmod(0o777)
     assert [] == listed()
     assert "no mission opt was started" in grain("resume", "opt").output
+
+
+def test_a_detached_mission_with_a_wrong_configuration_is_not_started(folder: Path) -> None:
+    (folder / "grain.toml").write_text('adress = "edge:///shared/me/edge"\n')
+
+    refused = grain("run", "-d", "opt.py")
+
+    assert (1, True) == (refused.exit_code, "adress" in refused.stderr)
+    (folder / "grain.toml").unlink()  # `grain missions` reads it, too
+    assert [] == listed(everything=True)
+
+
+@pytest.mark.parametrize("words", [["run", "-d", "opt.py"], ["up"], ["start"]])
+def test_nothing_is_started_with_a_key_that_others_may_read(folder: Path, words: list[str]) -> None:
+    key = folder / "bridge.key"
+    key.write_text(grain("bridge", "key").stdout)
+    key.chmod(0o644)
+    (folder / "grain.toml").write_text(
+        f'system = "local"\naddress = "bridge://@{key}@127.0.0.1:1"\nhead.cmd = "true"\n'
+    )
+
+    refused = grain(*words)
+
+    assert 1 == refused.exit_code
+    assert f"Run `chmod 600 {key}`" in refused.stderr
+    assert [] == listed(everything=True)
+    assert [] == list(folder.glob("*.log"))

@@ -54,3 +54,16 @@ def load_config(ctx: click.Context, config_file: str | None) -> Config:
     from grain.config import load
 
     return load(config_file or chosen_config(ctx))
+
+
+def check_keys(*addresses: str) -> None:
+    """Check the files in which keys of bridges stand, before a process starts that reads them.
+
+    Raises:
+        grain.edge.errors.EdgeError: One cannot be read, has no key, or others may read it.
+    """
+    for address in addresses:
+        if address.startswith("bridge://"):
+            from grain.edge import check_key  # takes TLS, which others do without
+
+            check_key(address)

@@ -1,6 +1,7 @@
 """The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
 
 from grain.edge.attempt import Attempt as Attempt
+from grain.edge.bridge.key import check_key as check_key
 from grain.edge.bridge.key import make_key as make_key
 from grain.edge.bridge.key import without_key as without_key
 from grain.edge.connecting.dial import dial as dial

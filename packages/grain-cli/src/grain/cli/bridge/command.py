@@ -87,6 +87,12 @@ def parse_listen(text: str) -> tuple[str, int]:
     Raises:
         click.UsageError: they are none.
     """
+    if text.startswith("bridge://"):
+        # Not shown again: a key stands in it, perhaps.
+        raise click.UsageError(
+            f"--listen: write HOST:PORT or :PORT, as in :{PORT}; the server needs no key. If one "
+            "stood there, every user of this host could read it: make a new one"
+        )
     host, separator, port = text.rpartition(":")
     if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise click.UsageError(f"--listen {text}: write HOST:PORT or :PORT, as in :{PORT}")

@@ -28,6 +28,7 @@ from grain.cli.missions.environment import kept
 from grain.cli.missions.keeper import keep, this_kernel
 from grain.cli.missions.logout import at_logout
 from grain.cli.missions.state import Phase, State, judge
+from grain.cli.options import check_keys
 from grain.cli.show import clean
 from grain.edge.trust import open_appended, python_command
 
@@ -114,8 +115,12 @@ def begin(start: Start, env: Mapping[str, str]) -> int:
     Raises:
         click.ClickException: one of that name runs, or the program cannot be run: nothing is
             started, and nothing is left of it.
+        ConfigError, EdgeError: one that is detached has a configuration that is wrong, or a key of
+            a bridge that cannot be used; nothing is started either.
         OSError: the state directory cannot be written.
     """
+    if start.detached:
+        _check_config(start, env)
     folder = missions_folder()
     remove_old(folder)
     logout = at_logout() if start.detached else None
@@ -137,6 +142,14 @@ def begin(start: Start, env: Mapping[str, str]) -> int:
         f"output, which is in {clean(record.output)}"
     )
     return 0
+
+
+def _check_config(start: Start, env: Mapping[str, str]) -> None:
+    """Check what the program is about to read, as nobody may see it fail."""
+    from grain.config import load
+
+    config = load(env=env, cwd=start.directory)
+    check_keys(config.head.listen, config.worker.cli_dial)
 
 
 def _refuse_second(record: Record) -> None:
