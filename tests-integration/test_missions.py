@@ -152,3 +152,22 @@ async def test_a_map_goes_on_without_its_terminal_and_is_resumed(site: Site) -> 
     assert "had ended before" in followed.stdout
     rows = (site.folder / "log").read_text().splitlines()[1:]
     assert sorted(range(1, 9)) == sorted({int(row.split("\t")[0]) for row in rows})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-a", "nofile", "echo", "{}"], "nofile: No such file"),
+        (["sleep 1; echo {}", ":::", "1"], "is one word"),
+    ],
+    ids=["inputs", "template"],
+)
+async def test_a_map_that_cannot_begin_is_not_started_out_of_sight(
+    site: Site, words: list[str], sentence: str
+) -> None:
+    refused = await site.grain("map", "-d", *words)
+    listed = await site.grain("missions", "--json")
+
+    assert 255 == refused.returncode
+    assert sentence in refused.stderr
+    assert [] == json.loads(listed.stdout)

@@ -10,7 +10,10 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Literal
 
+import trio
+
 from grain.edge.trust import python_command
+from grain.map import mission
 from grain.map.errors import MapError
 from grain.map.inputs.words import STDIN
 
@@ -63,12 +66,15 @@ def detach_if(
         config: the configuration that ``grain -c`` names, or None.
 
     Raises:
-        MapError: its inputs come from standard input, which ends with the terminal.
+        MapError: its inputs come from standard input, which ends with the terminal; or template
+            and inputs do not go together.
+        OSError: a file of inputs cannot be read.
     """
     if not wanted or is_detached():
         return
     if STDIN in (source.file for source in plan.sources):
         raise MapError("-d: inputs on standard input end with the terminal; give a file, -a FILE")
+    trio.run(mission.check, plan)  # here, where somebody sees what is wrong
     grain = python_command("grain.cli")
     chosen = [] if config is None else ["-c", config]
     start = [*grain, *chosen, "run", "-d", "--name", name]

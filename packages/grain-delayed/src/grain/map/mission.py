@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from grain.map.plan import Plan
 
 
+async def check(plan: Plan) -> None:
+    """Check template and inputs, as far as that is possible before a job runs; run nothing.
+
+    Raises:
+        MapError: they do not go together.
+        OSError: a file of inputs cannot be read.
+    """
+    async with _inputs(plan) as inputs:
+        _template(plan, inputs)
+
+
 async def dry_run(plan: Plan) -> None:
     """Print the command of every job, one per line, and run nothing.
 
