@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 FRESH = 0.5
 """Seconds for which an answer is given again."""
 
-_LOOKS = 40  # workers that one answer looks at
-_NAMES = 50  # workers whose names are counted in the time of one look
+_LOOKS = 32  # workers that one answer looks at
+_NAMES = 40  # workers whose names are counted in the time of one look
 _RUNS = 256  # runs in an answer; at least one of each worker
 _RUNS_OF_ONE = 256  # runs in the answer about one worker
 _STALE = 64  # leases that are passed over: those that wait in chains, or are stale
 _QUEUES = 1000  # queues that one answer looks at
 _WAITING = 50  # queues in an answer
-_EXPLAINED = 10  # of these, the longest, for which a few workers show what is used up
+_EXPLAINED = 3  # of these, the longest, for which a few workers show what is used up
 _FULL = 3
 _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
 _MISSIONS = 100  # missions in an answer
