@@ -20,7 +20,7 @@ NOTEBOOK = "import sys; sys.modules['ipykernel'] = sys\n" + SHOWN
 IPYTHON = "import sys; sys.modules['IPython'] = sys; sys.argv = ['ipython']\n" + SHOWN
 
 
-MAP = "import sys; sys.modules['grain.map.command'] = sys\n" + SHOWN
+MAP = SHOWN.replace("mission_name()", "mission_name('map')")
 
 
 def shown(folder: Path, *words: str, stdin: str = "", **env: str) -> str:

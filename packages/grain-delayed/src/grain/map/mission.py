@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.missions.executor import mission_name
 from grain.delayed.missions.opening import opened
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
@@ -98,7 +99,11 @@ async def run_map(plan: Plan, tally: Tally) -> None:
                     elsewhere="or -j N runs the jobs on this machine",
                 )
                 async with opened(
-                    plan.local, reporter, config_file=plan.config_file, cache=False
+                    plan.local,
+                    reporter,
+                    config_file=plan.config_file,
+                    cache=False,
+                    name=mission_name("map"),
                 ) as entered:
                     with collapsing():
                         async with trio.open_nursery() as nursery:

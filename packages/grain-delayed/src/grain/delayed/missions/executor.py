@@ -224,17 +224,20 @@ async def _hosted(
     return await stack.enter_async_context(own)
 
 
-def mission_name() -> str:
+def mission_name(otherwise: str = "") -> str:
     """Return the name of a mission whose program gives none: that of its script.
 
     ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
     the name of its file where Jupyter tells it. What `grain run` has started has the name that it
-    was given there, by the variable ``GRAIN_MISSION``. `grain map` is ``map``.
+    was given there, by the variable ``GRAIN_MISSION``.
+
+    Args:
+        otherwise: the name of a mission that `grain run` has given none, in place of its script's.
     """
     if given := _fit(os.environ.get("GRAIN_MISSION", "")):
         return given
-    if "grain.map.command" in sys.modules:  # which no program imports but `grain`
-        return "map"
+    if otherwise:
+        return otherwise
     if "ipykernel" in sys.modules:
         return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
     main = sys.modules.get("__main__")
