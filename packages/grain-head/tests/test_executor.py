@@ -11,7 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
-from grain.eventlog.schema import RunEnded
+from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import Usage
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
 from grain.head.errors import TaskCrashed
@@ -310,6 +310,24 @@ async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
         assert one.started is not None
         assert one.ended is not None
         assert before <= one.started <= one.ended <= time.time()
+
+
+async def test_in_the_log_a_job_is_submitted_after_the_end_of_the_one_that_it_follows(
+    autojump_clock: MockClock,
+) -> None:
+    """Also if others were submitted before that end, and all are dispatched together."""
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    async with GrainExecutor(Cores(1), run_log=run_log) as executor:
+        first = executor.submit(Cores(1), nap, 0)
+        autojump_clock.jump(1.0)
+        executor.cancel(first)
+        executor.submit_call(Cores(1), Call(nap, (0,), {}), after=first)
+    run_log.close()
+
+    lines = [line for line in log.lines if isinstance(line, (TaskSubmitted, RunEnded))]
+    expected = [(TaskSubmitted, 1), (RunEnded, 1), (TaskSubmitted, 2), (RunEnded, 2)]
+    assert expected == [(type(line), line.task) for line in lines]
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted() -> None:

@@ -193,6 +193,22 @@ def test_lines_are_written_in_the_order_of_their_times_once_nothing_is_older(
     assert not written.flush(), "nothing is held, and yet a flush was asked for"
 
 
+def test_what_is_submitted_with_the_last_reading_follows_an_end_before_it(
+    log: RunLog, clock: Clock, written: KeptLines
+) -> None:
+    """An executor reads the clock once for jobs that leave together; an end may come between."""
+    jobs = KeptJobs(log, CORES)
+    first, second = (jobs.submit("f", CORES) for _ in range(2))
+    clock.reading += 1.0
+    log.ended(first, None, job=jobs.jobs.pop(first))
+    jobs.jobs[second].submitted = log.now  # as if only now
+    log.close()
+
+    lines = [line for line in written.lines if isinstance(line, (TaskSubmitted, RunEnded))]
+    expected = [(TaskSubmitted, first), (RunEnded, first), (TaskSubmitted, second)]
+    assert expected == [(type(line), line.task) for line in lines]
+
+
 def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
     log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,8 +197,8 @@ class GrainExecutor(ExecutorBase[Job]):
         # Of jobs that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedJob] = {}
         self._wake = trio.Event()
-        # When the first job was submitted of those that `_wake` is for, where there is a log.
-        self._submitted: float | None = None
+        # True if the clock was read for the log since there are jobs that `_wake` is for.
+        self._timed = False
         if run_log is not None:
             run_log.follow(self._jobs, self._note_starts)
 
@@ -240,9 +240,11 @@ class GrainExecutor(ExecutorBase[Job]):
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
         self._scheduler.on_submitted(job, queue, urgency=urgency)
-        submitted = self._submitted
-        if submitted is None and self._run_log is not None:
-            submitted = self._submitted = self._run_log.tick()
+        submitted = None
+        if self._run_log is not None:
+            # An end since then has had the clock read again, so no job precedes what it waited for.
+            submitted = self._run_log.now if self._timed else self._run_log.tick()
+            self._timed = True
         self._jobs[job] = Job(call, deliver, queue.request, urgency, after, submitted)
         self._wake.set()
         return job
@@ -325,7 +327,7 @@ class GrainExecutor(ExecutorBase[Job]):
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            self._submitted = None
+            self._timed = False
             self._dispatch(channel)
 
     async def _receive(self, channel: WorkerChannel) -> None:

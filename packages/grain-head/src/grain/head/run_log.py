@@ -217,7 +217,9 @@ class RunLog(TaskLog):
         self._look_at_starts(task)
         self._list(task, job)
         run = self._runs.pop(task, None) or Run()
-        now = self._now()
+        # What this end lets go on is submitted later, though with the same reading of the clock.
+        self.now = self._clock()
+        now = self._log.time_of(self.now)
         read = _read(report, now)
         if worker and not run.worker:
             run.worker, run.attempt = worker, run.attempt + 1

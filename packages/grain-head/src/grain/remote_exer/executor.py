@@ -238,8 +238,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         unsent = len(self._session.to_head)
         submitted = None
         if self._run_log is not None:
-            # Of the jobs that leave together, the first has the clock read.
-            submitted = self._run_log.now if unsent > 1 else self._run_log.tick()
+            # Of the jobs that leave together, the first has the clock read; as has every end.
+            timed = unsent > 1 and not self._link.sending
+            submitted = self._run_log.now if timed else self._run_log.tick()
         self._jobs[job] = RemoteJob(
             function.name, deliver, self._numbered[request], urgency, after, submitted
         )

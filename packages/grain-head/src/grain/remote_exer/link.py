@@ -104,6 +104,11 @@ class SchedulerLink:
         self._sending = False
 
     @property
+    def sending(self) -> bool:
+        """True while messages are under way to a scheduler that has not taken them all yet."""
+        return self._sending
+
+    @property
     def has_jobs(self) -> bool:
         """True if a scheduler has the mission's jobs, whether it is connected or not."""
         return self.state in (LinkState.CONNECTED, LinkState.LOST)
