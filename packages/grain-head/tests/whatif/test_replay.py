@@ -285,14 +285,17 @@ def test_what_never_ends_has_a_reason(scenario: Scenario, why: str) -> None:
     assert why in reason
 
 
-def test_what_waits_for_a_task_that_never_ends_never_ends_either() -> None:
+@pytest.mark.parametrize("walltime", [None, 3600.0])
+def test_what_waits_for_a_task_that_never_ends_never_ends_either(walltime: float | None) -> None:
+    """Nor does the replay go on for ever, where workers are replaced for ever."""
     log = Log()
     log.join(0, "w", 8)
     first = log.submit(0, cores=8, function="wide")
     log.run(first, 0, 10)
     log.run(log.submit(10, first), 10, 20)
 
-    done = replay(log.workload(), workers(3))
+    offered = Workers(3, Cores(1) & Memory(16), walltime=walltime)
+    done = replay(log.workload(), Scenario(offered))
 
     assert 1 == done.never["", "the tasks that they wait for never end"]
     assert 1 == sum(tasks for (function, _), tasks in done.never.items() if function == "wide")

@@ -24,6 +24,7 @@ _AT_ONCE = 1e-9  # seconds; what differs by less happens at one time
 
 # The kinds of events on the agenda.
 _SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE = range(5)
+_OF_WORKERS = (_JOIN, _LEAVE)
 
 
 class Outcome(NamedTuple):
@@ -100,6 +101,8 @@ class _Replay:
         self._scheduler = Scheduler(max_overtakes=scenario.max_overtakes)
         self._now = 0.0
         self._agenda: list[tuple[float, int, int, int, int]] = []
+        self._of_tasks = 0  # the events on the agenda that are not about workers
+        self._vain_joins = 0  # the workers that have joined since anything happened to a task
         self._order = count()
         self._stays = [] if scenario.workers is not None else list(workload.stays)
         self._workers: dict[int, _Worker] = {}
@@ -126,10 +129,11 @@ class _Replay:
         """Let everything happen."""
         self._plan()
         agenda = self._agenda
-        while agenda and self._left:
+        while agenda and self._left and not self._is_stuck():
             self._now = now = agenda[0][0]
             while agenda and agenda[0][0] <= now + _AT_ONCE:
                 _, _, kind, subject, run = heappop(agenda)
+                self._count_event(kind)
                 self._happen(kind, subject, run)
             for start in self._scheduler.dispatch(now):
                 self._start(start)
@@ -148,7 +152,24 @@ class _Replay:
         )
 
     def _at(self, time: float, kind: int, subject: int, run: int = 0) -> None:
+        self._of_tasks += kind not in _OF_WORKERS
         heappush(self._agenda, (time, next(self._order), kind, subject, run))
+
+    def _count_event(self, kind: int) -> None:
+        """Count an event that has left the agenda."""
+        if kind not in _OF_WORKERS:
+            self._of_tasks -= 1
+            self._vain_joins = 0
+        elif kind == _JOIN:
+            self._vain_joins += 1
+
+    def _is_stuck(self) -> bool:
+        """Return True if all that is still to happen is that workers replace each other."""
+        workers = self._scenario.workers
+        if workers is None or self._of_tasks:
+            return False
+        # Each of them was new once, with all its time, and started nothing of what waits.
+        return self._vain_joins > workers.number
 
     def _plan(self) -> None:
         """Put on the agenda what does not depend on anything."""
