@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmittedJob
+from grain.cli.batch import (
+    BatchError,
+    BatchJob,
+    JobPhase,
+    JobRecord,
+    JobRecords,
+    JobState,
+    SubmittedJob,
+    mark_of,
+    open_local,
+)
 from grain.cli.batch.systems.local import Local, divide, start_time
 from grain.edge.cpu_locks import taking_cpus
 
@@ -124,6 +134,19 @@ def test_cpus_of_living_workers_are_taken(
     again = list(Local(folder, taken).submit(job, 1))
     started += again
     assert started[0].cpus == again[0].cpus
+
+
+def test_a_worker_whose_command_was_killed_before_it_started_takes_no_cpus(
+    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
+) -> None:
+    """What is left of that is a record with a mark, which stands for no process."""
+    records = JobRecords(tmp_path / "jobs")
+    left = JobRecord(mark_of("w-0"), "local", "w-0", "", "edge:///x", "", time.time())
+    records.add(records.new_file(), left)
+
+    started += open_local(tmp_path).submit(job, len(os.sched_getaffinity(0)))
+
+    assert len(os.sched_getaffinity(0)) == len({one.cpus for one in started})
 
 
 @pytest.mark.parametrize(

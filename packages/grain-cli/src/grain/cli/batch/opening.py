@@ -6,7 +6,7 @@ import datetime
 import importlib
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.records import JobRecords
+from grain.cli.batch.records import JobRecords, is_mark
 from grain.cli.batch.tracked import Tracked
 from grain.eventlog.names import state_folder
 
@@ -98,6 +98,13 @@ def open_local(folder: Path | None = None) -> Local:
 
 
 def _taken(folder: Path | None, system: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the ids and CPUs of the processes that were started earlier."""
+    """Return the ids and CPUs of the processes that were started earlier.
+
+    One that is about to be started, or whose command was killed then, has neither.
+    """
     records = JobRecords((folder or state_folder()) / "jobs").read()
-    return [(record.id, record.cpus) for record in records if record.system == system]
+    return [
+        (record.id, record.cpus)
+        for record in records
+        if record.system == system and not is_mark(record.id)
+    ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli.batch import BatchError, JobPhase, JobState, open_local, open_system
+from grain.cli.batch.tracked import Tracked
 from grain.cli.show import clean
 from grain.cli.workers.jobs import OwnJob, records
 
@@ -64,7 +65,7 @@ def end_job(config: Config, job: OwnJob) -> None:
 
 def _system(config: Config, name: str) -> BatchSystem | None:
     if name == "local":
-        return open_local()
+        return Tracked(open_local(), records())
     return open_system(config) if config.system == name else None
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,8 @@ class Local:
             if state.phase is JobPhase.UNKNOWN:
                 raise BatchError(f"{one} cannot be ended: {state.reason}", remedy="Go there.")
             if state.phase is JobPhase.RUNNING:
-                os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it has ended since
+                    os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
 
 
 def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
