@@ -66,6 +66,16 @@ def test_a_head_steps_down_for_a_larger_epoch_that_a_member_has_claimed() -> Non
     assert (8, False) == (leader.higher, leader.leads)
 
 
+def test_a_head_that_claims_again_leads_where_the_larger_epoch_has_left() -> None:
+    """As two begin at the same moment, and the other one ends before it has a record."""
+    leader = Leader(KEYS, 7)
+    leader.on_connected()
+    leader.on_message(Record(8, b"", claim_of(Leader(KEYS, 8)).sealed))
+    leader.on_connected()
+    leader.on_message(Leading())
+    assert (0, True) == (leader.higher, leader.leads)
+
+
 @pytest.mark.parametrize(
     "claim",
     [

@@ -66,7 +66,7 @@ class Leader:
 
     def on_connected(self) -> list[AnyMessage]:
         """Return what is to be sent on a new connection."""
-        self.leads, self.incumbent = False, None
+        self.leads, self.higher, self.incumbent = False, 0, None
         sealed = self._keys.seal_claim(self.epoch, self._who)
         return [Claim(self.epoch, self._who, sealed)]
 
