@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.jobs import outputs
-from grain.cli.workers.logs import readable
+from grain.cli.workers.logs import readable, readable_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +161,13 @@ def test_what_programs_print_cannot_control_the_terminal() -> None:
     """Nor is anything lost that was written over."""
     assert "10 %\n20 %\nü?[31m\tx\n" == readable("10 %\r20 %\r\nü\x1b[31m\tx\n".encode())
     assert "\ufffd" == readable(b"\xff")
+
+
+def test_a_character_of_which_a_part_is_there_is_left_until_its_rest_is_written() -> None:
+    begun = "ü█".encode()[:-1]
+
+    assert ("ü", 2) == readable_part(begun, last=False)
+    assert ("ü\ufffd", len(begun)) == readable_part(begun, last=True)
 
 
 def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:

@@ -55,7 +55,6 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
         from grain.cli.mission_records import find, missions_folder, read
         from grain.cli.missions.jobs import find_job
         from grain.cli.missions.starting import named, state_of
-        from grain.cli.workers.logs import readable
 
         if mission is None:
             raise click.UsageError("name a mission, as in: grain attach opt; see `grain missions`")
@@ -63,7 +62,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
         if record is None:
             config = load_config(ctx, config_file)
             if (job := find_job(config, mission)) is not None:
-                _follow_job(ctx, job)
+                _follow_job(ctx, job, lines)
                 return
             record = _otherwise_named(config, mission)
         if not record.start.detached:
@@ -76,9 +75,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 # The state first: what was written before the end is then shown, too.
                 record = named(record.label)
                 state = state_of(record)
-                while raw := _read(record, place):
-                    place += len(raw)
-                    click.echo(readable(raw), nl=False)
+                place = _show(record, place, last=not state.phase.alive)
                 if not state.phase.alive:
                     break
                 time.sleep(_POLL)
@@ -114,7 +111,7 @@ def _otherwise_named(config: Config, word: str) -> Record:
     return record
 
 
-def _follow_job(ctx: click.Context, job: OwnJob) -> None:
+def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:
     """Follow the output of a mission that `grain start` has submitted, until Ctrl-C."""
     from grain.cli.missions.jobs import output_file
     from grain.cli.workers.logs import logs
@@ -122,7 +119,7 @@ def _follow_job(ctx: click.Context, job: OwnJob) -> None:
 
     name = clean(job.record.name)
     click.echo(f"{name} is {job_words(job.record)}, output in {output_file(job.record)}", err=True)
-    ctx.invoke(logs, follow=job.alive, lines=20, worker=job.record.id)
+    ctx.invoke(logs, follow=job.alive, lines=lines, worker=job.record.id)
 
 
 def begin_at(record: Record, lines: int) -> int:
@@ -136,6 +133,25 @@ def begin_at(record: Record, lines: int) -> int:
         return 0
     last = tail.splitlines(keepends=True)[-lines:] if lines else []
     return size - sum(map(len, last))
+
+
+def _show(record: Record, place: int, *, last: bool) -> int:
+    """Print the output from a place on; return how far that is.
+
+    Args:
+        record: the start.
+        place: where it begins, in bytes.
+        last: True if nothing will be added.
+    """
+    from grain.cli.workers.logs import readable_part
+
+    while raw := _read(record, place):
+        text, count = readable_part(raw, last=last and len(raw) < _CHUNK)
+        if not count:
+            break
+        place += count
+        click.echo(text, nl=False)
+    return place
 
 
 def _read(record: Record, place: int) -> bytes:

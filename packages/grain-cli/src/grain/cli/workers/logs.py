@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import time
 from contextlib import suppress
@@ -235,7 +236,22 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
 
 def readable(raw: bytes) -> str:
     """Decode output without control characters; carriage returns become line ends."""
-    return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
+    return readable_part(raw, last=True)[0]
+
+
+def readable_part(raw: bytes, *, last: bool) -> tuple[str, int]:
+    """Decode output that may go on, without control characters, see `readable`.
+
+    Args:
+        raw: the output.
+        last: True if nothing follows.
+
+    Returns:
+        The text, and the number of its bytes: a character may have begun of which the rest is to
+        come.
+    """
+    text, count = codecs.utf_8_decode(raw, "replace", last)
+    return clean(re.sub(r"\r\n?", "\n", text), keep="\n\t"), count
 
 
 def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
@@ -251,6 +267,8 @@ def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
                 with file.open("rb") as source:
                     source.seek(at)
                     added = source.read(size - at)
-                click.echo(readable(added), nl=False)
-            places[file] = size
+                text, count = readable_part(added, last=False)
+                click.echo(text, nl=False)
+                at += count
+            places[file] = at
         time.sleep(_POLL)
