@@ -130,6 +130,18 @@ def test_a_mission_that_was_killed_is_resumed(folder: Path) -> None:
     assert "is done: there is nothing to resume" in grain("resume", "opt").output
 
 
+def test_an_exit_status_is_not_lost_where_the_end_of_children_is_ignored(folder: Path) -> None:
+    """As a shell leaves it to its commands after `trap '' CHLD`."""
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'grain.cli', *sys.argv[1:]])"
+    )
+    words = ["run", "--name", "opt", "sh", "-c", "exit 3"]
+    ended = subprocess.run([sys.executable, "-c", code, *words], cwd=folder, check=False)
+
+    assert 3 == ended.returncode
+
+
 def test_a_killed_keeper_leaves_a_mission_that_runs_and_is_lost_in_the_end(folder: Path) -> None:
     assert 0 == grain("run", "-d", "opt.py").exit_code
     one = until("running")

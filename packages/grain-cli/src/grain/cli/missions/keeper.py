@@ -10,6 +10,7 @@ terminal the program gets the last two from there.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -55,6 +56,8 @@ def keep(
     Raises:
         OSError: the program cannot be run, or its folder cannot be written; nothing runs.
     """
+    # Whoever ignores SIGCHLD, as a parent may have left it, gets no exit status.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Until the program is there, signals wait for it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -88,11 +91,30 @@ def keep(
 
 
 def _wait(program: subprocess.Popen[Any], pulse: Path) -> int:
-    while True:
-        with suppress(OSError):
-            pulse.touch(mode=0o600)
-        with suppress(subprocess.TimeoutExpired):
-            return program.wait(PULSE)
+    """Wait for the end of a program, with a sign of life now and then; return its status."""
+    pidfd = _pidfd(program.pid)
+    try:
+        while (status := program.poll()) is None:
+            with suppress(OSError):
+                pulse.touch(mode=0o600)
+            if pidfd is not None:
+                select.select([pidfd], [], [], PULSE)
+            else:
+                # This looks twenty times a second.
+                with suppress(subprocess.TimeoutExpired):
+                    program.wait(PULSE)
+        return status
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+
+
+def _pidfd(pid: int) -> int | None:
+    """Return a descriptor that is readable when a process has ended; None before Linux 5.3."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _process(pid: int) -> Process:
