@@ -7,11 +7,14 @@ import importlib
 import subprocess
 import sys
 import textwrap
+import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from grain.worker.pickling.by_value import Classes
+from grain.worker.pickling.class_objects import silenced
 from grain.worker.pickling.pickler import dumps, loads
 
 if TYPE_CHECKING:
@@ -482,6 +485,50 @@ def test_what_makes_subclasses_of_a_script_known_does_not_run_again() -> None:
     result = elsewhere(variables["result"])
 
     assert (0, "eV", 1, 2, ["First", "Second", "Third"]) == result()
+
+
+def test_classes_that_other_threads_make_are_made_as_ever_while_one_is_loaded() -> None:
+    made: list[str] = []
+
+    class Plugin:
+        def __init_subclass__(cls, unit: str = "") -> None:
+            made.append(f"{cls.__name__} {unit}")
+
+    def make(name: str) -> None:
+        types.new_class(name, (Plugin,), {"unit": "eV"})
+
+    with silenced(Plugin):
+        make("Loaded")
+        thread = threading.Thread(target=make, args=("OfAnotherThread",))
+        thread.start()
+        thread.join()
+    make("Later")
+
+    assert ["OfAnotherThread eV", "Later eV"] == made
+
+
+def test_threads_that_load_subclasses_of_one_base_leave_it_as_it_was() -> None:
+    class Plugin:
+        def __init_subclass__(cls) -> None:
+            """Do nothing that counts."""
+
+    before = vars(Plugin)["__init_subclass__"]
+    first_is_over = threading.Event()
+
+    def load() -> None:
+        with silenced(Plugin):
+            inside.set()
+            first_is_over.wait(60)
+
+    inside = threading.Event()
+    thread = threading.Thread(target=load)
+    with silenced(Plugin):
+        thread.start()
+        inside.wait(0.1)  # in vain, unless it does not wait for this one
+    first_is_over.set()
+    thread.join()
+
+    assert before is vars(Plugin)["__init_subclass__"]
 
 
 def test_a_metaclass_of_a_script_does_not_run_again() -> None:

@@ -16,6 +16,7 @@ get the keywords of the class statement, which nobody keeps.
 from __future__ import annotations
 
 import contextlib
+import threading
 import types
 
 # CPython's own, since version 3.7: nothing else lists the classes that `ABCMeta.register` was
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     """What gave the class its methods when it was loaded, its variables, virtual subclasses."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+# Two threads that load at the same time, as those of two executors, would each restore what they
+# found: the one that ends last what the other has put there.
+_SILENCING = threading.RLock()
 # What making a class makes anew.
 _MADE = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
 
@@ -164,21 +168,28 @@ def make_class(
 
 @contextlib.contextmanager
 def silenced(base: type) -> Iterator[None]:
-    """Within the context, subclasses of a base are made without its `__init_subclass__`.
+    """Within the context, this thread makes subclasses of a base without its `__init_subclass__`.
 
     The base is changed for that moment, as Python looks there and nowhere else: another base in
     front would change the layout of objects. It may be a class of this very program, when a task
-    returns a subclass.
+    returns a subclass; what other threads make of it meanwhile is made as ever.
     """
-    hook = vars(base).get("__init_subclass__")
-    if hook is None:
-        yield  # not there yet
-        return
-    type.__setattr__(base, "__init_subclass__", classmethod(lambda _: None))
-    try:
-        yield
-    finally:
-        type.__setattr__(base, "__init_subclass__", hook)
+    thread = threading.get_ident()
+    with _SILENCING:
+        hook = vars(base).get("__init_subclass__")
+        if hook is None:
+            yield  # not there yet
+            return
+
+        def quiet(cls: type, /, **keywords: Any) -> None:
+            if threading.get_ident() != thread:
+                hook.__get__(None, cls)(**keywords)
+
+        type.__setattr__(base, "__init_subclass__", classmethod(quiet))
+        try:
+            yield
+        finally:
+            type.__setattr__(base, "__init_subclass__", hook)
 
 
 def set_attributes(cls: type, attributes: dict[str, Any]) -> None:
