@@ -14,7 +14,7 @@ from grain.head import task_log
 from grain.head.hub_log import HubLog
 from grain.head.messages import Depart, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog
-from grain.head.task_log import HELD, LISTED
+from grain.head.task_log import HELD, LISTED, RequestWords
 from grain.resource import Cores
 from grain.worker.messages import Lease
 from grain_testkit.hub_harness import HubHarness
@@ -322,3 +322,11 @@ def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(
     assert LISTED == len(listed(written, TaskSubmitted))
     written.flush()
     assert LISTED + 5 == len(listed(written, TaskSubmitted))
+
+
+def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_else() -> None:
+    words = RequestWords(most=3)
+
+    for number in range(1, 9):
+        assert ({"Cores": number}, f"Cores({number})") == words.of(Cores(number))
+        assert len(words) <= 3

@@ -68,18 +68,28 @@ class Lines(Protocol):
 
 
 class RequestWords:
-    """Requests as they stand in a log; most tasks bring the same object as the one before."""
+    """Requests as they stand in a log; most tasks bring the same object as the one before.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many are remembered: each task of a mission may ask for something else.
+    """
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
         self._last: Resource | None = None
         self._words: tuple[dict[str, float], str] = ({}, "")
         self._all: dict[Resource, tuple[dict[str, float], str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def of(self, request: Resource) -> tuple[dict[str, float], str]:
         """Return the amounts of a request by kind, and its text."""
         if request is not self._last:
             words = self._all.get(request)
             if words is None:
+                if len(self._all) >= self._most:
+                    self._all.clear()
                 words = self._all[request] = (amounts(to_data(request)), request.ask())
             self._last, self._words = request, words
         return self._words
