@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import completion, main
-from grain.cli.history.summary import summarise
+from grain.cli.history.summary import Summariser
 from grain.eventlog.schema import (
     VERSION,
     ClockChanged,
@@ -108,7 +108,12 @@ def test_each_further_attempt_takes_back_the_failure_of_the_one_before() -> None
             RunEnded(time=BEGAN + number + 0.5, task=number, outcome=outcome, error="OSError"),
         ]
 
-    counts = [summarise(lines[:end]).total for end in (4, 5, 10, 13)]
+    summariser = Summariser()
+    counts = []
+    for number, line in enumerate(lines, 1):
+        summariser.feed(line)
+        if number in (4, 5, 10, 13):
+            counts.append(summariser.summary().total)
 
     assert [1, 0, 1, 0] == [one.failed for one in counts]
     assert (1, 1, 3) == (counts[-1].tasks, counts[-1].done, counts[-1].retried)

@@ -21,8 +21,6 @@ from grain.eventlog.schema import (
 from grain.eventlog.totals import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.totals import Failures, FunctionTotals
 
@@ -259,11 +257,3 @@ def _cause(failures: Failures) -> Cause:
         example=first.message,
         workers=dict(failures.workers.most_common(_WORKERS)),
     )
-
-
-def summarise(lines: Iterable[AnyLine]) -> LogSummary:
-    """Return the counts of a log."""
-    summariser = Summariser()
-    for line in lines:
-        summariser.feed(line)
-    return summariser.summary()

@@ -133,7 +133,7 @@ class _Planning:
         by_name = {shape.name: shape for shape in shapes}
         self._shapes = shapes
         self._workers = workers
-        self._asked_for = [one for one in asked_for if one.shape in by_name]
+        self._asked_for = asked_for
         self._room = dict(room)
         self._shape_of = {worker.id: shape_of.get(worker.id) for worker in workers}
         self._here = [
