@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -40,7 +41,7 @@ from grain.edge.bridge.wire import (
 from grain.edge.errors import DialError, MeetingError, NotAuthenticated, RemoteProtocolError
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.relay import server as relay_server
-from grain.edge.relay.switchboard import Limits, Switchboard
+from grain.edge.relay.switchboard import MEETING, Limits, Switchboard
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import (
@@ -447,6 +448,86 @@ async def test_slow_readers_slow_their_writers_and_nothing_piles_up_in_the_serve
                     await is_served(port)
         finally:
             server.kill()
+
+
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the kernel keep little of what a server writes, so that the rest waits in the server."""
+    tune = tcp.tune
+
+    def tune_small(stream: trio.SocketStream) -> None:
+        tune(stream)
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+
+    monkeypatch.setattr(tcp, "tune", tune_small)
+
+
+@pytest.mark.usefixtures("small_buffers")
+async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is lost either: when they read in the end everything arrives."""
+    servers: list[Any] = []
+
+    class Observed(relay_server._Server):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            servers.append(self)
+
+    monkeypatch.setattr(relay_server, "_Server", Observed)
+    limits = Limits(memory=2 * 1024**2)
+    count, size = 40, 300_000
+    with trio.fail_after(120):
+        async with bridge(limits) as port, leading(port) as members:
+            pairs = [await members.pair() for _ in range(count)]
+            async with trio.open_nursery() as nursery:
+                for writer, _ in pairs:
+                    nursery.start_soon(writer.send_all, bytes(size))
+                await trio.testing.wait_all_tasks_blocked(0.2)
+                waits = sum(len(link.unsent) for link in servers[0]._links.values())
+                # What fills it, one piece that was on its way, and a small one of each pair.
+                most = limits.copied + 256 * 1024 + count * 16 * 1024
+                assert 0 < waits <= servers[0]._copied < most
+                await is_served(port)
+                for _, reader in pairs:
+                    left = size
+                    while left:
+                        left -= len(await reader.receive_some(1 << 20))
+            assert 0 == servers[0]._copied
+
+
+@pytest.mark.usefixtures("small_buffers")
+async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> None:
+    """So it is slowed, and neither fills the server nor loses an answer."""
+    count = 50_000
+    with trio.fail_after(120):
+        async with bridge(Limits(memory=4 * 1024**2 // 8)) as port, leading(port) as members:
+            control = members.control
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(control.stream.send_all, encode(Beat()) * count)
+                await trio.testing.wait_all_tasks_blocked(0.2)
+                for _ in range(count):
+                    assert Beat() == await control.receive()
+
+
+async def test_meetings_beyond_the_memory_of_a_server_are_refused_and_others_go_on() -> None:
+    """Half of what is for meetings is for those of one host, which all here are."""
+    limits = Limits(memory=16 * 1024**2)
+    with trio.fail_after(120):
+        async with bridge(limits) as port, leading(port) as members:
+            member, taker = await members.pair()
+            held = []
+            with pytest.raises(MeetingError, match="no memory left for further meetings"):
+                while True:
+                    held.append(Members(port, make_key()))
+                    await held[-1].lead()
+            assert limits.kept // 2 // MEETING == len(held)  # and the first one, and not the last
+            await member.send_all(b"goes on")
+            assert b"goes on" == await taker.receive_some()
+            await members.pair()
+            for one in held:
+                one.close()
+            await is_served(port)
 
 
 async def test_a_meeting_with_many_busy_connections_has_one_turn_as_others_have() -> None:

@@ -188,10 +188,12 @@ class MessageDecoder:
 
     Attributes:
         rest: the bytes that belong to no message yet.
+        most: bytes of a message; a longer one is none.
     """
 
     def __init__(self) -> None:
         self.rest = bytearray()
+        self.most = MOST
 
     def feed(self, data: bytes) -> None:
         """Take what has arrived."""
@@ -206,7 +208,7 @@ class MessageDecoder:
         if len(self.rest) < _LENGTH:
             return None
         length = int.from_bytes(self.rest[:_LENGTH], "big")
-        if length > MOST:
+        if length > self.most:
             raise RemoteProtocolError("what answers there is no bridge of Grain")
         if len(self.rest) < _LENGTH + length:
             return None
