@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import trio
 from hypothesis import given
@@ -695,8 +696,6 @@ async def operator(stream: trio.SocketStream, answers: list[AnyMessage]) -> Open
 
 async def test_an_operator_cannot_play_the_head() -> None:
     """He has the head's record, sealed, and leads the member to himself."""
-    import msgspec
-
     _, members = make_credentials()
     record = record_of(members.authority, members.key, members.certificate)
     sealed = KEYS.seal(msgspec.json.encode(record))
@@ -761,8 +760,6 @@ async def test_an_operator_cannot_play_a_member() -> None:
 
 
 async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
-    import msgspec
-
     data = msgspec.json.encode(record_of("", "", "", epoch=3))
     strange = MeetingKeys(parse_key(OTHER)).seal(data)
     shown = [
@@ -784,6 +781,63 @@ async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
                 with pytest.raises(MeetingError, match=shown[0][1]):
                     await BridgeMeeting(place(port)).read()
                 del shown[0]
+
+
+def framed(fields: dict[str, object]) -> bytes:
+    data = msgspec.msgpack.encode(fields)
+    return len(data).to_bytes(4, "big") + data
+
+
+CONTROL = "\x1b]0;title\x07\x1b[2J\n\u202e"
+
+
+TEXTS: dict[str, dict[str, object]] = {
+    "a reason": {"is": "Refusal", "why": CONTROL},
+    "a long reason": {"is": "Refusal", "why": "a" * 15_000},
+    "the name of a message": {"is": CONTROL},
+    "the name of a field": {"is": "Beat", CONTROL: 1},
+    "a long name of a field": {"is": "Beat", "a" * 15_000: 1},
+    "a source": {"is": "Incoming", "token": b"t", "source": CONTROL},
+    "a source and the end of a line": {"is": "Incoming", "token": b"t", "source": "host\n"},
+    "a long source": {"is": "Incoming", "token": b"t", "source": "1" * 65},
+}
+
+
+@pytest.mark.parametrize("fields", TEXTS.values(), ids=TEXTS.keys())
+async def test_no_text_of_an_operator_controls_a_terminal_or_fills_a_log(
+    fields: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Members report it, and a head logs it, which comes again."""
+    caplog.set_level("DEBUG", "grain.edge")
+    again = trio.Event()
+    led = 0
+
+    async def server(stream: trio.SocketStream) -> None:
+        nonlocal led
+        async with stream:
+            opened = await operator(stream, [])
+            if opened.purpose == "look":
+                await stream.send_all(encode(Record(0, b"")) if not led else framed(fields))
+            elif opened.purpose == "lead":
+                led += 1
+                await stream.send_all(encode(Leading()) + framed(fields))
+                if led == 2:
+                    again.set()
+            with suppress(trio.BrokenResourceError):
+                async for _ in stream:
+                    pass
+
+    with trio.fail_after(20):
+        async with listening(server) as port, trio.open_nursery() as nursery:
+            await nursery.start(partial(serve, echo, url(port), codec=CODEC))
+            with pytest.raises(MeetingError) as caught:
+                await BridgeMeeting(place(port)).read()
+            await again.wait()
+            nursery.cancel_scope.cancel()
+    assert any("bridge" in message for message in caplog.messages)
+    for text in [str(caught.value), *caplog.messages]:
+        assert text.isprintable()
+        assert len(text) < 500
 
 
 async def test_an_operator_cannot_make_a_head_step_down() -> None:
