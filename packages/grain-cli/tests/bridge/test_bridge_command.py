@@ -129,3 +129,22 @@ def test_a_server_refuses_an_address_with_a_key_and_does_not_show_it() -> None:
     assert 2 == refused.exit_code
     assert "the server needs no key" in refused.stderr
     assert key not in refused.output
+
+
+@pytest.mark.parametrize(
+    ("words", "megabytes"), [((), 512), (("--memory", "2000"), 2000)], ids=["default", "chosen"]
+)
+def test_a_server_gets_its_limit_of_memory(
+    words: tuple[str, ...], megabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    async def serve(*_: object, memory: int, **__: object) -> None:
+        limits.append(memory)
+        raise OSError("enough")
+
+    monkeypatch.setattr("grain.edge.public.serve_bridge", serve)
+    assert 1 == CliRunner().invoke(main, ["bridge", "serve", *words]).exit_code
+    assert [megabytes * 1024**2] == limits
+    refused = CliRunner().invoke(main, ["bridge", "serve", "--memory", "1"])
+    assert (2, True) == (refused.exit_code, "16<=x<=" in refused.stderr)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -328,3 +332,72 @@ def test_nothing_is_started_with_a_key_that_others_may_read(folder: Path, words:
     assert f"Run `chmod 600 {key}`" in refused.stderr
     assert [] == listed(everything=True)
     assert [] == list(folder.glob("*.log"))
+
+
+@contextmanager
+def answering(data: bytes) -> Iterator[int]:
+    """Something on loopback that sends some bytes to whoever connects; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(data)
+                    connection.recv(4096)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+GREETING = msgspec.msgpack.encode({"is": "Greeting", "version": 9, "challenge": bytes(32)})
+
+
+def configure_bridge(folder: Path, port: int) -> None:
+    key = folder / "bridge.key"
+    key.touch(0o600)
+    key.write_text(grain("bridge", "key").stdout)
+    (folder / "grain.toml").write_text(
+        f'system = "local"\naddress = "bridge://@{key}@127.0.0.1:{port}"\nhead.cmd = "true"\n'
+    )
+
+
+@pytest.mark.parametrize("words", [["run", "-d", "opt.py"], ["up"], ["start"]])
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (
+            len(GREETING).to_bytes(4, "big") + GREETING,
+            "speaks version 9 of its protocol, this Grain version 1",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers there is no bridge of Grain"),
+    ],
+    ids=["another version", "another server"],
+)
+def test_nothing_is_started_with_a_bridge_that_cannot_be_used(
+    folder: Path, words: list[str], data: bytes, error: str
+) -> None:
+    with answering(data) as port:
+        configure_bridge(folder, port)
+        refused = grain(*words)
+
+    assert 1 == refused.exit_code
+    assert f"the bridge at 127.0.0.1:{port} " in refused.stderr
+    assert error in refused.stderr
+    assert [] == listed(everything=True)
+    assert [] == list(folder.glob("*.log"))
+
+
+def test_a_mission_is_started_before_its_bridge(folder: Path) -> None:
+    """Either side may come first."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and listens not
+        configure_bridge(folder, unused.getsockname()[1])
+        assert 0 == grain("run", "-d", "opt.py").exit_code
+        until("running")

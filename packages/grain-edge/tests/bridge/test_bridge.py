@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.edge import dial, make_key, serve, serve_bridge, without_key
+from grain.edge import check_bridge, dial, make_key, serve, serve_bridge, without_key
 from grain.edge.address import BridgeAddress, check_argument, parse_address
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import answer, connect
@@ -306,6 +306,28 @@ async def test_a_server_of_another_version_is_named() -> None:
                 async with joining(address):
                     pass
             nursery.cancel_scope.cancel()
+
+
+async def test_a_bridge_that_does_not_answer_may_come_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """One that answers and cannot be used is no reason to wait for it."""
+    begun = trio.current_time()
+
+    async def silent(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, silent, [listener])
+        address = url(listener.socket.getsockname()[1])
+        await check_bridge(address, 2.0)
+        nursery.cancel_scope.cancel()
+    assert begun + 2.0 == trio.current_time()
+    await check_bridge(address, 2.0)  # where nobody listens any more
+    await check_bridge("edge:///nowhere/at/all", 2.0)
+    assert begun + 2.0 == trio.current_time()
 
 
 async def test_what_is_no_bridge_is_named() -> None:

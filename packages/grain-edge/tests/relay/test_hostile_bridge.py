@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import trio
 from hypothesis import given
@@ -40,7 +42,7 @@ from grain.edge.bridge.wire import (
 from grain.edge.errors import DialError, MeetingError, NotAuthenticated, RemoteProtocolError
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.relay import server as relay_server
-from grain.edge.relay.switchboard import Limits, Switchboard
+from grain.edge.relay.switchboard import MEETING, Limits, Switchboard
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import (
@@ -449,6 +451,86 @@ async def test_slow_readers_slow_their_writers_and_nothing_piles_up_in_the_serve
             server.kill()
 
 
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the kernel keep little of what a server writes, so that the rest waits in the server."""
+    tune = tcp.tune
+
+    def tune_small(stream: trio.SocketStream) -> None:
+        tune(stream)
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+
+    monkeypatch.setattr(tcp, "tune", tune_small)
+
+
+@pytest.mark.usefixtures("small_buffers")
+async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is lost either: when they read in the end everything arrives."""
+    servers: list[Any] = []
+
+    class Observed(relay_server._Server):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            servers.append(self)
+
+    monkeypatch.setattr(relay_server, "_Server", Observed)
+    limits = Limits(memory=2 * 1024**2)
+    count, size = 40, 300_000
+    with trio.fail_after(120):
+        async with bridge(limits) as port, leading(port) as members:
+            pairs = [await members.pair() for _ in range(count)]
+            async with trio.open_nursery() as nursery:
+                for writer, _ in pairs:
+                    nursery.start_soon(writer.send_all, bytes(size))
+                await trio.testing.wait_all_tasks_blocked(0.2)
+                waits = sum(len(link.unsent) for link in servers[0]._links.values())
+                # What fills it, one piece that was on its way, and a small one of each pair.
+                most = limits.copied + 256 * 1024 + count * 16 * 1024
+                assert 0 < waits <= servers[0]._copied < most
+                await is_served(port)
+                for _, reader in pairs:
+                    left = size
+                    while left:
+                        left -= len(await reader.receive_some(1 << 20))
+            assert 0 == servers[0]._copied
+
+
+@pytest.mark.usefixtures("small_buffers")
+async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> None:
+    """So it is slowed, and neither fills the server nor loses an answer."""
+    count = 50_000
+    with trio.fail_after(120):
+        async with bridge(Limits(memory=4 * 1024**2 // 8)) as port, leading(port) as members:
+            control = members.control
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(control.stream.send_all, encode(Beat()) * count)
+                await trio.testing.wait_all_tasks_blocked(0.2)
+                for _ in range(count):
+                    assert Beat() == await control.receive()
+
+
+async def test_meetings_beyond_the_memory_of_a_server_are_refused_and_others_go_on() -> None:
+    """Half of what is for meetings is for those of one host, which all here are."""
+    limits = Limits(memory=16 * 1024**2)
+    with trio.fail_after(120):
+        async with bridge(limits) as port, leading(port) as members:
+            member, taker = await members.pair()
+            held = []
+            with pytest.raises(MeetingError, match="no memory left for further meetings"):
+                while True:
+                    held.append(Members(port, make_key()))
+                    await held[-1].lead()
+            assert limits.kept // 2 // MEETING == len(held)  # and the first one, and not the last
+            await member.send_all(b"goes on")
+            assert b"goes on" == await taker.receive_some()
+            await members.pair()
+            for one in held:
+                one.close()
+            await is_served(port)
+
+
 async def test_a_meeting_with_many_busy_connections_has_one_turn_as_others_have() -> None:
     """While a message of a quiet meeting passes, few pieces of thirty busy connections do."""
     with trio.fail_after(120):
@@ -614,8 +696,6 @@ async def operator(stream: trio.SocketStream, answers: list[AnyMessage]) -> Open
 
 async def test_an_operator_cannot_play_the_head() -> None:
     """He has the head's record, sealed, and leads the member to himself."""
-    import msgspec
-
     _, members = make_credentials()
     record = record_of(members.authority, members.key, members.certificate)
     sealed = KEYS.seal(msgspec.json.encode(record))
@@ -680,8 +760,6 @@ async def test_an_operator_cannot_play_a_member() -> None:
 
 
 async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
-    import msgspec
-
     data = msgspec.json.encode(record_of("", "", "", epoch=3))
     strange = MeetingKeys(parse_key(OTHER)).seal(data)
     shown = [
@@ -703,6 +781,63 @@ async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
                 with pytest.raises(MeetingError, match=shown[0][1]):
                     await BridgeMeeting(place(port)).read()
                 del shown[0]
+
+
+def framed(fields: dict[str, object]) -> bytes:
+    data = msgspec.msgpack.encode(fields)
+    return len(data).to_bytes(4, "big") + data
+
+
+CONTROL = "\x1b]0;title\x07\x1b[2J\n\u202e"
+
+
+TEXTS: dict[str, dict[str, object]] = {
+    "a reason": {"is": "Refusal", "why": CONTROL},
+    "a long reason": {"is": "Refusal", "why": "a" * 15_000},
+    "the name of a message": {"is": CONTROL},
+    "the name of a field": {"is": "Beat", CONTROL: 1},
+    "a long name of a field": {"is": "Beat", "a" * 15_000: 1},
+    "a source": {"is": "Incoming", "token": b"t", "source": CONTROL},
+    "a source and the end of a line": {"is": "Incoming", "token": b"t", "source": "host\n"},
+    "a long source": {"is": "Incoming", "token": b"t", "source": "1" * 65},
+}
+
+
+@pytest.mark.parametrize("fields", TEXTS.values(), ids=TEXTS.keys())
+async def test_no_text_of_an_operator_controls_a_terminal_or_fills_a_log(
+    fields: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Members report it, and a head logs it, which comes again."""
+    caplog.set_level("DEBUG", "grain.edge")
+    again = trio.Event()
+    led = 0
+
+    async def server(stream: trio.SocketStream) -> None:
+        nonlocal led
+        async with stream:
+            opened = await operator(stream, [])
+            if opened.purpose == "look":
+                await stream.send_all(encode(Record(0, b"")) if not led else framed(fields))
+            elif opened.purpose == "lead":
+                led += 1
+                await stream.send_all(encode(Leading()) + framed(fields))
+                if led == 2:
+                    again.set()
+            with suppress(trio.BrokenResourceError):
+                async for _ in stream:
+                    pass
+
+    with trio.fail_after(20):
+        async with listening(server) as port, trio.open_nursery() as nursery:
+            await nursery.start(partial(serve, echo, url(port), codec=CODEC))
+            with pytest.raises(MeetingError) as caught:
+                await BridgeMeeting(place(port)).read()
+            await again.wait()
+            nursery.cancel_scope.cancel()
+    assert any("bridge" in message for message in caplog.messages)
+    for text in [str(caught.value), *caplog.messages]:
+        assert text.isprintable()
+        assert len(text) < 500
 
 
 async def test_an_operator_cannot_make_a_head_step_down() -> None:

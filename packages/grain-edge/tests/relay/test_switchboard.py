@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from grain.edge.bridge.wire import (
     CALL,
+    MOST,
     SILENCE,
     Beat,
     Call,
@@ -23,7 +24,16 @@ from grain.edge.bridge.wire import (
     Record,
     Refusal,
 )
-from grain.edge.relay.switchboard import CALLS, WAIT, Close, Limits, Send, Splice, Switchboard
+from grain.edge.relay.switchboard import (
+    CALLS,
+    MEETING,
+    WAIT,
+    Close,
+    Limits,
+    Send,
+    Splice,
+    Switchboard,
+)
 
 if TYPE_CHECKING:
     from grain.edge.bridge.wire import AnyMessage, Purpose
@@ -360,6 +370,56 @@ def test_calls_are_limited_until_the_next_sign_of_life_of_the_head() -> None:
     assert [Beat(), Call(sealed)] == bench.taken(head)
 
 
+FULL = Refusal("the bridge has no memory left for further meetings; try again later")
+
+
+def test_no_further_meeting_is_let_in_while_memory_is_short() -> None:
+    """Those that are there go on, and the place of one that has left is free."""
+    bench = Bench(memory=4 * 4 * MEETING)  # a quarter of it is for meetings
+    held = [bench.enter("lead", bytes([number]), source=str(number)) for number in range(4)]
+    assert [FULL, "closed"] == bench.taken(bench.enter("lead", b"new", source="new"))
+    assert [] == bench.taken(bench.enter("lead", bytes([0])))
+    bench.say(held[0], Claim(10, b"w", b"sealed"))
+    member = bench.enter("join", bytes([0]))
+    assert isinstance(bench.taken(held[0])[-1], Incoming)
+    assert [] == bench.taken(member)
+    bench.lose(held[1])
+    assert [] == bench.taken(bench.enter("lead", b"new", source="new"))
+
+
+def test_the_meetings_of_an_address_get_half_of_the_memory_for_meetings() -> None:
+    bench = Bench(memory=4 * 4 * MEETING)
+    for number in range(2):
+        assert [] == bench.taken(bench.enter("lead", bytes([number]), source="one"))
+    assert [FULL, "closed"] == bench.taken(bench.enter("lead", b"c", source="one"))
+    assert [] == bench.taken(bench.enter("lead", b"c", source="other"))
+
+
+def test_nobody_is_introduced_to_a_head_that_reads_slowly_while_memory_is_short() -> None:
+    bench = Bench(memory=4 * 4 * MEETING)
+    head = bench.head()
+    other = bench.head(meeting=b"b")
+    bench.board.on_unsent(head, MEETING)  # which its address may have beside its two meetings
+    assert not bench.board.is_full_for(other)
+    assert bench.board.is_full_for(head)
+    refusal = Refusal("the scheduler reads slowly, and the bridge has no memory left")
+    assert [refusal, "closed"] == bench.taken(bench.enter("join"))
+    assert [refusal, "closed"] == bench.taken(bench.enter("call", token=bytes(CALL)))
+    assert [] == bench.taken(bench.enter("join", b"b"))
+    bench.board.on_unsent(head, 0)
+    assert not bench.board.is_full_for(head)
+    assert [] == bench.taken(bench.enter("join"))
+
+
+def test_a_long_message_is_for_heads_that_lead() -> None:
+    bench = Bench()
+    head = bench.enter("lead")
+    assert 1024 == bench.board.longest(head)
+    bench.say(head, Claim(10, b"w", b"sealed"))
+    assert MOST == bench.board.longest(head)
+    assert 1024 == bench.board.longest(bench.enter("join"))
+
+
 messages = st.one_of(
     st.builds(Claim, st.integers(-1, 9), st.sampled_from([b"", b"w", b"v"]), st.just(b"")),
     st.builds(Publish, st.binary(max_size=3)),
@@ -375,6 +435,7 @@ steps = st.one_of(
         st.sampled_from([b"a", b"b"]),
     ),
     st.tuples(st.just("say"), st.integers(0, 30), messages),
+    st.tuples(st.just("unsent"), st.integers(0, 30), st.integers(0, 200_000)),
     st.tuples(st.just("lose"), st.integers(0, 30), st.none()),
     st.tuples(st.just("wait"), st.floats(0, 30), st.none()),
 )
@@ -384,7 +445,7 @@ class Observed(Bench):
     """A switchboard with whatever members do, and what holds after each step."""
 
     def __init__(self) -> None:
-        super().__init__(connections=8, each=5, waiting=2, burst=20)
+        super().__init__(connections=8, each=5, waiting=2, burst=20, memory=4 * 200_000)
         self.here: dict[int, bytes] = {}
         self.tokens: dict[bytes, tuple[bytes, int]] = {}
         self.wanted: dict[int, bytes] = {}
@@ -407,6 +468,8 @@ class Observed(Bench):
             number = sorted(self.here)[which % len(self.here)]
             if what == "say":
                 self.say(number, how)
+            elif what == "unsent":
+                self.board.on_unsent(number, how)
             else:
                 self.over.add(number)
                 self.lose(number)
@@ -447,3 +510,4 @@ def test_whatever_members_do_meetings_stay_apart_and_nothing_is_left(
     bench.wait(1)
     assert (0, 0) == (len(bench.board), bench.board.meetings)
     assert (0, 0) == (len(bench.board._sources), len(bench.board._timed))
+    assert (0, {}) == (bench.board._kept, bench.board._kept_of)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from grain.config import Config
 
+_BRIDGE = 2.0  # seconds in which the server of a bridge is to answer
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -56,14 +58,19 @@ def load_config(ctx: click.Context, config_file: str | None) -> Config:
     return load(config_file or chosen_config(ctx))
 
 
-def check_keys(*addresses: str) -> None:
-    """Check the files in which keys of bridges stand, before a process starts that reads them.
+def check_bridges(*addresses: str) -> None:
+    """Check keys and servers of bridges, before a process starts that uses them out of sight.
+
+    A server that does not answer is no reason to start nothing: it may come later.
 
     Raises:
-        grain.edge.errors.EdgeError: One cannot be read, has no key, or others may read it.
+        grain.edge.errors.EdgeError: A key cannot be read, is none, or others may read it; or a
+            server is of another version, or is none.
     """
-    for address in addresses:
+    for address in dict.fromkeys(addresses):
         if address.startswith("bridge://"):
-            from grain.edge import check_key  # takes TLS, which others do without
+            import trio
 
-            check_key(address)
+            from grain.edge import check_bridge  # takes TLS, which others do without
+
+            trio.run(check_bridge, address, _BRIDGE)

@@ -101,6 +101,10 @@ class OtherVersion(MeetingError):
     final = True
 
 
+class NotABridge(MeetingError):
+    """Something else than a bridge answers where one is to be."""
+
+
 class ForeignFile(MeetingError):
     """A file or directory belongs to another user."""
 

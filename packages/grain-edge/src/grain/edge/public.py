@@ -1,9 +1,9 @@
 """The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
 
 from grain.edge.attempt import Attempt as Attempt
-from grain.edge.bridge.key import check_key as check_key
 from grain.edge.bridge.key import make_key as make_key
 from grain.edge.bridge.key import without_key as without_key
+from grain.edge.bridge.meeting import check_bridge as check_bridge
 from grain.edge.connecting.dial import dial as dial
 from grain.edge.connecting.dial import examine as examine
 from grain.edge.connecting.dial import head_here as head_here

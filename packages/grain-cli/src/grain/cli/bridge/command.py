@@ -59,7 +59,11 @@ def _hide_from_others() -> None:
     "--listen", default=f":{PORT}", show_default=True, metavar="[HOST]:PORT",
     help="Where to listen; without a host on all interfaces.",
 )  # fmt: skip
-def serve(listen: str) -> None:
+@click.option(
+    "--memory", default=512, show_default=True, metavar="MB", type=click.IntRange(16, 1_000_000),
+    help="Memory for connections, meetings and what waits for slow readers, all together.",
+)  # fmt: skip
+def serve(listen: str, memory: int) -> None:
     """Serve a bridge until Ctrl-C or SIGTERM.
 
     It may be killed and started again: heads and members connect again, and nothing is lost.
@@ -68,12 +72,13 @@ def serve(listen: str) -> None:
     Examples:
       grain bridge serve
       grain bridge serve --listen 192.0.2.7:4747
+      grain bridge serve --memory 2000       for some ten thousand meetings
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     host, port = parse_listen(listen)
     with report_errors():
         import trio
 
-        error = trio.run(_serve, host, port)
+        error = trio.run(_serve, host, port, memory * 1024**2)
         if error is not None:
             raise click.ClickException(
                 f"cannot listen at {listen}: {error.strerror or error}; name an address of this "
@@ -99,8 +104,14 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-async def _serve(host: str, port: int) -> OSError | None:
-    """Serve until a signal; return why it cannot, if so."""
+async def _serve(host: str, port: int, memory: int) -> OSError | None:
+    """Serve until a signal; return why it cannot, if so.
+
+    Args:
+        host: where to listen.
+        port: the port.
+        memory: bytes for all meetings together.
+    """
     import signal
 
     import trio
@@ -114,7 +125,7 @@ async def _serve(host: str, port: int) -> OSError | None:
 
             async def start(task_status: trio.TaskStatus[list[tuple[str, int]]]) -> None:
                 try:
-                    await serve_bridge(host, port, task_status=task_status)
+                    await serve_bridge(host, port, memory=memory, task_status=task_status)
                 except OSError as error:
                     failed.append(error)
                     task_status.started([])

@@ -28,7 +28,7 @@ from grain.cli.missions.environment import kept
 from grain.cli.missions.keeper import keep, this_kernel
 from grain.cli.missions.logout import at_logout
 from grain.cli.missions.state import Phase, State, judge
-from grain.cli.options import check_keys
+from grain.cli.options import check_bridges
 from grain.cli.show import clean
 from grain.edge.trust import open_appended, python_command
 
@@ -115,8 +115,8 @@ def begin(start: Start, env: Mapping[str, str]) -> int:
     Raises:
         click.ClickException: one of that name runs, or the program cannot be run: nothing is
             started, and nothing is left of it.
-        ConfigError, EdgeError: one that is detached has a configuration that is wrong, or a key of
-            a bridge that cannot be used; nothing is started either.
+        ConfigError, EdgeError: one that is detached has a configuration that is wrong, or a bridge
+            whose key or version cannot be used; nothing is started either.
         OSError: the state directory cannot be written.
     """
     if start.detached:
@@ -149,7 +149,7 @@ def _check_config(start: Start, env: Mapping[str, str]) -> None:
     from grain.config import load
 
     config = load(env=env, cwd=start.directory)
-    check_keys(config.head.listen, config.worker.cli_dial)
+    check_bridges(config.head.listen, config.worker.cli_dial)
 
 
 def _refuse_second(record: Record) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from grain.cli.options import check_keys, config_option, json_option, load_config
+from grain.cli.options import check_bridges, config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import print_json
 from grain.cli.workers.up import refuse_words
@@ -54,7 +54,7 @@ def start(
         if dry:
             click.echo(system.script(job, 1), nl=False)
             return
-        check_keys(config.head.listen, config.worker.dial)
+        check_bridges(config.head.listen, config.worker.dial)
         make_parent(job.log_file)
         if here:
             if options:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.options import check_keys, config_option, json_option, load_config
+from grain.cli.options import check_bridges, config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json
 from grain.cli.workers.shapes import shape_option, shaped, with_shape
@@ -89,7 +89,7 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     from grain.cli.workers.submission import job_words, submit_workers
 
     click.echo(using(config), err=True)
-    check_keys(config.worker.dial)
+    check_bridges(config.worker.dial)
     look_back(config)
     jobs: list[JobRecord] = []
     try:

@@ -18,7 +18,7 @@ from grain.edge.bridge.wire import (
     Refusal,
     encode,
 )
-from grain.edge.errors import MeetingError, OtherVersion, RemoteProtocolError
+from grain.edge.errors import MeetingError, NotABridge, OtherVersion, RemoteProtocolError
 from grain.edge.transports import tcp
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ async def connect(
     Cancellation closes the connection.
 
     Raises:
-        MeetingError: it is not reached, or is none; `OtherVersion` if its protocol is another.
+        MeetingError: it is not reached; `NotABridge` if it is none, `OtherVersion` if its protocol
+            is another.
     """
     where = join_host(address.host, address.port)
     try:
@@ -99,8 +100,10 @@ async def connect(
         # Of a failed connection trio's text has the address once more; others have no number.
         why = os.strerror(number) if (number := error.errno or 0) > 0 else error.strerror or error
         raise MeetingError(f"the bridge at {where} is not reached: {why}") from error
-    except (trio.BrokenResourceError, RemoteProtocolError) as error:
+    except trio.BrokenResourceError as error:
         raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
+    except RemoteProtocolError as error:
+        raise NotABridge(f"the bridge at {where} is not reached: {error}") from error
 
 
 async def _opened(

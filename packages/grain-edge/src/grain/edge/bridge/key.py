@@ -90,18 +90,6 @@ def read_key(address: BridgeAddress) -> bytes:
         raise AddressError(f"{path}: {error}") from None
 
 
-def check_key(address: str) -> None:
-    """Check the file in which the key of an address stands; other addresses are not looked at.
-
-    Raises:
-        AddressError: there is no key in it.
-        MeetingError: it cannot be read, or other users may read it.
-    """
-    where = parse_address(address) if address.startswith("bridge://") else None
-    if isinstance(where, BridgeAddress):
-        read_key(where)
-
-
 def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     """Return an address that names a file with its key; one of another scheme as it is.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from grain.edge.address import join_host
+from grain.edge.address import BridgeAddress, join_host, parse_address
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, read_key
@@ -23,6 +23,8 @@ from grain.edge.errors import (
     EdgeError,
     MeetingError,
     MeetingTaken,
+    NotABridge,
+    OtherVersion,
     RemoteProtocolError,
     StaleEdgeFile,
     Superseded,
@@ -32,7 +34,6 @@ from grain.edge.meeting.block import MeetingRecord
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from grain.edge.address import BridgeAddress
     from grain.edge.transports.tls import TlsStream
 
     Secure = Callable[[trio.SocketStream, str], Awaitable[trio.abc.Stream | None]]
@@ -367,3 +368,31 @@ class BridgeMeeting:
         if self._control is not None:
             await trio.aclose_forcefully(self._control.stream)
             self._control = None
+
+
+async def check_bridge(address: str, patience: float) -> None:
+    """Check the key of an address, and the server, if it answers soon: it may come later.
+
+    For whoever starts processes out of sight, which would fail there; other addresses than those of
+    a bridge are not looked at.
+
+    Args:
+        address: as in `grain.toml`.
+        patience: seconds that the server has.
+
+    Raises:
+        AddressError: there is no key in its file.
+        MeetingError: the file cannot be read, or other users may read it; or the server is of
+            another version (`OtherVersion`), or is none (`NotABridge`).
+    """
+    where = parse_address(address) if address.startswith("bridge://") else None
+    if not isinstance(where, BridgeAddress):
+        return
+    meeting = BridgeMeeting(where)
+    with trio.move_on_after(patience):
+        try:
+            await meeting.prepare()
+        except (OtherVersion, NotABridge):
+            raise
+        except MeetingError as error:
+            _log.info("%s", error)

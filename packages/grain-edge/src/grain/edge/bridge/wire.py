@@ -6,7 +6,7 @@ server copies.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -31,6 +31,10 @@ CALL = 180
 """Bytes of a sealed call, whatever it says."""
 
 _LENGTH = 4
+
+# Text of the other side, which nobody has authenticated, goes to logs and terminals.
+_Sentence = Annotated[str, msgspec.Meta(max_length=300, pattern=r"\A[ -~]*\Z")]
+_Source = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[0-9A-Za-z.:/%_-]*\Z")]
 
 Purpose = Literal["lead", "look", "call", "join", "take"]
 """What a connection is for: to be the head; to read its record; to have it connect to a member that
@@ -76,10 +80,10 @@ class Refusal(BridgeMessage, frozen=True):
     """The server's last word to a member.
 
     Attributes:
-        why: a sentence.
+        why: a sentence, of printable ASCII characters.
     """
 
-    why: str
+    why: _Sentence
 
 
 class Claim(BridgeMessage, frozen=True):
@@ -133,7 +137,7 @@ class Incoming(BridgeMessage, frozen=True):
     """
 
     token: bytes
-    source: str
+    source: _Source
 
 
 class Call(BridgeMessage, frozen=True):
@@ -188,10 +192,12 @@ class MessageDecoder:
 
     Attributes:
         rest: the bytes that belong to no message yet.
+        most: bytes of a message; a longer one is none.
     """
 
     def __init__(self) -> None:
         self.rest = bytearray()
+        self.most = MOST
 
     def feed(self, data: bytes) -> None:
         """Take what has arrived."""
@@ -206,7 +212,7 @@ class MessageDecoder:
         if len(self.rest) < _LENGTH:
             return None
         length = int.from_bytes(self.rest[:_LENGTH], "big")
-        if length > MOST:
+        if length > self.most:
             raise RemoteProtocolError("what answers there is no bridge of Grain")
         if len(self.rest) < _LENGTH + length:
             return None
@@ -215,6 +221,6 @@ class MessageDecoder:
         try:
             return _DECODER.decode(data)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise RemoteProtocolError(
-                f"what answers there is no bridge of Grain: {error}"
-            ) from None
+            # Names that the other side has chosen may stand in the text.
+            why = f": {text}" if (text := str(error)[:200]).isprintable() else ""
+            raise RemoteProtocolError(f"what answers there is no bridge of Grain{why}") from None

@@ -8,9 +8,12 @@ Rules:
    bytes; who reads less is lost.
 3. Of two members between which bytes are copied, nothing more is read from one while the kernel has
    not taken what is for the other. So a slow reader slows its writer, and no more than `_PIECE`
-   bytes of a connection wait here.
+   bytes of a connection wait here. Where `Limits.copied` bytes of all wait, the kernel has to have
+   room for what is read next, and no more than `_SMALL` bytes are: so slow readers fill no memory
+   further, and others are copied as before, in smaller pieces.
 4. In each pass of the event loop one connection of each meeting has its turn, so a busy meeting
    with many connections delays another one as much as one with a single connection.
+5. Where memory for messages is short, nothing is read from who does not read.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from grain.edge.bridge.wire import AnyMessage
 
 _PIECE = 256 * 1024  # bytes that are copied at once
+_SMALL = 16 * 1024  # bytes that are copied at once while memory is short
 _READ = 4 * 1024  # bytes that are read at once of messages
 _UNSENT = 256 * 1024
 _LINGER = 2.0  # seconds in which a member reads the last word
@@ -52,24 +56,29 @@ async def serve_bridge(
     host: str,
     port: int,
     *,
+    memory: int | None = None,
     limits: Limits | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
     """Serve a bridge until cancelled, which closes all connections; for `nursery.start`.
 
     Lets this process open as many files as the system allows, and takes no more connections than
-    that.
+    that, nor than its limit of memory has place for.
 
     Args:
         host: the address on which it listens; empty for all.
         port: the port; 0 for any.
-        limits: what each meeting may have.
+        memory: bytes for all connections and meetings together, beside those of the process; None
+            for those of the limits.
+        limits: what each meeting may have, and all together.
         task_status: gets the addresses and ports.
 
     Raises:
         OSError: it cannot listen there.
     """
     limits = limits or Limits()
+    if memory is not None:
+        limits = replace(limits, memory=memory)
     most = max(_open_files() - _RESERVED, 64)
     if most < min(2 * limits.each, limits.connections):
         _log.warning(
@@ -79,7 +88,7 @@ async def serve_bridge(
             most,
             limits.connections,
         )
-    limits = replace(limits, connections=min(limits.connections, most))
+    limits = replace(limits, connections=min(limits.connections, most, limits.lines))
     listeners = await tcp.listen(host, port)
     async with trio.open_nursery() as nursery:
         server = _Server(limits, nursery)
@@ -128,7 +137,7 @@ class _Link:
     Attributes:
         source: where it comes from.
         unsent: what the kernel has not taken yet.
-        flushing: a task waits for the kernel to take that.
+        flushing: set once the kernel has taken that, or never will; None if nothing waits.
         partner: the connection to which its bytes are copied.
         ended: it sends no more.
         over: an end that both sides of a pair wait for.
@@ -141,7 +150,7 @@ class _Link:
         self.source = tcp.peer_host(stream)
         self.decoder: MessageDecoder | None = MessageDecoder()
         self.unsent = b""
-        self.flushing = False
+        self.flushing: trio.Event | None = None
         self.partner: _Link | None = None
         self.ended = False
         self.over: trio.Event | None = None
@@ -173,6 +182,10 @@ class _Link:
             await trio.lowlevel.wait_writable(fd_of(self.stream.socket))
             unsent, self.unsent = self.unsent, b""
             self.write(unsent)
+
+    async def writable(self) -> None:
+        """Wait until the kernel has room, or the connection has ended."""
+        await trio.lowlevel.wait_writable(fd_of(self.stream.socket))
 
     async def readable(self) -> None:
         """Wait until something has arrived, or the connection has ended."""
@@ -207,6 +220,8 @@ class _Link:
 class _Server:
     def __init__(self, limits: Limits, nursery: trio.Nursery) -> None:
         self._switchboard = Switchboard(limits)
+        self._copied_most = limits.copied
+        self._copied = 0  # bytes that wait on their way between two members
         self._nursery = nursery
         self._handshakes = Handshakes()
         self._links: dict[int, _Link] = {}
@@ -285,11 +300,16 @@ class _Server:
 
     async def _listen(self, link: _Link, number: int, turn: _Turn) -> None:
         """Handle messages, until the connection ends or bytes are to be copied."""
-        assert link.decoder is not None
+        decoder = link.decoder
+        assert decoder is not None
         while True:
-            while (message := link.decoder.next()) is not None:
+            decoder.most = self._switchboard.longest(number)
+            if (message := decoder.next()) is not None:
                 self._switchboard.on_message(number, message, trio.current_time())
                 self._carry_out()
+                continue
+            if link.flushing is not None and self._switchboard.is_full_for(number):
+                await link.flushing.wait()
             await link.readable()
             if link.partner is not None:
                 return
@@ -301,7 +321,7 @@ class _Server:
                 # Who is about to be closed is read to its end: with something unread the kernel
                 # would reset the connection, and the last word would be lost.
                 if count > 0 and not link.ended:
-                    link.decoder.feed(bytes(self._buffer[:count]))
+                    decoder.feed(bytes(self._buffer[:count]))
             if not count:
                 return
 
@@ -325,19 +345,23 @@ class _Server:
         except _LOST:
             link.drop()
             return
+        if link.unsent:
+            self._switchboard.on_unsent(number, len(link.unsent))
         if len(link.unsent) > _UNSENT:
             link.drop()
-        elif link.unsent and not link.flushing:
-            link.flushing = True
-            self._nursery.start_soon(self._flush, link)
+        elif link.unsent and link.flushing is None:
+            link.flushing = trio.Event()
+            self._nursery.start_soon(self._flush, link, number, link.flushing)
 
-    async def _flush(self, link: _Link) -> None:
+    async def _flush(self, link: _Link, number: int, done: trio.Event) -> None:
         try:
             await link.flush()
         except _LOST:
             link.drop()
         finally:
-            link.flushing = False
+            link.flushing = None
+            done.set()
+            self._switchboard.on_unsent(number, len(link.unsent))
 
     def _close(self, number: int) -> None:
         link = self._links.get(number)
@@ -352,7 +376,7 @@ class _Server:
     async def _linger(self, link: _Link) -> None:
         """Let a member read the last word, for a while."""
         with suppress(*_LOST), trio.move_on_after(_LINGER):
-            if not link.flushing:
+            if link.flushing is None:
                 await link.flush()
                 link.end()
             await trio.sleep_forever()
@@ -372,13 +396,21 @@ class _Server:
         buffer = self._buffer
         while True:
             await source.readable()
+            if self._copied >= self._copied_most and not target.ended:
+                await target.writable()
             async with turn:
-                count = source.read(buffer)
+                is_short = self._copied >= self._copied_most
+                count = source.read(buffer[:_SMALL] if is_short else buffer)
                 if count > 0:
                     target.write(buffer[:count])
             if not count:
                 break
-            await target.flush()
+            if waiting := len(target.unsent):
+                self._copied += waiting
+                try:
+                    await target.flush()
+                finally:
+                    self._copied -= waiting
         target.end()
         source.ended = True
         assert source.over is not None

@@ -20,6 +20,11 @@ Rules:
 6. A call is passed on and forgotten. Between two signs of life of a head no more than `CALLS` are:
    with the members that wait they fit in what the server keeps for a head that reads slowly.
 7. A connection counts until it is reported as lost, so what is being closed has its place still.
+8. All memory together has a limit. Half of it is for connections, whose number follows from that; a
+   quarter is for bytes that are copied, which the server counts itself; and a quarter is for
+   meetings, with the messages that wait for their heads. While the last is in use no further
+   meeting is let in, nor one of an address that has half of it; and to a head that reads slowly
+   nobody is introduced. Meetings that are there go on.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from grain.edge.bridge.wire import (
     CALL,
+    MOST,
     SILENCE,
     Beat,
     Call,
@@ -52,6 +58,17 @@ WAIT = 15.0
 CALLS = 500
 """Calls that are passed on between two signs of life of a head."""
 
+CONNECTION = 8 * 1024
+"""Bytes of memory that a connection takes, without messages that wait for a head."""
+
+MEETING = 40 * 1024
+"""Bytes of memory that a meeting may take: its record, and a message of its head that is not whole.
+
+They count from the first connection of a meeting to its last one, so that a meeting that is let in
+can have them.
+"""
+
+_STATEMENT = 1024  # bytes of a message of whoever does not lead, as of a claim
 _STOPPED = 5.0  # seconds between two ticks, of one each second, after which it was stopped
 
 
@@ -66,6 +83,7 @@ class Limits:
         waiting: members that wait to be taken.
         burst: connections at once; after that ``rate`` in a second.
         rate: see there.
+        memory: bytes for all connections and meetings together, and for what is copied.
     """
 
     connections: int = 20_000
@@ -74,6 +92,22 @@ class Limits:
     waiting: int = 1_000
     burst: int = 5_000
     rate: float = 100.0
+    memory: int = 512 * 1024**2
+
+    @property
+    def copied(self) -> int:
+        """Bytes that may wait on their way from one member to another."""
+        return self.memory // 4
+
+    @property
+    def kept(self) -> int:
+        """Bytes for meetings, and for messages that wait for their heads."""
+        return self.memory // 4
+
+    @property
+    def lines(self) -> int:
+        """The number of connections for which there is memory."""
+        return self.memory // 2 // CONNECTION
 
 
 _NOBODY = Claim(0, b"", b"")
@@ -114,6 +148,7 @@ class Line:
         token: by which it is taken, while it waits.
         partner: the connection between which and this one bytes are copied.
         over: it is about to be closed.
+        unsent: bytes of messages that wait for it in the server.
     """
 
     meeting: MeetingState
@@ -123,6 +158,7 @@ class Line:
     token: bytes = b""
     partner: int = 0
     over: bool = False
+    unsent: int = 0
 
 
 @dataclass(eq=False)
@@ -140,6 +176,7 @@ class MeetingState:
         waiting: the connections that wait to be taken, by their tokens.
         credit: connections that it may open at once.
         at: when that was counted.
+        source: the address for which its memory counts.
     """
 
     name: bytes
@@ -152,6 +189,7 @@ class MeetingState:
     waiting: dict[bytes, int] = field(default_factory=dict)
     credit: float = 0.0
     at: float = 0.0
+    source: str = ""
 
     @property
     def record(self) -> Record:
@@ -175,6 +213,8 @@ class Switchboard:
         self._meetings: dict[bytes, MeetingState] = {}
         self._lines: dict[int, Line] = {}
         self._sources: dict[str, int] = {}
+        self._kept = 0  # bytes for meetings and messages
+        self._kept_of: dict[str, int] = {}  # the same by address
         # The connections whose time is limited: heads, and members that wait.
         self._timed: dict[int, Line] = {}
         self._effects: list[Send | Close | Splice] = []
@@ -213,6 +253,9 @@ class Switchboard:
         except Refused as error:
             self._effects += [Send(number, Refusal(str(error))), Close(number)]
             return number
+        if not state.lines:
+            state.source = source
+            self._keep(source, MEETING)
         line = self._lines[number] = state.lines[number] = Line(state, purpose, source, now)
         state.used += 1
         self._sources[source] = self._sources.get(source, 0) + 1
@@ -250,15 +293,36 @@ class Switchboard:
         else:
             self._end(connection, line)
 
+    def on_unsent(self, connection: int, size: int) -> None:
+        """Count the bytes of messages that wait for a connection in the server."""
+        line = self._lines.get(connection)
+        if line is not None:
+            more, line.unsent = size - line.unsent, size
+            self._keep(line.source, more)
+
+    def is_full_for(self, connection: int) -> bool:
+        """Return True if messages for a connection are not to become more, as memory is short."""
+        line = self._lines.get(connection)
+        return line is not None and line.unsent > 0 and self._is_full(line.source)
+
+    def longest(self, connection: int) -> int:
+        """Return how many bytes a message of a connection may have."""
+        line = self._lines.get(connection)
+        leads = line is not None and line.meeting.leader == connection
+        return MOST if leads else _STATEMENT
+
     def on_lost(self, connection: int, now: float) -> None:
         """Count a connection no more: it is closed, by whichever side."""
         line = self._lines.get(connection)
         if line is None:
             return
         self._retire(connection, line)
+        self.on_unsent(connection, 0)
         del self._lines[connection]
         state = line.meeting
         del state.lines[connection]
+        if not state.lines:
+            self._keep(state.source, -MEETING)
         left = self._sources[line.source] = self._sources[line.source] - 1
         if not left:
             del self._sources[line.source]
@@ -302,6 +366,8 @@ class Switchboard:
             raise Refused(f"your host has {limits.source} connections, the most on this bridge")
         if state.credit < 1:
             raise Refused("this meeting opens connections faster than this bridge allows")
+        if not state.lines and self._is_full(source, MEETING):
+            raise Refused("the bridge has no memory left for further meetings; try again later")
         if len(self._lines) >= limits.connections:
             self._make_room(state)
         state.credit -= 1
@@ -321,6 +387,29 @@ class Switchboard:
             if not line.over and number != largest.leader:
                 self._end(number, line)
                 return
+
+    def _keep(self, source: str, more: int) -> None:
+        """Count bytes for meetings and messages; fewer, if the number is negative."""
+        self._kept += more
+        of_source = self._kept_of.get(source, 0) + more
+        if of_source:
+            self._kept_of[source] = of_source
+        else:
+            self._kept_of.pop(source, None)
+
+    def _is_full(self, source: str, more: int = 1) -> bool:
+        """Return True if there is no memory for so many bytes more of an address."""
+        most = self._limits.kept
+        return self._kept + more > most or self._kept_of.get(source, 0) + more > most // 2
+
+    def _check_reads(self, head: int) -> None:
+        """Check that a head may be sent one message more.
+
+        Raises:
+            Refused: it reads slowly, and there is no memory left for what waits for it.
+        """
+        if self.is_full_for(head):
+            raise Refused("the scheduler reads slowly, and the bridge has no memory left")
 
     def _claim(self, number: int, line: Line, claim: Claim) -> None:
         state = line.meeting
@@ -349,6 +438,7 @@ class Switchboard:
             raise Refused("no scheduler is connected to the bridge")
         if state.calls >= CALLS:
             raise Refused("too many call the scheduler")
+        self._check_reads(state.leader)
         if len(sealed) == CALL:
             state.calls += 1
             self._effects += [Send(state.leader, Call(sealed)), Send(number, Called())]
@@ -360,6 +450,7 @@ class Switchboard:
             raise Refused("no scheduler is connected to the bridge")
         if len(state.waiting) >= self._limits.waiting:
             raise Refused("too many wait for the scheduler, which takes nobody")
+        self._check_reads(state.leader)
         line.token = secrets.token_bytes(16)
         state.waiting[line.token] = number
         self._timed[number] = line
