@@ -14,6 +14,7 @@ from grain.cli.show import clean
 
 if TYPE_CHECKING:
     from grain.cli.mission_records import Record
+    from grain.cli.missions.progress import ProgressLine
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
 
@@ -43,8 +44,8 @@ def _started() -> list[str]:
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
     """Follow the output of a mission.
 
-    Its progress stands there, too. Ctrl-C detaches: the mission goes on. The exit status is that of
-    the mission; 0 after Ctrl-C.
+    On a terminal its progress stands below. Ctrl-C detaches: the mission goes on. The exit status
+    is that of the mission; 0 after Ctrl-C.
 
     \b
     Examples:
@@ -71,6 +72,8 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 f"{record.label} {state_of(record).detail}, in a terminal: its output is there"
             )
         place = begin_at(record, lines)
+        progress = _progress(ctx, config_file, record)
+        begins_line = True  # False while the last line of the output has no end
         try:
             while True:
                 # The state first: what was written before the end is then shown, too.
@@ -78,16 +81,54 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 state = state_of(record)
                 while raw := _read(record, place):
                     place += len(raw)
+                    progress.hide()
                     click.echo(readable(raw), nl=False)
+                    begins_line = raw.endswith(b"\n")
                 if not state.phase.alive:
                     break
+                if begins_line:
+                    progress.show()
                 time.sleep(_POLL)
         except KeyboardInterrupt:
+            progress.hide()
             click.echo(f"\ndetached: {record.start.name} goes on", err=True)
             return
+        finally:
+            progress.close()
         click.echo(f"{record.label} {clean(state.detail)}", err=True)
         status = record.end.status if record.end is not None else 1
         ctx.exit(status if status >= 0 else 128 - status)
+
+
+def _progress(ctx: click.Context, config_file: str | None, record: Record) -> ProgressLine:
+    """Return the line on the progress of a mission, from the scheduler that its program reads of.
+
+    Without a configuration that can be read there is none.
+    """
+    import os
+    import sys
+
+    from grain.cli.mission_names import log_of, store_of
+    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.missions.progress import ProgressLine
+    from grain.cli.plugin import chosen_config
+    from grain.config import ConfigError, load
+
+    start = record.start
+    chosen = config_file or chosen_config(ctx)
+    try:
+        # That of the program, which reads it where it was started.
+        env = {**os.environ, **start.environment}
+        config = load(chosen) if chosen else load(env=env, cwd=start.directory)
+    except ConfigError:
+        return ProgressLine(None, lambda: None, sys.stderr)
+
+    def mission() -> str | None:
+        now = next((one for one in read(missions_folder()) if one.label == record.label), None)
+        log = None if now is None else log_of(store_of(config), now)
+        return None if log is None else log.id
+
+    return ProgressLine(config.worker.cli_dial, mission, sys.stderr)
 
 
 def _otherwise_named(config: Config, word: str) -> Record:
