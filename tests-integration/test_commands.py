@@ -67,7 +67,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     assert [f"opt:{jobs[0]}"] == busy["tasks"]
     words = " ".join(listed.stdout.split())
     assert "uses Cores 100%, Memory 75% of Cores(2) & Memory(8)" in words
-    assert "on no worker here: " in words
+    assert "no worker here can run it: " in words
     assert f"configuration is {site.folder}/grain.toml.\n" in listed.stdout
     assert f"task opt:{jobs[0]} is running\n" in runs.stdout
     assert "  it calls run_external(['sleep', '1000'], check=False)\n" in runs.stdout

@@ -147,7 +147,9 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     ) in words
     assert ["opt", "login1", "connected", "3", "13", "120", "2", "4"] in lines
     assert "opt      0         3        12       opt:6   Cores(4)\n  waits: the " in done.output
-    assert "opt:40  GPUs(1)\n  waits: on no worker here: w1: it has no GPUs at all" in done.output
+    assert (
+        "opt:40  GPUs(1)\n  waits: no worker here can run it: w1: it has no GPUs at" in done.output
+    )
     [last] = [line for line in lines if line[:1] == ["first"]]
     assert ["login1", "7", "0", "1"] == [last[1], *last[-3:]]
     assert last[2].startswith("1970-01-0")
@@ -265,7 +267,7 @@ def test_ls_fits_the_terminal(
     *lines, _ = listed.splitlines()  # the last one has the paths of this test
     assert [] == [line for line in lines if len(line) > columns]
     assert (f"\n{name} " in listed) == (columns > 80)
-    assert "on no worker here" in " ".join(listed.split())
+    assert "no worker here can run it" in " ".join(listed.split())
 
 
 def test_ls_of_nothing(address: str, answering: Any) -> None:

@@ -54,6 +54,13 @@ def test_columns_are_as_wide_as_needed_and_no_rows_give_no_table() -> None:
     assert "" == table("T", ("A",), [])
 
 
+def test_elastic_columns_are_shortened_before_the_others() -> None:
+    rows = [("a function of a long name", "0.0126 of 0.1 GB")]
+
+    assert "a fu...name  0.0126 of 0.1 GB" == table("T", ("A", "B"), rows, 29, (0,)).split("\n")[2]
+    assert "a...e  0.0... GB" == table("T", ("A", "B"), rows, 16, (0,)).split("\n")[2]
+
+
 @pytest.mark.parametrize(
     ("data", "shown"),
     [

@@ -70,8 +70,25 @@ def test_resources_are_numbers_by_kind(resource: Resource, expected: dict[str, f
 
 
 def test_a_text_is_one_line_of_moderate_length() -> None:
-    assert "a b c" == one_line("a\n  b\tc ")
+    assert "a; b c" == one_line("a\n\n  b\tc ")
     assert 500 == len(one_line("x" * 1000))
+
+
+def test_a_message_keeps_its_first_and_its_last_lines() -> None:
+    text = "xtb a.xyz: exit code 1\n  the last lines of stderr:\n" + 50 * "    at 0x0007\n" + "why"
+
+    line = one_line(text)
+
+    assert line.startswith("xtb a.xyz: exit code 1; the last lines of stderr: at 0x0007; at 0x")
+    assert line.endswith("at 0x0007; why")
+    assert "; at 0x0007; ...; at 0x0007; " in line
+    assert 450 < len(line) <= 500
+
+
+def test_a_message_of_two_very_long_lines_keeps_both_ends() -> None:
+    line = one_line("a" * 600 + "\n" + "b" * 600)
+
+    assert ("a" * 248 + "..." + "b" * 249) == line
 
 
 def test_a_worker_is_noted_once_and_again_after_it_has_left(log: RunLog, written: Recorder) -> None:
@@ -103,7 +120,7 @@ def test_a_run_ends_with_the_report_of_its_worker(log: RunLog, written: Recorder
     )  # fmt: skip
     started = [line.time for line in written.of(TaskStarted)]
     assert ("n17", started[1], two.time, None) == (two.host, two.started, two.ended, two.usage)
-    assert ("ValueError", "a b") == (two.error, two.message)
+    assert ("ValueError", "a; b") == (two.error, two.message)
     assert ("cancelled", "", 0, None, "") == (
         three.outcome, three.worker, three.attempt, three.started, three.error
     )  # fmt: skip

@@ -152,7 +152,8 @@ def test_the_default_queue_is_preferred_else_the_one_with_the_most_nodes() -> No
 
 
 GOLDEN = """\
-# Written by `grain init`. `grain up --dry` shows what comes of it; docs: configuration.
+# Written by `grain init`. `grain up --dry` shows what comes of it. Every key
+# is explained in docs/config.md.
 # Found here:
 #   Slurm, with the queues: main, short, gpu.
 

@@ -148,8 +148,8 @@ def test_a_request_that_is_too_large_for_all_workers_comes_with_the_advice_for_a
 
     assert (
         "warning: no worker that is here can ever run a task that asks for Cores(4) (w: too "
-        "small); it waits for a larger worker: ask for less, or describe a larger node in "
-        f"{advice}\n"
+        "small); it waits for a worker that has what it asks for: ask for less, or describe such a "
+        f"node in {advice}\n"
     ) == capsys.readouterr().err
 
 

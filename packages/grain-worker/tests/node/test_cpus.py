@@ -41,12 +41,13 @@ def test_where_too_few_are_free_nothing_is_taken_or_bound() -> None:
         assert (Cores([1, 4]), False) == offer[:2]
         assert (
             "local=Cores(2): only 1 of the 4 CPUs that this process may use is free, as other "
-            "missions or workers on this machine have the rest, so programs are bound to no CPUs "
-            "and compete with theirs"
+            "missions or workers on this machine have taken the others, so programs are bound to "
+            "no CPUs and compete with theirs"
         ) == offer.remark
         assert {1, 4, 5} == taken_cpus(range(8))
     with local_offer(Cores(4)), local_offer(Cores(2)) as offer:
         assert ": none of the 4 CPUs that this process may use is free, as" in offer.remark
+        assert "workers on this machine have taken them, so programs" in offer.remark
 
 
 def test_more_cores_than_the_process_may_use_are_mere_numbers() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
@@ -64,6 +64,7 @@ def table(
     heads: Sequence[str],
     rows: Iterable[Sequence[object] | Row],
     most: int | None = None,
+    elastic: Collection[int] = (),
 ) -> str:
     """Format rows below their heads, in columns as wide as needed; return "" without rows.
 
@@ -73,6 +74,8 @@ def table(
         rows: The cells of each row, or a `Row`.
         most: Columns of the terminal, which no line exceeds: the widest cells are shortened in the
             middle, and sentences folded between words. None for no limit.
+        elastic: Which columns are shortened, by number; others only where that is not enough. None
+            of them means all.
     """
     given = [row if isinstance(row, Row) else Row(row) for row in rows]
     if not given:
@@ -80,7 +83,9 @@ def table(
     lines = [list(heads), *([clean(cell) for cell in row.cells] for row in given)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
     if most is not None:
-        widths = _narrowed(widths, most - 2 * (len(widths) - 1))
+        room = most - 2 * (len(widths) - 1)
+        for columns in (elastic, range(len(widths))):
+            widths = _narrowed(widths, room, columns)
     text = [title]
     for line, row in zip(lines, [Row(heads), *given], strict=True):
         cells = (shortened(cell, width) for cell, width in zip(line, widths, strict=True))
@@ -90,11 +95,14 @@ def table(
     return "\n".join([*text, ""])
 
 
-def _narrowed(widths: list[int], most: int) -> list[int]:
-    """Return widths of at most a sum, of which only the largest are smaller than before."""
+def _narrowed(widths: list[int], most: int, columns: Collection[int]) -> list[int]:
+    """Return widths of at most a sum, of which the largest of these columns are smaller."""
     widths = list(widths)
-    while sum(widths) > most and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    while sum(widths) > most and columns:
+        widest = max(columns, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
     return widths
 
 

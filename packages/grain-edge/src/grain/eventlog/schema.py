@@ -141,7 +141,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         cpus: the numbers of the CPUs that it had; empty where its worker has not reported them, as
             after a brief run that had a value and ran no program.
         error: the class of the exception, or empty.
-        message: its text, in one line, shortened.
+        message: its text, in one line, with a semicolon for each end of a line; of a long one the
+            middle is left out.
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as of a run that was handed
             back.

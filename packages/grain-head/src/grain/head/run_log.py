@@ -28,9 +28,40 @@ _MESSAGE = 500  # characters of an exception's text
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, shortened."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MESSAGE else f"{line[: _MESSAGE - 3]}..."
+    """Return a text in one line, with a semicolon for each end of a line, and shortened.
+
+    What is left out is in the middle: a program that fails often says why in its last lines.
+    """
+    lines = [words for line in text.splitlines() if (words := " ".join(line.split()))]
+    whole = _joined(lines)
+    if len(whole) <= _MESSAGE:
+        return whole
+    first = _whole_lines(lines)
+    last = _whole_lines(lines[:0:-1])[::-1]
+    if not first or not last or len(lines) < 3:
+        half = (_MESSAGE - 3) // 2
+        return f"{whole[:half]}...{whole[half + 3 - _MESSAGE :]}"
+    return f"{_joined(first)}; ...; {_joined(last)}"
+
+
+def _joined(lines: Iterable[str]) -> str:
+    text = ""
+    for line in lines:
+        between = "" if not text else " " if text.endswith((":", ";", ",")) else "; "
+        text = f"{text}{between}{line}"
+    return text
+
+
+def _whole_lines(lines: Iterable[str]) -> list[str]:
+    """Return as many lines from the first on as are half a message at most."""
+    room = _MESSAGE // 2 - 5
+    some: list[str] = []
+    for line in lines:
+        room -= len(line) + 2
+        if room < 0:
+            break
+        some.append(line)
+    return some
 
 
 class Run:

@@ -66,7 +66,8 @@ def _hide_from_others() -> None:
 def serve(listen: str, memory: int) -> None:
     """Serve a bridge until Ctrl-C or SIGTERM.
 
-    It may be killed and started again: heads and members connect again, and nothing is lost.
+    It may be killed and started again: schedulers, missions and workers connect again, and
+    nothing is lost.
 
     \b
     Examples:

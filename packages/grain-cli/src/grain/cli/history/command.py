@@ -179,9 +179,9 @@ def _find(config: Config, word: str) -> StoredLog:
             f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4]
         )
         more = f" and {len(same) - 4} more" if len(same) > 4 else ""
+        are = "the other is" if len(same) == 2 else "others are"
         click.echo(
-            f"Note: this is the last of {len(same)} missions of that name; others are "
-            f"{others}{more}",
+            f"Note: this is the last of {len(same)} missions of that name; {are} {others}{more}",
             err=True,
         )
     return log

@@ -91,7 +91,7 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
 def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
     """Format the counts of a mission by function and outcome."""
     narrow = most is not None and most < NARROW
-    heads = _FUNCTION_HEADS[:4] if narrow else _FUNCTION_HEADS
+    heads = _FUNCTION_HEADS[:3] if narrow else _FUNCTION_HEADS
     functions = sorted(summary.functions.items(), key=lambda item: -item[1].core_hours)
     parts = [
         _paragraph(_headline(state, summary), most),
@@ -100,6 +100,7 @@ def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
             heads,
             [_function(name, one, narrow=narrow) for name, one in functions],
             most,
+            elastic=(0,),  # a number without its middle would be another number
         )
         or "No task was submitted.\n",
         _paragraph(_remarks(summary), most),
@@ -161,16 +162,15 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
-_FUNCTION_HEADS = (
-    "FUNCTION", "DONE", "FAILED", "OTHER", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS",
-)  # fmt: skip
+_FUNCTION_HEADS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
 
 
 def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
     others = (
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
-    other = ", ".join(f"{count} {word}" for count, word in others if count) or "-"
+    other = ", ".join(f"{count} {word}" for count, word in others if count)
+    more = [f"and {other}"] if other else []
     peak, asked = one.peak_memory, one.memory
     used = "?" if peak is None else amount(peak)
     if asked is not None:
@@ -181,10 +181,11 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
     if one.runs:
         mean, longest = duration(one.seconds / one.runs), duration(one.longest)
     hours = amount(one.core_hours)
-    cells = (name or "(unknown)", one.done, one.failed, other)
+    cells = (name or "(unknown)", one.done, one.failed)
     if narrow:
-        return Row(cells, [f"mean {mean}, longest {longest}, memory {memory}, {hours} core-hours"])
-    return Row((*cells, mean, longest, memory, hours))
+        times = f"mean {mean}, longest {longest}, memory {memory}, {hours} core-hours"
+        return Row(cells, [*more, times])
+    return Row((*cells, mean, longest, memory, hours), more)
 
 
 def _cause(cause: Cause) -> Row:

@@ -24,4 +24,5 @@ Map:
 - ``resume``: `grain resume`
 - ``listing``: `grain missions`
 - ``attach``: `grain attach`
+- ``progress``: the line below what that shows
 """

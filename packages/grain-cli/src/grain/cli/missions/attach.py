@@ -13,7 +13,10 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from grain.cli.mission_records import Record
+    from grain.cli.missions.progress import ProgressLine
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
 
@@ -43,8 +46,8 @@ def _started() -> list[str]:
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
     """Follow the output of a mission.
 
-    Its progress stands there, too. Ctrl-C detaches: the mission goes on. The exit status is that of
-    the mission; 0 after Ctrl-C.
+    On a terminal its progress stands below. Ctrl-C detaches: the mission goes on. The exit status
+    is that of the mission; 0 after Ctrl-C.
 
     \b
     Examples:
@@ -70,21 +73,62 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 f"{record.label} {state_of(record).detail}, in a terminal: its output is there"
             )
         place = begin_at(record, lines)
+        progress = _progress(ctx, config_file, record)
+        begins_line = True  # False while the last line of the output has no end
         try:
             while True:
                 # The state first: what was written before the end is then shown, too.
                 record = named(record.label)
                 state = state_of(record)
-                place = _show(record, place, last=not state.phase.alive)
+                for text, place in _output(record, place, last=not state.phase.alive):
+                    progress.hide()
+                    click.echo(text, nl=False)
+                    begins_line = text.endswith("\n")
                 if not state.phase.alive:
                     break
+                if begins_line:
+                    progress.show()
                 time.sleep(_POLL)
         except KeyboardInterrupt:
+            progress.hide()
             click.echo(f"\ndetached: {record.start.name} goes on", err=True)
             return
+        finally:
+            progress.close()
         click.echo(f"{record.label} {clean(state.detail)}", err=True)
         status = record.end.status if record.end is not None else 1
         ctx.exit(status if status >= 0 else 128 - status)
+
+
+def _progress(ctx: click.Context, config_file: str | None, record: Record) -> ProgressLine:
+    """Return the line on the progress of a mission, from the scheduler that its program reads of.
+
+    Without a configuration that can be read there is none.
+    """
+    import os
+    import sys
+
+    from grain.cli.mission_names import log_of, store_of
+    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.missions.progress import ProgressLine
+    from grain.cli.plugin import chosen_config
+    from grain.config import ConfigError, load
+
+    start = record.start
+    chosen = config_file or chosen_config(ctx)
+    try:
+        # That of the program, which reads it where it was started.
+        env = {**os.environ, **start.environment}
+        config = load(chosen) if chosen else load(env=env, cwd=start.directory)
+    except ConfigError:
+        return ProgressLine(None, lambda: None, sys.stderr)
+
+    def mission() -> str | None:
+        now = next((one for one in read(missions_folder()) if one.label == record.label), None)
+        log = None if now is None else log_of(store_of(config), now)
+        return None if log is None else log.id
+
+    return ProgressLine(config.worker.cli_dial, mission, sys.stderr)
 
 
 def _otherwise_named(config: Config, word: str) -> Record:
@@ -135,12 +179,12 @@ def begin_at(record: Record, lines: int) -> int:
     return size - sum(map(len, last))
 
 
-def _show(record: Record, place: int, *, last: bool) -> int:
-    """Print the output from a place on; return how far that is.
+def _output(record: Record, place: int, *, last: bool) -> Iterator[tuple[str, int]]:
+    """Yield parts of the output from a place on, each with the place where it ends, in bytes.
 
     Args:
         record: the start.
-        place: where it begins, in bytes.
+        place: where they begin.
         last: True if nothing will be added.
     """
     from grain.cli.workers.logs import readable_part
@@ -150,8 +194,7 @@ def _show(record: Record, place: int, *, last: bool) -> int:
         if not count:
             break
         place += count
-        click.echo(text, nl=False)
-    return place
+        yield text, place
 
 
 def _read(record: Record, place: int) -> bytes:

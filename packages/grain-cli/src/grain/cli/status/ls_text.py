@@ -117,7 +117,7 @@ def _queue(queue: dict[str, Any]) -> Row:
 
 def _why(queue: dict[str, Any]) -> str:
     nobody = queue["why"] == "no worker is here"
-    return f"{'on no worker here: ' if queue['never'] and not nobody else ''}{queue['why']}"
+    return f"{'no worker here can run it: ' if queue['never'] and not nobody else ''}{queue['why']}"
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:

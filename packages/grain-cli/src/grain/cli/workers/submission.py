@@ -191,8 +191,9 @@ def worker_folder() -> str:
 
 
 def memory_share(count: int) -> float:
-    """Return an equal share of this machine's memory, in GB."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9 / count
+    """Return an equal share of this machine's memory, in GB, without what is less than 0.01 GB."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return whole // (count * 10**7) / 100
 
 
 def make_parent(log_file: str) -> None:

@@ -217,8 +217,9 @@ class Reporter:
                     waits = f"it waits for another worker, which `{self._start_workers}` starts"
                     if larger:
                         waits = (
-                            "it waits for a larger worker: ask for less, or describe a larger "
-                            f"node in {self._config_name} and type `{self._start_workers}`"
+                            "it waits for a worker that has what it asks for: ask for less, or "
+                            f"describe such a node in {self._config_name} and type "
+                            f"`{self._start_workers}`"
                         )
                     self.line(
                         f"warning: no worker that is here can ever run a task that asks for "

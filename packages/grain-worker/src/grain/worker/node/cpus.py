@@ -77,7 +77,8 @@ def _offer(local: Resource, cores: Cores, usable: list[int], locks: CpuLocks) ->
         free = "none" if not taken else f"only {len(taken)}"
         why = (
             f"{free} of the {len(usable)} CPUs that this process may use {_is(len(taken))} free, "
-            "as other missions or workers on this machine have the rest"
+            "as other missions or workers on this machine have taken "
+            f"{'the others' if taken else 'them'}"
         )
     return LocalOffer(
         _with_cores(local, usable[:number]),

@@ -1,0 +1,117 @@
+"""`ProgressLine`: the progress of a mission that is followed, below its output on a terminal.
+
+The scheduler has the counts. A mission on its own machine alone has none, and writes a line into
+its output once a minute, as every mission does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, TextIO
+
+from grain.cli.show import span
+from grain.cli.top.link import Link, Seen
+from grain.cli.top.picture import fitted
+from grain.cli.top.rates import Rates
+from grain.cli.top.tables import rate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SECONDS = 2.0  # between two looks
+_CLEAR = "\r\x1b[K"
+
+
+def progress_text(mission: Mapping[str, Any], rate: float, columns: int) -> str:
+    """Return the progress of a mission in so many columns.
+
+    Args:
+        mission: the scheduler's counts.
+        rate: how many of its tasks end in a second.
+        columns: those of the terminal.
+    """
+    done, failed, left, running = (mission[name] for name in ("done", "failed", "left", "running"))
+    ended = done + failed
+    parts = [f"{math.floor(100 * ended / (ended + left)) if ended + left else 0} %"]
+    if not mission["connected"]:
+        parts.append("away from its scheduler")
+    parts.append(f"{done} done")
+    parts += [f"{failed} failed"] if failed else []
+    if running is None:
+        parts.append(f"{left} running or waiting")
+    else:
+        parts += [f"{running} running", f"{max(left - running, 0)} waiting"]
+    if rate > 0:
+        parts += [rate_text(rate), *([f"{span(left / rate)} left"] if running else [])]
+    return fitted(parts, columns, ", ")
+
+
+class ProgressLine:
+    """A line at the bottom of a terminal; elsewhere nothing.
+
+    `close` takes it away, and ends the connection to the scheduler.
+
+    Args:
+        address: where the scheduler is; None for no line.
+        mission: returns the id of the mission, or None as long as that is not known.
+        stream: the terminal.
+    """
+
+    def __init__(
+        self, address: str | None, mission: Callable[[], str | None], stream: TextIO
+    ) -> None:
+        self._stream = stream
+        self._mission = mission
+        self._rates = Rates()
+        self._id: str | None = None
+        self._shown = False
+        # The last answer, which comes in the thread of the link.
+        self._answer: dict[str, Any] | None = None
+        self._link: Link | None = None
+        if address is not None and _is_drawn_on(stream):
+            self._link = Link(address, self.on_seen, seconds=_SECONDS)
+            self._link.start()
+
+    def on_seen(self, seen: Seen) -> None:
+        """Take an answer of the scheduler, or that there is none; from any thread."""
+        if seen.answer is not None:
+            self._rates.look(seen.answer)
+        self._answer = seen.answer
+
+    def hide(self) -> None:
+        """Make room for output."""
+        if self._shown:
+            self._shown = False
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+
+    def show(self) -> None:
+        """Show the line anew, if the scheduler has the mission; the cursor is at a line's start."""
+        answer = self._answer
+        if answer is None:
+            self.hide()
+            return
+        if self._id is None:
+            self._id = self._mission()
+        counts = next((one for one in answer["missions"] if one["id"] == self._id), None)
+        if counts is None:
+            self.hide()
+            return
+        # The last column stays free, as some terminals begin another line there.
+        columns = shutil.get_terminal_size().columns - 1
+        text = progress_text(counts, self._rates.rate(counts["id"]), columns)
+        self._shown = True
+        self._stream.write(f"{_CLEAR}{text}")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Take the line away, and look no more."""
+        self.hide()
+        if self._link is not None:
+            self._link.stop()
+
+
+def _is_drawn_on(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
