@@ -54,9 +54,13 @@ async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> str:
+def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """By an Edge file, or as the test says by `AT_EACH_PLACE`."""
     (tmp_path / "edge").mkdir(mode=0o700)
-    return f"edge://{tmp_path}/edge/meeting"
+    return f"{getattr(request, 'param', 'edge')}://{tmp_path}/edge/meeting"
+
+
+AT_EACH_PLACE = pytest.mark.parametrize("address", ["edge", "unix"], indirect=True)
 
 
 @pytest.fixture
@@ -203,6 +207,7 @@ async def test_a_scheduler_that_is_there_and_answers_nobody_is_named(
     assert f"`kill -KILL {pid}` ends it" in away.why
 
 
+@AT_EACH_PLACE
 async def test_a_frozen_scheduler_is_superseded_and_leaves_when_it_goes_on(address: str) -> None:
     """By one that a mission starts; the frozen one, once continued, does no harm and ends."""
     with gnaw(address) as head:

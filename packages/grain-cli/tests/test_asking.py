@@ -654,19 +654,20 @@ def test_a_bridge_that_is_not_reached_is_named(alone: Path) -> None:
     ) == result.stderr
 
 
-def test_a_scheduler_that_is_stopped_is_named(alone: Path) -> None:
+@pytest.mark.parametrize("scheme", ["edge", "unix"])
+def test_a_scheduler_that_is_stopped_is_named(alone: Path, scheme: str) -> None:
     """With its process, and the command that lets it go on."""
     (alone / "s").mkdir(mode=0o700)
     edge = alone / "s" / "meeting"
-    (alone / "grain.toml").write_text(f'address = "edge://{edge}"\n')
+    (alone / "grain.toml").write_text(f'address = "{scheme}://{edge}"\n')
     serving = (
         "import trio, grain.edge as e\n"
         "async def handle(peer): pass\n"
-        f"trio.run(e.serve, handle, 'edge://{edge}')\n"
+        f"trio.run(e.serve, handle, '{scheme}://{edge}')\n"
     )
     head = subprocess.Popen([sys.executable, "-c", serving])
     try:
-        while not edge.exists() or edge.stat().st_size == 0:
+        while not edge.exists() or (edge.stat().st_size == 0 and not edge.is_socket()):
             time.sleep(0.02)
         head.send_signal(signal.SIGSTOP)
         code = "from grain.cli import main; main(prog_name='grain')"
@@ -675,8 +676,9 @@ def test_a_scheduler_that_is_stopped_is_named(alone: Path) -> None:
         head.kill()
         head.wait()
 
-    words = f"Error: the scheduler at edge://{edge} (process {head.pid} on {socket.gethostname()})"
-    assert done.stderr.startswith(f"{words} is stopped")
+    who = f"process {head.pid} on {socket.gethostname()}"
+    words = f"Error: the scheduler at {scheme}://{edge} ({who}) is stopped"
+    assert done.stderr.startswith(words)
     assert f"`kill -CONT {head.pid}` there lets it go on\n" in done.stderr
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,10 +17,12 @@ from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.race import Route
 from grain.edge.errors import DialError, NoEdgeFile
 from grain.edge.meeting.block import MeetingRecord
+from grain.edge.meeting.host import start_time, this_process
 from grain.edge.messages import CORE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from trio.testing import MockClock
 
@@ -111,3 +119,78 @@ async def test_a_round_that_was_cut_off_is_not_what_is_told(autojump_clock: Mock
 
     assert 2 == rounds
     assert ["nobody listens"] == [attempt.outcome for attempt in caught.value.tried]
+
+
+class Unanswered(Dialler):
+    """A dialler of a head that is reached by no way."""
+
+    def __init__(self, record: MeetingRecord) -> None:
+        super().__init__("edge:///nowhere", "worker", "w", CORE, frozenset())
+        self._led_by = record
+        self.meeting = cast("Meeting", self)
+        self.path = "/nowhere"
+
+    async def read(self) -> MeetingRecord:
+        """As `Meeting` does."""
+        await trio.lowlevel.checkpoint()
+        return self._led_by
+
+
+@contextmanager
+def stopped(code: str) -> Iterator[int]:
+    """Yield the pid of a process that stops itself."""
+    code += "; import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        os.waitpid(process.pid, os.WUNTRACED)
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+async def logged_by(dialler: Dialler, caplog: pytest.LogCaptureFixture) -> str:
+    """Return what a dialler logs that reaches nobody."""
+    caplog.set_level("INFO", "grain.edge")
+    with pytest.raises(DialError):
+        await dialler.patiently(20.0)
+    [line] = [line for line in caplog.messages if "no scheduler yet" in line]
+    return line
+
+
+async def test_a_head_that_is_stopped_is_named_in_the_log(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the Edge file, on this host: as workers log it."""
+    me = this_process()
+    with stopped("pass") as pid:
+        record = MeetingRecord(
+            "a", 1, True, "n1", me.boot, me.space, pid, cast("int", start_time(pid))
+        )
+        line = await logged_by(Unanswered(record), caplog)
+
+    assert f"the scheduler (process {pid} on n1) is stopped" in line
+    assert f"`kill -CONT {pid}` there" in line
+
+
+async def test_a_head_of_another_host_is_named_in_the_log(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody sees from here whether it is stopped."""
+    record = MeetingRecord("a", 1, True, "n7", "another kernel", 1, 1234, 1)
+    line = await logged_by(Unanswered(record), caplog)
+
+    assert "it should be process 1234 on n7; if that is stopped, `kill -CONT 1234`" in line
+
+
+async def test_a_head_that_is_stopped_at_a_unix_socket_is_named_in_the_log(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "s").mkdir(mode=0o700)
+    path = f"{tmp_path}/s/sock"
+    listen = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind({path!r}); s.listen()"
+    with stopped(listen) as pid:
+        dialler = Dialler(f"unix://{path}", "worker", "w", CORE, frozenset({"unix"}))
+        line = await logged_by(dialler, caplog)
+
+    assert f"the scheduler (process {pid} on {gethostname()}) is stopped" in line

@@ -8,15 +8,29 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from grain.edge import dial, prepare, serve
-from grain.edge.errors import CannotServe, DialError, ExposedFile, MeetingError, MeetingTaken
+from grain.edge.connecting.serve import CHECK
+from grain.edge.errors import (
+    CannotServe,
+    DialError,
+    ExposedFile,
+    MeetingError,
+    MeetingTaken,
+    Superseded,
+)
 from grain.edge.testing import Note
 from grain.edge.transports import unix
 from grain_testkit.head_and_diallers import dialling, echo, head, receive
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trio.testing import MockClock
+
+    from grain.edge import Serving
 
 
 async def test_a_tcp_address_serves_one_port_with_keys_from_the_edge_file(tmp_path: Path) -> None:
@@ -80,6 +94,31 @@ async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
     async with head(f"unix://{tmp_path}/s/sock"), dialling(f"unix://{tmp_path}/s/sock") as peer:
         await peer.channel.send([(Note("x"), None)])
         await receive(peer, 1)
+
+
+async def test_a_head_whose_socket_another_has_replaced_steps_down(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """At its next look, which is due when it goes on; it leaves the socket to its successor."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    path = f"{tmp_path}/s/sock"
+
+    async def silent(_: int) -> str:
+        return ""
+
+    async def run(task_status: trio.TaskStatus[Serving]) -> None:
+        with pytest.raises(Superseded, match="this head steps down, as another one has put"):
+            await serve(echo, f"unix://{path}", task_status=task_status)
+
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run)
+            successor = await unix.listen(path, silent)
+            await wait_all_tasks_blocked()
+            mock_clock.jump(CHECK)
+
+    assert os.getpid() == unix.listening_process(path)
+    successor.close()
 
 
 async def test_a_port_in_use_is_reported_in_words(tmp_path: Path) -> None:

@@ -46,16 +46,28 @@ class MeetingError(EdgeError):
 class MeetingTaken(MeetingError):
     """A living head serves this meeting already.
 
-    Attributes:
+    Args:
+        path: of the Edge file, or of the Unix socket.
         host: name of the host that it runs on.
-        pid: its process id there.
-        epoch: number of its leadership.
+        pid: its process id there; 0 if that cannot be seen.
+        epoch: number of its leadership; 0 at a Unix socket, which has none.
+        why: how it was seen to live.
+        stopped: True if its process does not run, as after Ctrl-Z.
     """
 
-    def __init__(self, path: str, host: str, pid: int, epoch: int, why: str) -> None:
+    def __init__(
+        self, path: str, host: str, pid: int, epoch: int, why: str, *, stopped: bool = False
+    ) -> None:
+        number = f"epoch {epoch}; " if epoch else ""
+        remedy = f"Join it, end it there (kill {pid}), or choose another address."
+        if stopped:
+            remedy = (
+                f"It is stopped, as by Ctrl-Z or `kill -STOP`: let it go on there "
+                f"(kill -CONT {pid}) and join it, end it (kill -KILL {pid}; nothing is lost), or "
+                "choose another address."
+            )
         super().__init__(
-            f"{path}: process {pid} on {host} serves this meeting (epoch {epoch}; {why}). "
-            f"Join it, end it there (kill {pid}), or choose another address."
+            f"{path}: process {pid} on {host} serves this meeting ({number}{why}). {remedy}"
         )
         self.host = host
         self.pid = pid
@@ -65,13 +77,18 @@ class MeetingTaken(MeetingError):
 class Superseded(MeetingError):
     """A head with a higher epoch has taken the meeting over; this one must stop serving.
 
-    Attributes:
-        epoch: the higher epoch.
+    Args:
+        path: of the Edge file, or of the Unix socket.
+        mine: the lower epoch; 0 at a Unix socket, which has none.
+        epoch: the higher epoch; 0 likewise.
     """
 
-    def __init__(self, path: str, mine: int, epoch: int) -> None:
+    def __init__(self, path: str, mine: int = 0, epoch: int = 0) -> None:
+        what = "this head steps down, as another one has put its socket there"
+        if epoch:
+            what = f"epoch {mine} steps down, as epoch {epoch} was claimed"
         super().__init__(
-            f"{path}: epoch {mine} steps down, as epoch {epoch} was claimed. "
+            f"{path}: {what}. "
             "Nothing to do if you started another one; its peers move by themselves."
         )
         self.epoch = epoch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from socket import gethostname
 from typing import TYPE_CHECKING
 
 import trio
@@ -33,15 +33,17 @@ from grain.edge.errors import (
     StaleEdgeFile,
 )
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import this_process
+from grain.edge.meeting.host import start_time, this_process
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello
-from grain.edge.transports.liveness import PeerProcess, Presence, process_here
+from grain.edge.transports import unix
+from grain.edge.transports.liveness import PeerProcess, Presence, process_here, stopped_words
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from grain.edge.address import Address
     from grain.edge.meeting.block import MeetingRecord
     from grain.edge.meeting.place import MeetingPlace
     from grain.edge.transports.heartbeat import Heartbeat
@@ -90,6 +92,8 @@ class Dialler:
         )
         self._transports = transports
         self._replaced = False  # True if another head has taken the place of the last one
+        # The head that leads, as far as was seen, at the last look at the meeting.
+        self._record: MeetingRecord | None = None
         self.meeting: MeetingPlace | None = None
         if isinstance(self.address, BridgeAddress):
             self.meeting = BridgeMeeting(self.address)
@@ -113,6 +117,7 @@ class Dialler:
             route = unix_route(self.address.path, self._hello(), self.codec)
             return await race([route], tried, all_of_them=all_of_them)
         begun = trio.current_time()
+        self._record = None
         try:
             record = await self.meeting.read()
             if not record.open:
@@ -131,6 +136,7 @@ class Dialler:
             outcome = f"{self.meeting.path} has not answered within {seconds:.0f} s"
             tried.append(Attempt("meeting", self.meeting.path, outcome, seconds, unusable=True))
             raise
+        self._record = record
         if all_of_them:
             return await self.reach(record, tried, all_of_them=True)
         return await self._reach_while_it_leads(record, tried)
@@ -219,10 +225,27 @@ class Dialler:
                 seen = [(a.transport, a.outcome * (a.transport == "meeting")) for a in tried]
                 if seen != seen_before:
                     pause, seen_before = POLL_FIRST, seen
-                    _log.info("no scheduler yet: %s", "; ".join(a.outcome for a in tried))
+                    whys = [*(a.outcome for a in tried), self._unanswering()]
+                    _log.info("no scheduler yet: %s", "; ".join(why for why in whys if why))
                 await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 1.5, POLL_LAST)
         raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
+
+    def _unanswering(self) -> str:
+        """Return a sentence on the head that should be there and was not reached, or ""."""
+        here = _process_at(self.address, self._record)
+        if here is not None:
+            host, process = here
+            if process.stopped:
+                return f"the scheduler {stopped_words(process.pid, host)}"
+            return f"the scheduler (process {process.pid} on {host}) is there and has not answered"
+        record = self._record
+        if record is None or process_here(record) is not None or _elsewhere(self.address, record):
+            return ""
+        return (
+            f"it should be process {record.pid} on {record.host}; if that is stopped, "
+            f"`kill -CONT {record.pid}` there lets it go on"
+        )
 
 
 @asynccontextmanager
@@ -262,7 +285,7 @@ async def dial(
         EdgeError: something that waiting does not cure: an Edge file that is exposed or another
             user's, or a head of another version.
     """
-    dialler = Dialler(address, role, name or socket.gethostname(), codec, transports, identity)
+    dialler = Dialler(address, role, name or gethostname(), codec, transports, identity)
     greeted, tried = await dialler.patiently(patience)
     try:
         await join(greeted.stream)
@@ -318,17 +341,37 @@ async def head_here(address: str = DEFAULT) -> tuple[str, PeerProcess] | None:
     """
     where = parse_address(address)
     if isinstance(where, UnixAddress | BridgeAddress):
-        return None
+        return _process_at(where, None)
     try:
         record = await Meeting(where.edge, Disk(deadline=1.0)).read()
     except MeetingError:
         return None
-    process = process_here(record)
-    if not record.open or process is None or not process.alive:
-        return None
-    if isinstance(where, TcpAddress) and all(port != where.port for _, port in record.tcp):
+    return _process_at(where, record) if record.open else None
+
+
+def _process_at(where: Address, record: MeetingRecord | None) -> tuple[str, PeerProcess] | None:
+    """Return the head of an address, as `head_here`.
+
+    Args:
+        where: the address.
+        record: of the head that leads, if there is an Edge file with one.
+    """
+    if isinstance(where, UnixAddress):
+        try:
+            pid = unix.listening_process(where.path)
+        except OSError:
+            return None
+        start = start_time(pid) if pid else None
+        return None if not pid or start is None else (gethostname(), PeerProcess(pid, start))
+    process = None if record is None else process_here(record)
+    if record is None or process is None or not process.alive or _elsewhere(where, record):
         return None
     return record.host, process
+
+
+def _elsewhere(where: Address, record: MeetingRecord) -> bool:
+    """Return True if an address names a port at which a head does not listen."""
+    return isinstance(where, TcpAddress) and all(port != where.port for _, port in record.tcp)
 
 
 async def examine(

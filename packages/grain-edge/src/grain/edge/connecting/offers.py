@@ -93,16 +93,16 @@ async def _bridge(head: Leadership) -> Offer | None:
 async def _unix(head: Leadership) -> Offer | None:
     try:
         path = await trio.to_thread.run_sync(unix.socket_path, head.meeting.path, head.epoch)
-        listener = await unix.listen(path)
+        bound = await unix.listen(path)
     except OSError as e:
         _log.warning("no Unix socket, so this host uses the other transports: %s", e)
         return None
 
     async def run() -> None:
-        await head.acceptor.accept_unix(listener)
+        await head.acceptor.accept_unix(bound.listener)
 
     async def clean() -> None:
-        unix.remove_socket(path)
+        bound.close()
 
     return Offer({"unix": path}, [path], run, clean)
 

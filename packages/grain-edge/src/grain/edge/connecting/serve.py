@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from grain.edge.attempt import Attempt
-    from grain.edge.connecting.peer import Peer
+    from grain.edge.connecting.peer import GreetedStream, Peer
     from grain.edge.meeting.host import ProcessIdentity
     from grain.edge.meeting.place import MeetingPlace
     from grain.edge.transports.heartbeat import Heartbeat
@@ -123,7 +124,7 @@ async def serve(
     me = this_process()
     if isinstance(where, UnixAddress):
         acceptor = Acceptor(_welcome(me, "", 0), codec, heartbeat, handler, admit, patience)
-        await _serve_unix(where, acceptor, task_status)
+        await _serve_unix(where, acceptor, _unix_prober(where, codec, frozen), task_status)
         return
     fixed = where if isinstance(where, TcpAddress) else None
     meeting: MeetingPlace
@@ -218,21 +219,66 @@ def _welcome(me: ProcessIdentity, lineage: str, epoch: int) -> Welcome:
 
 
 async def _serve_unix(
-    where: UnixAddress, acceptor: Acceptor, task_status: trio.TaskStatus[Serving]
+    where: UnixAddress,
+    acceptor: Acceptor,
+    sign_of_life: Callable[[int], Awaitable[str]],
+    task_status: trio.TaskStatus[Serving],
 ) -> None:
     try:
-        listener = await unix.listen(where.path)
+        bound = await unix.listen(where.path, sign_of_life)
     except OSError as e:
         raise MeetingError(
             f"{where.path}: cannot listen there: {e.strerror or e}. Its directory must exist, "
             "on a disk of this host, with mode 0700"
         ) from e
     try:
-        task_status.started(Serving(str(where), "", 0, (where.path,)))
-        await acceptor.accept_unix(listener)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.accept_unix, bound.listener)
+            task_status.started(Serving(str(where), "", 0, (where.path,)))
+            await _until_replaced(bound)
+            nursery.cancel_scope.cancel()
     finally:
-        listener.socket.close()
-        unix.remove_socket(where.path)
+        bound.close()
+    raise Superseded(where.path)
+
+
+async def _until_replaced(bound: unix.BoundSocket) -> None:
+    """Wait until another head has taken the name of a socket.
+
+    A head that was frozen is due for its next look as soon as it goes on.
+    """
+    disk = Disk(1)
+    while True:
+        await trio.sleep(CHECK)
+        try:
+            if await disk.run(bound.path, bound.is_replaced):
+                return
+        except MeetingError as e:
+            _log.warning("%s", e)
+
+
+def _unix_prober(
+    where: UnixAddress, codec: Codec, frozen: float
+) -> Callable[[int], Awaitable[str]]:
+    """Return a check whether the process that listens on a Unix socket lives: as `_prober`."""
+
+    async def answered() -> str:
+        return await _answered(Dialler(str(where), "probe", "", codec, ALL_TRANSPORTS).once)
+
+    async def probe(pid: int) -> str:
+        if frozen == math.inf:
+            return "it accepts connections"
+        listens = partial(_listens, where.path)
+        return await _sign_of_life_within(frozen, where.path, pid, listens, answered)
+
+    return probe
+
+
+def _listens(path: str) -> bool:
+    try:
+        return unix.listening_process(path) is not None
+    except OSError:
+        return False
 
 
 def _prober(
@@ -252,15 +298,7 @@ def _prober(
 
     async def answered(record: MeetingRecord, transports: frozenset[str]) -> str:
         prober = Dialler(str(EdgeAddress(edge)), "probe", "", codec, transports)
-        tried: list[Attempt] = []
-        try:
-            greeted = await prober.reach(record, tried)
-        except Refused as e:  # as one of another version does
-            return f"it answers: {e}"
-        if greeted is None:
-            return ""
-        await greeted.aclose()
-        return f"it answers by {greeted.transport}"
+        return await _answered(partial(prober.reach, record))
 
     async def probe(record: MeetingRecord) -> str:
         if not alive_here(record, me):
@@ -272,22 +310,59 @@ def _prober(
         transports = ALL_TRANSPORTS
         if record.unix or record.tcp:
             transports = frozenset(DIRECT)
-        with trio.move_on_after(frozen):
-            while alive_here(record, me):
-                if how := await answered(record, transports):
-                    return f"its process exists, and {how}"
-                await trio.sleep(_AGAIN)
-            return ""
-        _log.warning(
-            "%s: process %d on this host serves this meeting, and has answered nobody for %g s: "
-            "this one takes its place",
+        return await _sign_of_life_within(
+            frozen,
             edge,
             record.pid,
-            frozen,
+            lambda: bool(alive_here(record, me)),
+            partial(answered, record, transports),
         )
-        return ""
 
     return probe
+
+
+async def _answered(reach: Callable[[list[Attempt]], Awaitable[GreetedStream | None]]) -> str:
+    """Return how a head answers when it is reached for, or ""."""
+    try:
+        greeted = await reach([])
+    except Refused as e:  # as one of another version does
+        return f"it answers: {e}"
+    if greeted is None:
+        return ""
+    await greeted.aclose()
+    return f"it answers by {greeted.transport}"
+
+
+async def _sign_of_life_within(
+    seconds: float,
+    path: str,
+    pid: int,
+    alive: Callable[[], bool],
+    answered: Callable[[], Awaitable[str]],
+) -> str:
+    """Return how a head of this host was seen to live within so many seconds, or "".
+
+    Args:
+        seconds: for which it may answer nobody.
+        path: of the Edge file, or of the Unix socket.
+        pid: of its process.
+        alive: returns False once that has ended.
+        answered: as `_answered`.
+    """
+    with trio.move_on_after(seconds):
+        while alive():
+            if how := await answered():
+                return f"its process exists, and {how}"
+            await trio.sleep(_AGAIN)
+        return ""
+    _log.warning(
+        "%s: process %d on this host serves this meeting, and has answered nobody for %g s: "
+        "this one takes its place",
+        path,
+        pid,
+        seconds,
+    )
+    return ""
 
 
 class _Head:

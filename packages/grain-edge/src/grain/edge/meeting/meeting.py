@@ -26,7 +26,7 @@ import trio
 from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
-from grain.edge.meeting.host import ProcessIdentity, start_time
+from grain.edge.meeting.host import ProcessIdentity, is_stopped, start_time
 from grain.edge.trust import make_folder
 from grain.edge.version import package_version
 
@@ -94,7 +94,10 @@ class Meeting:
         while True:
             record = await self._incumbent()
             if record is not None and (how := await _sign_of_life(record, me, living)):
-                raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
+                stopped = bool(alive_here(record, me)) and is_stopped(record.pid)
+                raise MeetingTaken(
+                    self.path, record.host, record.pid, record.epoch, how, stopped=stopped
+                )
             published = 0 if record is None else record.epoch
             claims = await self.disk.run(self.directory, self._claims)
             if claims and claims[-1] > max(published, passed):

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
 import socket
+import stat
 import struct
 import tempfile
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import MeetingError, MeetingTaken, NotAuthenticated
+from grain.edge.errors import LinkedFile, MeetingError, MeetingTaken, NotAuthenticated
 from grain.edge.meeting import files
+from grain.edge.meeting.host import is_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    Node = tuple[int, int]
 
 BACKLOG = 1024
+
+_TRIES, _PAUSE = 50, 0.002  # to get the lock of a directory: how often, and seconds between
 
 
 def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S108  # checked below
@@ -46,50 +59,184 @@ def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S
     return f"{directory}/{stem}.{epoch}"
 
 
-def remove_socket(path: str) -> None:
-    """Remove a socket, and its directory if it was made for this one alone."""
-    files.remove(path)
-    directory = Path(path).parent
-    if directory.name.startswith("grain-") and directory.name != f"grain-{os.geteuid()}":
-        with suppress(OSError):
-            directory.rmdir()
+class BoundSocket:
+    """A Unix socket that listens, and its name on this host's disk, which other heads may take.
+
+    It is bound and listens beside its name before it gets that: so whoever finds it there is
+    answered, and the name is never without a listener while one head follows another. Heads that
+    take a name at the same moment take turns by a lock on its directory. Where there are no locks,
+    or the holder is frozen, the last one has the name; another one notices that (`is_replaced`).
+
+    Args:
+        path: its name, in a directory that nobody else may enter.
+
+    Raises:
+        ExposedFile, ForeignFile, OSError: the directory will not do.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._directory, self._name = os.path.split(path)
+        self._beside = f".grain-{secrets.token_hex(8)}"
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with files.open_directory(self._directory) as fd:
+                # By the descriptor, as the path may be almost as long as the kernel stores.
+                sock.bind(f"/proc/self/fd/{fd}/{self._beside}")
+                os.chmod(self._beside, 0o600, dir_fd=fd)
+                sock.listen(BACKLOG)
+            # No other file gets this number while the socket is open: it keeps its inode.
+            self._node = _node_of(f"{self._directory}/{self._beside}")
+        except BaseException:
+            sock.close()
+            raise
+        self.listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+    def take_place_of(self, node: Node | None) -> bool:
+        """Take the name; return False if something else than that inode has it by now.
+
+        Args:
+            node: that of a socket whose listener is dead or frozen; None if nobody has the name.
+
+        Raises:
+            ExposedFile, ForeignFile, OSError: the directory will not do.
+        """
+        with files.open_directory(self._directory) as fd, _locked(fd):
+            if _node_of(self.path) != node:
+                return False
+            os.rename(self._beside, self._name, src_dir_fd=fd, dst_dir_fd=fd)
+            return True
+
+    def is_replaced(self) -> bool:
+        """Return True if another file has the name; False also where none has it.
+
+        Raises:
+            OSError: that cannot be seen.
+        """
+        return _node_of(self.path) not in (None, self._node)
+
+    def close(self) -> None:
+        """Stop listening, and remove the name, as far as that can be, unless another has it.
+
+        With it goes the directory, if it was made for this socket alone.
+        """
+        self.listener.socket.close()
+        with suppress(MeetingError, OSError), files.open_directory(self._directory) as fd:
+            files.remove(f"{self._directory}/{self._beside}")
+            with _locked(fd):
+                if _node_of(self.path) == self._node:
+                    files.remove(self.path)
+        folder = Path(self._directory)
+        if folder.name.startswith("grain-") and folder.name != f"grain-{os.geteuid()}":
+            with suppress(OSError):
+                folder.rmdir()
 
 
-async def listen(path: str) -> trio.SocketListener:
+async def listen(
+    path: str, sign_of_life: Callable[[int], Awaitable[str]] | None = None
+) -> BoundSocket:
     """Listen on a path whose directory is private.
 
-    A socket that a dead process left there is replaced.
+    The socket of a process that is dead, or that gives no sign of life, is replaced.
+
+    Args:
+        path: absolute.
+        sign_of_life: returns how the process of a pid that listens there was seen to live, or "";
+            0 stands for a process that takes no connection. By default each one lives.
 
     Raises:
         MeetingTaken: a living process listens there.
+        LinkedFile: there is something else than a socket.
         ExposedFile, ForeignFile, OSError: the directory will not do.
     """
-    with files.open_directory(str(Path(path).parent)):
-        pass
-    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound = BoundSocket(path)
     try:
-        try:
-            await sock.bind(path)
-        except OSError:
-            await _must_be_dead(path)
-            files.remove(path)
-            await sock.bind(path)
-        Path(path).chmod(0o600)  # noqa: ASYNC240  # on this host's own disk
-        sock.listen(BACKLOG)
+        while True:
+            node = _socket_at(path)
+            if node is not None:
+                await _check_listener(path, sign_of_life)
+            if bound.take_place_of(node):
+                return bound
+            await trio.lowlevel.checkpoint()
     except BaseException:
-        sock.close()
+        bound.close()
         raise
-    return trio.SocketListener(sock)
 
 
-async def _must_be_dead(path: str) -> None:
-    with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+async def _check_listener(path: str, sign_of_life: Callable[[int], Awaitable[str]] | None) -> None:
+    """Check that no living process listens on a path.
+
+    Raises:
+        MeetingTaken: one does.
+    """
+    pid = listening_process(path)
+    if pid is None:
+        return
+    how = "it accepts connections" if sign_of_life is None else await sign_of_life(pid)
+    if how:
+        raise MeetingTaken(path, socket.gethostname(), pid, 0, how, stopped=is_stopped(pid))
+
+
+def listening_process(path: str) -> int | None:
+    """Return the pid of the process that listens on a path, which need not answer.
+
+    0 if it takes no connection, as one that has not answered for very long; None if nobody listens.
+
+    Raises:
+        OSError: that cannot be seen.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
-            await probe.connect(path)
+            probe.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            return
+            return None
+        except BlockingIOError:  # its backlog is full
+            return 0
         pid, _ = _peer(probe)
-        raise MeetingTaken(path, socket.gethostname(), pid, 0, "it accepts connections")
+        return pid
+
+
+def _socket_at(path: str) -> Node | None:
+    """Return the device and the inode of a socket of ours; None if nothing is there.
+
+    Raises:
+        LinkedFile: there is something else, which is not to be replaced.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+        raise LinkedFile(
+            f"{path}: is not a socket of yours, and is not replaced. Remove it, or choose another "
+            "address"
+        )
+    return status.st_dev, status.st_ino
+
+
+def _node_of(path: str) -> Node | None:
+    """Return the device and the inode of a file; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _locked(directory: int) -> Iterator[None]:
+    """Hold the lock of a directory, by its descriptor, or none if it cannot be had soon."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)  # who has it gives it back at once, unless it is frozen
+        except OSError:
+            break  # no locks here
+        else:
+            break
+    yield  # the lock ends with the descriptor
 
 
 async def dial(path: str) -> trio.SocketStream:
@@ -124,7 +271,7 @@ def check_peer(connected: trio.socket.SocketType) -> int:
     return pid
 
 
-def _peer(connected: trio.socket.SocketType) -> tuple[int, int]:
+def _peer(connected: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
     """Return the peer's process and user id at connect or listen time: SO_PEERCRED, see unix(7)."""
     form = struct.Struct("3i")
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size)
