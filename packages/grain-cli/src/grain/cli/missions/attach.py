@@ -80,7 +80,8 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 # The state first: what was written before the end is then shown, too.
                 record = named(record.label)
                 state = state_of(record)
-                for text, place in _output(record, place, last=not state.phase.alive):
+                for text, end in _output(record, place, last=not state.phase.alive):
+                    place = end
                     progress.hide()
                     click.echo(text, nl=False)
                     begins_line = text.endswith("\n")
