@@ -37,7 +37,7 @@ class PlainSurroundings(NamedTuple):
 
 
 class RunUsage(Protocol):
-    """What the external programs of a run have used; on a worker a `grain.eventlog.usage.Usage`."""
+    """The use of the external programs of a run; on a worker a `grain.eventlog.usage.Usage`."""
 
     @property
     def user(self) -> float:
@@ -77,7 +77,7 @@ class RunUsage(Protocol):
 
     @property
     def exit_statuses(self) -> Mapping[int, int]:
-        """How many of them ended with which status; a signal is negative."""
+        """The number of them that ended with each status; a signal is negative."""
 
 
 class NoUsage(NamedTuple):
@@ -213,7 +213,7 @@ class GrainVar:
 
     @property
     def usage(self) -> RunUsage:
-        """What the run's external programs have used, of those that have ended."""
+        """The use of the run's external programs, of those that have ended."""
         return self._variables.get().account.usage
 
     @property

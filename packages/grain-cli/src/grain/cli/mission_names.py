@@ -186,7 +186,7 @@ def start_of(log: StoredLog) -> Record | None:
 
 
 class StartLabels:
-    """What `grain missions` calls the missions that `grain run` has started, by their processes."""
+    """The labels in `grain missions` of what `grain run` has started, by their processes."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[str, int], list[Record]] = {}

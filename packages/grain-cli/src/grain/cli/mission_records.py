@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run.
+    """A program that is to run as a mission.
 
     Attributes:
         name: the name of the mission.
@@ -83,7 +83,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program has ended.
+    """The end of a program.
 
     Attributes:
         status: its exit status; a signal is negative.

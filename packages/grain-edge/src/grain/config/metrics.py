@@ -9,7 +9,7 @@ _FORMS = "'127.0.0.1:9100', '[::1]:9100' or the absolute path of a Unix socket"
 
 
 class MetricsPlace(NamedTuple):
-    """Where metrics are served: a TCP port, or a Unix socket.
+    """The place where metrics are served: a TCP port, or a Unix socket.
 
     Attributes:
         host: the number of an interface; empty for a socket.

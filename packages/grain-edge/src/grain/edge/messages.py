@@ -37,7 +37,7 @@ MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
 WireBytes = bytes | bytearray | memoryview | Pieces
-"""What a wire can carry beside a message."""
+"""The data that a wire can carry beside a message."""
 
 Payload = WireBytes | None
 """The payload beside a message on a wire; None if it has none."""

@@ -211,7 +211,7 @@ class LogReader:
 
 
 class _Kind(msgspec.Struct):
-    """What every line has, of any version; only the first line of a part has a version."""
+    """The fields of every line, of any version; only the first line of a part has a version."""
 
     event: str
     version: int = 0

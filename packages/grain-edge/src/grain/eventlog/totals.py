@@ -1,4 +1,4 @@
-"""What the runs of a log add up to: by function and outcome, and failures by cause.
+"""The sums of the runs of a log, by function and outcome; failures by cause.
 
 One pass, one `Totals`: memory grows with functions, causes and tasks that failed for good, not with
 the runs.
@@ -198,7 +198,7 @@ class FunctionTotals:
 
 
 class Totals:
-    """What all runs of a log add up to.
+    """The sums of all runs of a log.
 
     Attributes:
         functions: by the name of each function.

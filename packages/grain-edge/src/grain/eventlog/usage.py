@@ -1,4 +1,4 @@
-"""What a run has used, and how that was measured."""
+"""The resources that a run has used, and how that was measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 MeasuredBy = Literal["cgroup", "polling", "rusage", "none"]
-"""How a peak of memory was measured, the best first.
+"""The way in which a peak of memory was measured, the best first.
 
 ``"cgroup"``: the control group of each program, with files in memory, without the page cache.
 ``"polling"``: the process tree, looked at now and then. ``"rusage"``: the largest single process,
@@ -16,7 +16,7 @@ of the runner was started.
 """
 
 CpuMeasuredBy = Literal["cgroup", "rusage"]
-"""How CPU time was measured, the best first.
+"""The way in which CPU time was measured, the best first.
 
 ``"cgroup"``: the control group of each program, with all that was ever in it. ``"rusage"``: the
 processes for which their parents have waited, as nearly all do.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from grain.worker.job import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
-    """What the local worker is sent, and what it answers."""
+    """The messages to the local worker, and its answers."""
 
 _LOCAL = 0  # the local worker's id
 _EPOCH = 0  # nobody succeeds this head; a job has one run at a time, which goes by the job's id

@@ -1,4 +1,4 @@
-"""What cannot be replayed."""
+"""The errors of replays."""
 
 
 class WhatIfError(Exception):

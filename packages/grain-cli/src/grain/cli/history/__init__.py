@@ -1,4 +1,4 @@
-"""What missions have done, from their event logs: `grain history`, and `grain why` of the past.
+"""The past of missions, from their event logs: `grain history`, and `grain why` of what has ended.
 
 A log is read in one pass, in memory that does not grow with the number of tasks that have ended:
 `summary` counts, `rows` and `tables` pass each run on. Only failures are remembered one by one, as

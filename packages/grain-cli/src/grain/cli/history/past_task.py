@@ -25,7 +25,7 @@ _LISTED = 5  # runs that are described one by one
 
 
 class PastTask:
-    """What a log says of a task.
+    """One task, by the lines of a log.
 
     Attributes:
         number: its number.

@@ -1,4 +1,4 @@
-"""What `grain init` has found. Values."""
+"""A machine and its batch system, as `grain init` finds them. Values."""
 
 from __future__ import annotations
 

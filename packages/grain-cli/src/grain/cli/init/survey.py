@@ -1,4 +1,4 @@
-"""What there is here: batch systems by their commands, scratch directories, modules, GPUs."""
+"""A look around: batch systems by their commands, scratch directories, modules, GPUs."""
 
 from __future__ import annotations
 

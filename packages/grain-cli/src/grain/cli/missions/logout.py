@@ -15,7 +15,7 @@ _PATIENCE = 5.0  # seconds for an answer of logind
 
 
 class Logout(NamedTuple):
-    """What a host does with the processes of a user who logs out.
+    """The rule of a host for the processes of a user who logs out.
 
     Attributes:
         ends: True if it ends them.

@@ -1,4 +1,4 @@
-"""What has become of a start, by its files and the processes of this host; without I/O."""
+"""The state of a start, by its files and the processes of this host; without I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NFS shows the times of files late.
 
 
 class Phase(enum.Enum):
-    """What has become of a start: in the words of `grain history`."""
+    """The phase of a start, in the words of `grain history`."""
 
     STARTING = "starting"
     RUNNING = "running"

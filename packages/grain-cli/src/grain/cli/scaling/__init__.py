@@ -1,4 +1,4 @@
-"""How many workers to keep: the decisions of `grain scale`, without I/O; time is an argument.
+"""The number of workers to keep: the decisions of `grain scale`, without I/O; time is an argument.
 
 `Swarm` keeps a number of jobs alive, and knows which of them failed. `Scaler` has one for each
 shape of worker, and decides by demand how many there are to be. Its rules, which docs/demand.md

@@ -1,4 +1,4 @@
-"""What the decisions of `grain scale --auto` are made from, and what they are. Values."""
+"""The decisions of `grain scale --auto`, and the data that they are made from. Values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class WorkerShape:
 
     @property
     def cost(self) -> float:
-        """What such a worker costs for as long as it runs."""
+        """The charge for such a worker while it runs, in cores unless one is configured."""
         return self.charge or self.cores + CHARGE_OF_GPU * self.gpus
 
 
@@ -131,7 +131,7 @@ class Worker:
 
 
 class View(NamedTuple):
-    """How things stand at one moment.
+    """The state of tasks, workers and jobs at one moment.
 
     Attributes:
         classes: What tasks ask for; empty if no scheduler answers.
@@ -187,7 +187,7 @@ class Release(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now.
+    """The steps to take now.
 
     Attributes:
         submit: The workers to submit.

@@ -1,4 +1,4 @@
-"""How long a worker may be idle, and a job unneeded, before it goes: rule 6."""
+"""The time for which a worker may be idle, and a job unneeded, before it goes: rule 6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many workers tasks need, and how many are worth it: rules 1 and 2. Pure functions.
+"""The workers that tasks need, and those that are worth it: rules 1 and 2. Pure functions.
 
 The share of a task is the largest part of a worker that it takes of any kind; its work is its share
 times its duration, so the work of a worker is its time. For tasks that ask for cores alone that is
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Plan:
-    """What tasks need.
+    """The workers that tasks need.
 
     Attributes:
         needed: New workers, by shape.

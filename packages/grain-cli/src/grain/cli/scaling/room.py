@@ -1,4 +1,4 @@
-"""What fits into a worker, one that is here or one that would be."""
+"""The tasks that fit into a worker, one that is here or one that would be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEASURED = (Cores, GPUs, Memory, Capacity)
 
 
 class Room:
-    """What is free on one worker.
+    """The free part of one worker.
 
     Of a kind whose amount is not known, or that has no class here, it is taken to have enough for
     one task.

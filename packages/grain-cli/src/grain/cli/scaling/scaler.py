@@ -64,7 +64,7 @@ class _Job:
 
 
 class _Sort:
-    """What is known of a shape: its jobs, its failures, and what was learnt.
+    """A shape with its jobs, its failures, and the facts that were learnt of it.
 
     Args:
         shape: The shape, as it is configured.
@@ -95,7 +95,7 @@ class _Sort:
 
 
 class Scaler:
-    """How many workers of which shape to submit, cancel and let go.
+    """The decisions on the workers of each shape: to submit, cancel and let go.
 
     Args:
         shapes: The sorts of workers, at least one.

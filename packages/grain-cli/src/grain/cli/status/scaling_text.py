@@ -1,4 +1,4 @@
-"""What `grain scale --auto` does, as a part of ``grain ls``. Pure."""
+"""The part of ``grain ls`` about `grain scale --auto`. Pure."""
 
 from __future__ import annotations
 

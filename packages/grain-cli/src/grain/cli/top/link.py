@@ -29,7 +29,7 @@ _PENDING = 1000  # questions without an answer, at most
 
 
 class Seen(NamedTuple):
-    """What a look has brought.
+    """The result of a look.
 
     Attributes:
         answer: the scheduler's; None if there is none.

@@ -105,7 +105,7 @@ class Table(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What the programs of a task use now.
+    """The resources that the programs of a task use now.
 
     Attributes:
         programs: how many there are.

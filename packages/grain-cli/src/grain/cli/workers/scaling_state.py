@@ -1,4 +1,4 @@
-"""What `grain scale --auto` does at this moment, in a file for `grain ls`."""
+"""The present state of `grain scale --auto`, in a file for `grain ls`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _OUTCOMES = {
 
 
 class TaskFacts(NamedTuple):
-    """What the event log of a mission has on one of its tasks.
+    """The facts on one task in the event log of its mission.
 
     Attributes:
         mission: the name of the mission, as it stands in the output of workers.
@@ -165,7 +165,7 @@ class TaskLines:
 
 
 class TaskOutput:
-    """What a task has printed and logged on all workers, and what is known of its runs.
+    """The lines that a task has printed and logged on all workers, and the facts on its runs.
 
     Args:
         mission: as of `task_facts`, with the others.

@@ -1,4 +1,4 @@
-"""Where progress is shown: a line on a terminal, a widget in a notebook, or lines of a log."""
+"""The places of progress: a line on a terminal, a widget in a notebook, or lines of a log."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ _Sentence = Annotated[str, msgspec.Meta(max_length=300, pattern=r"\A[ -~]*\Z")]
 _Source = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[0-9A-Za-z.:/%_-]*\Z")]
 
 Purpose = Literal["lead", "look", "call", "join", "take"]
-"""What a connection is for: to be the head; to read its record; to have it connect to a member that
-listens; to reach it through the server; to take who joins.
+"""The purpose of a connection: to be the head; to read its record; to have it connect to a member
+that listens; to reach it through the server; to take who joins.
 """
 
 
@@ -155,7 +155,7 @@ class Called(BridgeMessage, frozen=True):
 
 
 class Ready(BridgeMessage, frozen=True):
-    """What follows are the bytes of the other member."""
+    """The last message of the server: the bytes of the other member follow."""
 
 
 class Beat(BridgeMessage, frozen=True):

@@ -74,7 +74,7 @@ _STOPPED = 5.0  # seconds between two ticks, of one each second, after which it 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one meeting may have.
+    """The limits of one meeting.
 
     Attributes:
         connections: of all meetings together.
@@ -193,7 +193,7 @@ class MeetingState:
 
     @property
     def record(self) -> Record:
-        """What members are shown."""
+        """The record that members are shown."""
         return Record(self.claim.epoch, self.sealed, self.claim.sealed)
 
 

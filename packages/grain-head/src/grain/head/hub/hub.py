@@ -84,7 +84,8 @@ class Hub:
         now: the time, in seconds of any clock that does not go back.
         grace: seconds for which workers and missions that are away are waited for.
         wall: the time now as seconds since Unix' epoch, for people.
-        ahead: seconds of work that are sent ahead for each run, see `grain.head.hub.prefetch`.
+        prefetch_seconds: seconds of work that are sent ahead for each run, see
+            `grain.head.hub.prefetch`.
         max_overtakes: see `Scheduler`.
         parts: the classes of its parts.
         versions: this head's.
@@ -272,7 +273,7 @@ class Hub:
 
     @property
     def troubles(self) -> Mapping[str, str]:
-        """What keeps this head from working as it should, by where it is."""
+        """The troubles that keep this head from working as it should, by where they are."""
         return self._notices.troubles
 
     @property

@@ -53,7 +53,7 @@ class Prefetch:
 
     Args:
         scheduler: has the queues and what runs.
-        ahead: seconds of work that are sent ahead for each run.
+        prefetch_seconds: seconds of work that are sent ahead for each run.
 
     Attributes:
         in_chains: how many tasks wait on workers.

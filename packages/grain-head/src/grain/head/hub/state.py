@@ -305,7 +305,7 @@ PRINTS, PRINTS_SAVED = 32_768, 131_072
 """Characters a second of what its tasks print that a mission gets, and how many at once."""
 
 ITS_MISSION = "\0"
-"""What a parked task awaits: no worker has this id."""
+"""The id of what a parked task awaits: no worker has it."""
 
 
 class TaskState(Enum):

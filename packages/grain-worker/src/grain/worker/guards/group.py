@@ -34,7 +34,7 @@ import time
 TYPE_CHECKING = False
 
 PREFIX = "grain-"
-"""What the names of the groups begin with; a supervisor's pid follows."""
+"""The beginning of the names of the groups; a supervisor's pid follows."""
 
 NOISE = 0.01
 """Seconds of CPU time by which a group and the sum of its processes may differ: the kernel charges

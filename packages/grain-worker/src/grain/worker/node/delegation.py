@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WORKER = PREFIX + "worker-"
-"""What the name of the group with a worker's own processes begins with; its pid follows."""
+"""The beginning of the name of the group with a worker's own processes; its pid follows."""
 
 _MARKS = ("user.delegate", "trusted.delegate")  # extended attributes, set by systemd
 _ROUNDS = 10  # that processes may go on to appear in a group which they are to leave

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grain.worker.pickling.functions import Functions
 
     ClassState = tuple[tuple[Any, ...], dict[str, Any], tuple[type, ...]]
-    """What gave the class its methods when it was loaded, its variables, virtual subclasses."""
+    """The parts that gave it its methods when loaded; its variables; its virtual subclasses."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 # Two threads that load at the same time, as those of two executors, would each restore what they

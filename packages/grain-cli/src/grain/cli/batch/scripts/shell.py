@@ -128,7 +128,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
             *([f"PATH=$PATH:{shlex.quote(job.path)}"] if job.path else []),
             *([f"cd {folder} || exit"] if folder else []),
         ],
-        _incarnation(job, restarts) if restarts else [],
+        _name_of_restart(job, restarts) if restarts else [],
         [_PRIVATE],
         _clean_up(job.script.cleanup),
         [_FORWARD],
@@ -140,7 +140,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 
 
-def _incarnation(job: BatchJob, restarts: str) -> list[str]:
+def _name_of_restart(job: BatchJob, restarts: str) -> list[str]:
     """Return the lines that give a job which was started again a name and an output of its own."""
     suffix = shlex.quote(PurePath(job.log_file).suffix)
     # A redirection that fails would end the shell, so it is tried in another one.

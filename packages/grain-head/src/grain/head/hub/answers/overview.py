@@ -164,12 +164,12 @@ class Overview:
 
     @property
     def cores(self) -> tuple[int, int]:
-        """How many cores are in use, and how many there are, by the last looks."""
+        """The number of cores in use, and that of all cores, by the last looks."""
         return self._busy, self._cores
 
     @property
     def worker_states(self) -> Mapping[str, int]:
-        """How many workers are in which state, by the last looks."""
+        """The number of workers in each state, by the last looks."""
         return self._states
 
     @property

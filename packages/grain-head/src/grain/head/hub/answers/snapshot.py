@@ -85,8 +85,7 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
         ``function``: its name. Of a task that runs, ``worker`` and ``host``, ``began`` in seconds
         since Unix' epoch, and ``seconds`` since then. Of one that has ended not long ago the same
         without the host, ``ended``: how, as in `Resolved`, and ``why``: of a failure the reason in
-        a line. Of one that is not known any more
-        nothing.
+        a line. Of one that is not known any more nothing.
     """
     task = mission.tasks.get(number)
     if task is not None and task.lease is not None and not task.lease.waits:
