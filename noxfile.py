@@ -170,13 +170,14 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, rules, spelling, imports, maps of folders, versions, changelog, YAML files."""
+    """Check format, rules, spelling, imports, maps, docstrings, versions, changelog, YAML files."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("typos")
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
+    session.run("python", "tools/check_docstrings.py")
     session.run("python", "tools/bump.py", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
     for schema, files in SCHEMAS.items():

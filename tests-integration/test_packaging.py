@@ -237,6 +237,28 @@ class TestMaps:
         assert "more than 12; make a room of some" in done.stdout
 
 
+class TestDocstrings:
+    """The docstrings of the source."""
+
+    def test_a_riddle_and_a_parameter_of_another_name_are_found(self, checkout: Path) -> None:
+        assert 0 == run(ROOT, "tools/check_docstrings.py").returncode
+        planted = checkout / "packages/grain-delayed/src/grain/util/planted.py"
+        planted.write_text(
+            '"""What it is."""\n'
+            "def f(new: int) -> None:\n"
+            '    """Do it.\n\n    Args:\n        old: how often.\n\n'
+            '    Raises:\n        OSError: it cannot be done.\n    """\n'
+        )
+        done = run(checkout, "tools/check_docstrings.py")
+
+        where = "packages/grain-delayed/src/grain/util/planted.py"
+        assert [
+            f"{where}:1: the docstring begins with 'What': begin with a noun",
+            f"{where}:3: the docstring names the parameter old, which is not there",
+        ] == done.stdout.splitlines()
+        assert 1 == done.returncode
+
+
 class TestBump:
     """Setting the version."""
 
