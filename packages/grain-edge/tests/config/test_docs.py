@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from grain.config import Config, ConfigError, Mistake, load
-from grain.config.check import check, known_keys
+from grain.config.check import all_keys, check
 from grain.config.kinds import ExpansionContext
 
 if sys.version_info >= (3, 11):
@@ -49,7 +49,7 @@ def test_reference_names_every_key() -> None:
     """No key is missing, none is made up; what [x.script] takes stands in [script] alone."""
     expected = {
         key
-        for key in known_keys()
+        for key in all_keys()
         if not (key[0] != "script" and "script" in key[:-1]) and key[:-1] != ("shape",)
     }
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.config import ConfigError, load
-from grain.config.check import check, known_keys
+from grain.config.check import all_keys, check
 from grain.config.kinds import ExpansionContext
 from grain.config.suggestion import nearest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-@given(st.sampled_from(list(known_keys())), st.data())
+@given(st.sampled_from(list(all_keys())), st.data())
 def test_slip_of_the_finger_is_recognised(key: tuple[str, ...], data: st.DataObject) -> None:
     """A key with a letter left out, doubled or in capitals is near to a known key beside it."""
     *table, name = key
@@ -29,10 +29,10 @@ def test_slip_of_the_finger_is_recognised(key: tuple[str, ...], data: st.DataObj
         )
     )
 
-    meant = nearest((*table, wrong), list(known_keys()))
+    meant = nearest((*table, wrong), list(all_keys()))
 
     assert meant is not None
-    assert meant in set(known_keys())
+    assert meant in set(all_keys())
     assert meant[:-1] == tuple(table)
 
 
@@ -41,7 +41,7 @@ toml = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=5,
 )
-keys = st.sampled_from([key[-1] for key in known_keys()]) | st.text(max_size=8)
+keys = st.sampled_from([key[-1] for key in all_keys()]) | st.text(max_size=8)
 
 
 @given(

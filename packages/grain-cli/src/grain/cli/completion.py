@@ -85,11 +85,11 @@ def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str
     """
     from grain.cli.show import clean
 
-    found: list[str] = []
+    listed: list[str] = []
 
     def run() -> None:
         try:
-            found.extend(look())
+            listed.extend(look())
         except BaseException:  # noqa: S110 - as above: there is no place for errors
             pass
 
@@ -98,5 +98,7 @@ def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str
     thread.start()
     thread.join(2 * PATIENCE)
     return [
-        name for name in dict.fromkeys(found) if name.startswith(incomplete) and name == clean(name)
+        name
+        for name in dict.fromkeys(listed)
+        if name.startswith(incomplete) and name == clean(name)
     ]

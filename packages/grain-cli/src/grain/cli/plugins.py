@@ -35,9 +35,9 @@ def lines() -> dict[str, str]:
     """Return the line of `--help` for each command of another package."""
     points = _entry_points()
     listed = {name: f"(of {_package(one)})" for name, one in points.items()}
-    for name, known in ELSEWHERE.items():
-        missing = "" if name in points else f" (pip install {known.package})"
-        listed[name] = known.help + missing
+    for name, elsewhere in ELSEWHERE.items():
+        missing = "" if name in points else f" (pip install {elsewhere.package})"
+        listed[name] = elsewhere.help + missing
     return listed
 
 

@@ -305,9 +305,9 @@ def _set_item_of_copy(target: Any, key: Any, value: Any) -> Any:
 
 
 def _refuse(value: Delayed[Any], what: str) -> NoReturn:
-    known = value._node.done
+    done = value._node.done
     name = f"the value of {_called(value)}"
-    reason = f"only an await gives {name}" if known else f"{name} is not known yet"
+    reason = f"only an await gives {name}" if done else f"{name} is not known yet"
     raise TypeError(f"a delayed object cannot {what}: {reason}; await it first")
 
 

@@ -183,7 +183,7 @@ def map_command(
             click.echo(
                 f"grain map: interrupted: {tally.summary()}; nothing is left running", err=True
             )
-            _say_how_to_go_on(ctx, "--resume")
+            _suggest_resume(ctx, "--resume")
         if isinstance(error, SystemExit):
             raise
         ctx.exit(INTERRUPTED)
@@ -197,28 +197,30 @@ def map_command(
             raise
         raise _Trouble(sentence) from None
     if not tally.total:
-        _say("grain map: there was no input, so nothing was run")
+        _put_line("grain map: there was no input, so nothing was run")
     else:
-        _say(f"grain map: {tally.summary()}")
+        _put_line(f"grain map: {tally.summary()}")
         if tally.halted and tally.halt.why == "fail":
-            _say_how_to_go_on(ctx, "--resume-failed")
+            _suggest_resume(ctx, "--resume-failed")
         elif tally.failed and not tally.halted and ctx.params["joblog"] is not None:
             command = _command_with(ctx, "--resume-failed", _SHORT)
             if command is not None:
-                _say(f"Run them again: {command}")
+                _put_line(f"Run them again: {command}")
     ctx.exit(tally.exit_status())
 
 
-def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
+def _suggest_resume(ctx: click.Context, option: str) -> None:
     """Print the command that goes on where this one has ended."""
     if ctx.params["joblog"] is None:
-        _say("To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on.")
+        _put_line(
+            "To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on."
+        )
         return
     command = _command_with(ctx, option, _LONG)
     if command is None:
         command = f"the same command, with {option} before its other options"
         command += _same_stdin(ctx)
-    _say(f"To go on: {command}")
+    _put_line(f"To go on: {command}")
 
 
 def _command_with(ctx: click.Context, option: str, most: int) -> str | None:
@@ -243,7 +245,7 @@ def _same_stdin(ctx: click.Context) -> str:
     return ""
 
 
-def _say(line: str) -> None:
+def _put_line(line: str) -> None:
     with suppress(OSError):  # the exit status has to be right also where nobody can read this
         click.echo(line, err=True)
 

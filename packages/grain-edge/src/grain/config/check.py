@@ -75,14 +75,14 @@ def fields(table: type[Table]) -> dict[str, Kind | type[Table] | Tables]:
     return keys
 
 
-def known_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[KeyPath]:
+def all_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield the path of every key of the schema, tables before their keys."""
     for name, sort in fields(table).items():
         yield (*above, name)
         if isinstance(sort, Tables):
-            yield from known_keys(sort.table, (*above, name))
+            yield from all_keys(sort.table, (*above, name))
         elif not isinstance(sort, Kind):
-            yield from known_keys(sort, (*above, name))
+            yield from all_keys(sort, (*above, name))
 
 
 def read_table(
@@ -139,7 +139,7 @@ def _unknown(path: KeyPath, keys: Mapping[str, object]) -> Mistake:
     # The schema has no names of single tables of an array.
     array = path[0] == "shape" and len(path) > 1
     plain = (path[0], *path[2:]) if array else path
-    meant = nearest(plain, list(known_keys()))
+    meant = nearest(plain, list(all_keys()))
     suggestion = f"; did you mean {dotted(meant)}?" if meant else ""
     where = f"in [{dotted(path[:-1])}]" if len(path) > 1 else "at the top of the file"
     where = "in [[shape]]" if array else where

@@ -59,11 +59,11 @@ def load(
     path = Path(cwd or ".") / chosen.name
     raw = _read(path, chosen)
     path = path.absolute()
-    if chosen.found:
+    if chosen.unnamed:
         _check_ours(path, path, chosen.name)
     config = _config(_parse(raw, chosen.name), ExpansionContext(env, path.parent), chosen.name)
     config = _without_keys(config, path, chosen.name, env)
-    if chosen.found:
+    if chosen.unnamed:
         for module in {config.contextmod, config.head.contextmod, config.worker.contextmod} - {""}:
             # A module that only workers have is checked by nobody here.
             if Path(module).exists():
@@ -77,12 +77,12 @@ class Choice(NamedTuple):
     Attributes:
         name: As the user wrote it, or as it was found.
         named_by: The origin of the name, to be added to messages; empty if the user gave it here.
-        found: True if nobody named it.
+        unnamed: True if nobody named it.
     """
 
     name: str
     named_by: str = ""
-    found: bool = False
+    unnamed: bool = False
 
 
 def choose(
@@ -96,13 +96,13 @@ def choose(
     if config_file is None:
         if name := env.get(VARIABLE):
             return Choice(name, f" (named by {VARIABLE})")
-        return _found(env, cwd)
+        return _file_above(env, cwd)
     if isinstance(config_file, (str, os.PathLike)):
         return Choice(os.fspath(config_file))
     raise TypeError(f"config_file is a path, None or False, not {config_file!r}")
 
 
-def _found(env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> Choice | None:
+def _file_above(env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> Choice | None:
     try:
         start = Path(cwd or ".").absolute()
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def _found(env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> Choice
     path = find(start, env.get("HOME", ""))
     if path is None:
         return None
-    return Choice(NAME if path.parent == start else str(path), found=True)
+    return Choice(NAME if path.parent == start else str(path), unnamed=True)
 
 
 def _check_ours(path: Path, config_file: Path, name: str) -> None:

@@ -533,10 +533,10 @@ class MissionSession:
         """
         pending = self.pending.get(task)
         if pending is not None:
-            known = None if pending.arguments is None else (pending.function, pending.arguments)
+            call = None if pending.arguments is None else (pending.function, pending.arguments)
         else:
-            known = next(((f, a) for number, f, a in self._recent if number == task), None)
-        return None if known is None else (self.functions[known[0]], known[1])
+            call = next(((f, a) for number, f, a in self._recent if number == task), None)
+        return None if call is None else (self.functions[call[0]], call[1])
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

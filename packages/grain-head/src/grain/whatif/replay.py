@@ -335,11 +335,11 @@ class _Replay:
         """Return what a task asks for here, and why no worker can ever meet it, or nothing."""
         # Equal requests of a workload are one object.
         key = task.function, id(task.request)
-        known = self._requests.get(key)
-        if known is None:
+        entry = self._requests.get(key)
+        if entry is None:
             request = self._scenario.request(task.function, task.request)
-            known = self._requests[key] = request, self._why_never(request)
-        return known
+            entry = self._requests[key] = request, self._why_never(request)
+        return entry
 
     def _why_never(self, request: Resource) -> str:
         wtime, space = split_time(request)

@@ -198,7 +198,7 @@ class WorkloadBuilder:
         self._last_end: dict[str, int] = {}
         self._attempts: dict[tuple[str, int], int] = {}  # the last one at a task, by the first
         self._stays: dict[str, Stay] = {}
-        self._gone: list[Stay] = []
+        self._past_stays: list[Stay] = []
         self._last_outcome = 0.0
         self._brief = 0
         self._runs: list[_TimedRun] = []
@@ -230,7 +230,7 @@ class WorkloadBuilder:
         elif isinstance(line, WorkerLeft):
             stay = self._stays.pop(line.worker, None)
             if stay is not None:
-                self._gone.append(stay._replace(leaves=now, lost=bool(line.why)))
+                self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why)))
         elif isinstance(line, BriefTasks):
             self._brief += line.tasks
         elif isinstance(line, LogStarted):
@@ -253,7 +253,7 @@ class WorkloadBuilder:
             raise WhatIfError(f"the log of {name!r} has no tasks, so there is nothing to replay")
         self._set_runs()
         guessed, unknown = self._guess()
-        stays = [self._needed(stay) for stay in (*self._gone, *self._stays.values())]
+        stays = [self._needed(stay) for stay in (*self._past_stays, *self._stays.values())]
         return Workload(
             name=name,
             id=start.id if start is not None else "",
@@ -408,10 +408,10 @@ class Requests:
         key = tuple(amounts.items())
         resource = self._by_amounts.get(key)
         if resource is None:
-            resource = self._by_amounts[key] = self._made(amounts)
+            resource = self._by_amounts[key] = self._resource(amounts)
         return resource
 
-    def _made(self, amounts: Mapping[str, float]) -> Resource:
+    def _resource(self, amounts: Mapping[str, float]) -> Resource:
         resource = ZERO
         for kind, amount in amounts.items():
             try:

@@ -308,9 +308,9 @@ class _Call:
                 ) from None
             except LostError as error:
                 reason = "the process that watched over it was killed, and the program with it"
-                if not error.all_gone:
+                if not error.nothing_left:
                     reason = "the processes that watched over it were killed; some may be left"
-                facts = self.failure(reason=reason, unwatched=error.all_gone)
+                facts = self.failure(reason=reason, unwatched=error.nothing_left)
                 raise ExternalLostError(facts) from None
             except StuckError as error:
                 pids = ", ".join(map(str, error.pids))

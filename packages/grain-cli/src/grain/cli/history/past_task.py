@@ -115,12 +115,12 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
     past = past_task(lines_of(LogReader(log.folder), log.size()), number)
     if past.header is None:
         return None
-    known = past.seen or past.was_brief
-    if not known and 0 < number <= past.last:
+    logged = past.seen or past.was_brief
+    if not logged and 0 < number <= past.last:
         return None  # what was lost of the log may have had it
     end = log.end()
     state = state_of(log, "" if end is None else end.status)
-    answer = explanation_of(past, state) if known else _never(past)
+    answer = explanation_of(past, state) if logged else _never(past)
     began = minute(past.header.time)
     source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
     if state in _PAST:

@@ -45,11 +45,11 @@ def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | N
 
 
 def _head(site: Site) -> str:
-    found = [f"#   {note}" for note in site.notes]
+    notes = [f"#   {note}" for note in site.notes]
     lines = [
         "# Written by `grain init`. `grain up --dry` shows what comes of it. Every key",
         "# is explained in docs/config.md.",
-        *(["# Found here:", *found] if found else []),
+        *(["# Found here:", *notes] if notes else []),
         "",
         f"system = {_quoted(site.system)}",
         "",

@@ -23,7 +23,7 @@ def queues(listed: str, server: str, nodes: str) -> tuple[Queue, ...]:
     default = re.search(r"^\s*default_queue = (\S+)", server, re.MULTILINE)
     sorts = Counter(_nodes(nodes))
     [(node, count)] = sorts.most_common(1) or [((None, None, 0), 0)]
-    found = []
+    read = []
     for block in re.split(r"^Queue:? ", listed.replace("\n\t", ""), flags=re.MULTILINE)[1:]:
         name, _, rest = block.partition("\n")
         fields = dict(line.strip().split(" = ", 1) for line in rest.splitlines() if " = " in line)
@@ -34,13 +34,13 @@ def queues(listed: str, server: str, nodes: str) -> tuple[Queue, ...]:
         limit = clock_seconds(fields.get("resources_max.walltime", ""))
         name = name.strip()
         first = default is not None and default[1] == name
-        found.append(Queue(name, first, limit, *node, nodes=count))
-    return tuple(found)
+        read.append(Queue(name, first, limit, *node, nodes=count))
+    return tuple(read)
 
 
 def _nodes(listed: str) -> list[tuple[int | None, float | None, int]]:
     """Return cores, memory and GPUs of each node that is up."""
-    found = []
+    read = []
     for block in re.split(r"\n(?=\S)", listed.strip()):
         fields = dict(line.strip().split(" = ", 1) for line in block.splitlines() if " = " in line)
         state = fields.get("state", "")
@@ -50,11 +50,11 @@ def _nodes(listed: str) -> list[tuple[int | None, float | None, int]]:
         physical = re.search(r"physmem=(\w+)", fields.get("status", ""))
         memory = fields.get("resources_available.mem", physical[1] if physical else "")
         gpus = fields.get("resources_available.ngpus", fields.get("gpus", "0"))
-        found.append(
+        read.append(
             (
                 int(cores) if cores.isdecimal() else None,
                 gigabytes(memory),
                 int(gpus) if gpus.isdecimal() else 0,
             )
         )
-    return found
+    return read

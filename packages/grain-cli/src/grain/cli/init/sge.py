@@ -58,7 +58,7 @@ def queues(
     for queue, host in _instances(hosts):
         sort = _within(host, given.get(host.name, ""))
         sorts.setdefault(queue, Counter())[sort] += 1
-    found = []
+    read = []
     for name, text in shown.items():
         fields = dict(re.findall(r"^(\w+)\s+(.*?)\s*$", text, re.MULTILINE))
         if not fields:
@@ -70,8 +70,8 @@ def queues(
         slots = re.match(r"\d+", fields.get("slots", ""))
         if slots and int(slots[0]) and cores:
             cores = min(cores, int(slots[0])) if "[" not in fields["slots"] else cores
-        found.append(Queue(name, False, limit, cores, memory, nodes=count))
-    return tuple(found)
+        read.append(Queue(name, False, limit, cores, memory, nodes=count))
+    return tuple(read)
 
 
 class _Host(NamedTuple):

@@ -19,7 +19,7 @@ def accounts_command(user: str) -> tuple[str, ...]:
 
 def queues(output: str) -> tuple[Queue, ...]:
     """Read the lines of `SINFO`: partitions that take jobs, each with its most frequent nodes."""
-    found: dict[str, Queue] = {}
+    by_name: dict[str, Queue] = {}
     for line in output.splitlines():
         fields = line.strip().split("|")
         if len(fields) != 7 or fields[1] != "up":
@@ -36,10 +36,10 @@ def queues(output: str) -> tuple[Queue, ...]:
             (gpu[1] or "") if gpu else "",
             _number(nodes) or 0,
         )
-        before = found.get(queue.name)
+        before = by_name.get(queue.name)
         if before is None or queue.nodes > before.nodes:
-            found[queue.name] = queue
-    return tuple(found.values())
+            by_name[queue.name] = queue
+    return tuple(by_name.values())
 
 
 def accounts(output: str) -> tuple[str, ...]:

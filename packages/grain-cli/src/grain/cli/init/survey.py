@@ -55,7 +55,7 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
         if not all(shutil.which(command) for command in commands):
             continue
         try:
-            found = _LOOKS.get(name, Finding)()
+            answers = _LOOKS.get(name, Finding)()
         except BatchUnreachable as error:
             # It is there, and busy. Workers as processes would burden what may be a login node.
             notes.append(
@@ -64,12 +64,12 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
             )
             system = name
             break
-        if found.trouble:
-            notes.append(f"The commands of {title(name)} are here, but: {found.trouble}")
+        if answers.trouble:
+            notes.append(f"The commands of {title(name)} are here, but: {answers.trouble}")
             continue
-        queues = lines_of([queue.name for queue in found.queues]) or "none is known"
+        queues = lines_of([queue.name for queue in answers.queues]) or "none is known"
         notes.append(f"{title(name)}, with the queues: {queues}.")
-        system, finding = name, found
+        system, finding = name, answers
         break
     else:
         notes.append("No batch system that answers: workers are processes of this machine.")

@@ -204,7 +204,7 @@ class Scaler:
             and job.phase is not JobPhase.STUCK
         ]
         room = {name: self._room(sort, now) for name, sort in self._sorts.items()}
-        made = plan(
+        planned = plan(
             view.classes,
             workers,
             asked_for,
@@ -212,8 +212,8 @@ class Scaler:
             {name: max(count, 0) for name, count in room.items()},
             {worker.id: self._jobs[worker.job].shape for worker in mine.values() if worker.job},
         )
-        self.impossible = made.impossible
-        submit = self._submissions(made, room)
+        self.impossible = planned.impossible
+        submit = self._submissions(planned, room)
         lost = [
             Cancel(job.id, f"it runs without its worker for {span(LOST)}, and is lost")
             for job in self._jobs.values()
@@ -226,8 +226,8 @@ class Scaler:
             if now - self._jobs[one].cancelled_at > _AGAIN
         ]
         spare = self._active() - self._least
-        cancel = self._cancellations(made, spare, now)
-        release = self._releases(made, mine.values(), spare - len(cancel))
+        cancel = self._cancellations(planned, spare, now)
+        release = self._releases(planned, mine.values(), spare - len(cancel))
         return Decision(submit, [*lost, *stuck, *cancel], release, news)
 
     def _look(self, states: Mapping[str, JobState], now: float) -> list[str]:
@@ -310,18 +310,20 @@ class Scaler:
             left = min(left, UNPROVEN - alive)
         return sort.swarm.allowed(max(left, 0), now)
 
-    def _submissions(self, made: Plan, room: Mapping[str, int]) -> list[Submit]:
+    def _submissions(self, planned: Plan, room: Mapping[str, int]) -> list[Submit]:
         """Return what to submit: rule 3."""
         left = self._most - _occupied(self._jobs.values(), self._most)
         counts: dict[str, int] = {}
         whys: dict[str, str] = {}
         # What is due first: its tasks have nobody else. Then where there is most to do.
-        order = sorted(self._sorts, key=lambda name: (name not in made.due, -made.worth[name]))
+        order = sorted(
+            self._sorts, key=lambda name: (name not in planned.due, -planned.worth[name])
+        )
         for name in order:
-            wanted = max(min(made.needed[name], made.worth[name]), name in made.due)
+            wanted = max(min(planned.needed[name], planned.worth[name]), name in planned.due)
             counts[name] = max(min(wanted, room[name], left), 0)
             left -= counts[name]
-            parts = made.reasons[name] or next(filter(None, made.reasons.values()), [])
+            parts = planned.reasons[name] or next(filter(None, planned.reasons.values()), [])
             whys[name] = demand(parts) if parts else ""
         missing = self._least - self._active() - sum(counts.values())
         for name in self._sorts:
@@ -338,12 +340,12 @@ class Scaler:
             if count
         ]
 
-    def _cancellations(self, made: Plan, spare: int, now: float) -> list[Cancel]:
+    def _cancellations(self, planned: Plan, spare: int, now: float) -> list[Cancel]:
         """Return the jobs that were not needed for too long, the youngest first: rule 4."""
         cancel: list[Cancel] = []
         for job in reversed(list(self._jobs.values())):
             waits = job.phase is JobPhase.PENDING and not job.lost
-            if not waits or job.id in made.jobs:
+            if not waits or job.id in planned.jobs:
                 job.unneeded_since = None
                 continue
             if job.unneeded_since is None:
@@ -354,15 +356,15 @@ class Scaler:
                 cancel.append(Cancel(job.id, f"nothing has needed it for {span(patience)}"))
         return cancel
 
-    def _releases(self, made: Plan, mine: Iterable[Worker], spare: int) -> list[Release]:
+    def _releases(self, planned: Plan, mine: Iterable[Worker], spare: int) -> list[Release]:
         """Return the workers that were idle for too long: rule 5."""
         release: list[Release] = []
         for worker in sorted(mine, key=lambda worker: -worker.idle):
             job = self._jobs[worker.job or ""]
             patience = self._sorts[job.shape].idle.seconds
             idle = not worker.running and worker.idle >= patience
-            gone = worker.draining or job.released
-            if idle and not gone and worker.id not in made.workers and len(release) < spare:
+            leaves = worker.draining or job.released
+            if idle and not leaves and worker.id not in planned.workers and len(release) < spare:
                 why = f"it was idle for {span(worker.idle)}"
                 release.append(Release(worker.id, job.id, why))
         return release

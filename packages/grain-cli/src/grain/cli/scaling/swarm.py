@@ -98,7 +98,7 @@ class SwarmJob:
         self._prove(now)
         return self.proven and not before
 
-    def on_gone(self, now: float) -> bool:
+    def on_unlisted(self, now: float) -> bool:
         """Note a report that it is gone; return True if it is over."""
         if self._state in {SwarmJobState.MISSED, SwarmJobState.STUCK}:
             return True
@@ -161,7 +161,7 @@ class Swarm:
             if state is None or state.phase is JobPhase.UNKNOWN:
                 continue  # the job may be alive
             if state.phase is JobPhase.GONE:
-                if job.on_gone(now):
+                if job.on_unlisted(now):
                     del self._jobs[one]
                     if not job.proven and not job.failed:
                         failed.append(one)

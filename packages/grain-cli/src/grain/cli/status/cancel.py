@@ -60,7 +60,7 @@ def cancel(
                 raise NoScheduler(
                     f"`grain` has started no mission {clean(mission)}, and {error}"
                 ) from None
-        elif id_ := _known_as(config, mission, patience):
+        elif id_ := _id_here(config, mission, patience):
             mission = id_
         answer = _put(config, "cancel", mission, patience, task=task, by=who())
         if record is not None:
@@ -138,14 +138,14 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
         if not now.phase.alive:
             raise click.ClickException(f"{clean(record.label)} does not run: it {now.detail}")
     # The one of the start, where others have its name.
-    known = id_of(config, word)
-    if any(known == one["id"] for one in state["missions"]):
-        return known, record
+    id_ = id_of(config, word)
+    if any(id_ == one["id"] for one in state["missions"]):
+        return id_, record
     name = record.start.name if record is not None else word
     return (name if any(name == one["name"] for one in state["missions"]) else ""), record
 
 
-def _known_as(config: Config, word: str, patience: float) -> str:
+def _id_here(config: Config, word: str, patience: float) -> str:
     """Return the id of a mission that the scheduler does not know by a word; "" if it does.
 
     Raises:
@@ -155,13 +155,13 @@ def _known_as(config: Config, word: str, patience: float) -> str:
     from grain.cli.query import ask
     from grain.edge.questions import Ask
 
-    known = id_of(config, word)
-    if not known:
+    id_ = id_of(config, word)
+    if not id_:
         return ""
     [state] = ask(config, Ask("state"), patience=patience)
     if any(word in (one["label"], one["name"]) for one in state["missions"]):
         return ""
-    return known if any(known == one["id"] for one in state["missions"]) else ""
+    return id_ if any(id_ == one["id"] for one in state["missions"]) else ""
 
 
 def _note(record: Record) -> None:
@@ -205,13 +205,13 @@ def _missing(config: Config, patience: float) -> str:
 
 def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
     """Ask whether a mission is to end, unless that is clear; return its id."""
-    found = _put(config, "find", word, patience)
+    facts = _put(config, "find", word, patience)
     if not yes:
-        label, host = clean(found["label"]), clean(found["host"])
-        question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(found)}?"
+        label, host = clean(facts["label"]), clean(facts["host"])
+        question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(facts)}?"
         # Without a terminal, and at the end of input, that is a no.
         click.confirm(question, abort=True)
-    mission: str = found["id"]
+    mission: str = facts["id"]
     return mission
 
 
@@ -225,8 +225,8 @@ def _put(
     [answer] = ask(config, question, patience=patience)
     if "error" in answer:
         raise click.ClickException(clean(answer["error"]))
-    found: dict[str, Any] = answer
-    return found
+    result: dict[str, Any] = answer
+    return result
 
 
 def _tasks(mission: dict[str, Any]) -> str:

@@ -104,8 +104,8 @@ def _asked(config: Config, mission: str, number: int, patience: float) -> dict[s
     [explanation, *more] = ask(config, question, patience=patience, others=others)
     for answer in more:
         explanation |= {key: value for key, value in (answer or {}).items() if value}
-    found: dict[str, Any] = explanation
-    return found
+    result: dict[str, Any] = explanation
+    return result
 
 
 def _logged(config: Config, mission: str, number: int) -> dict[str, Any] | None:

@@ -340,7 +340,7 @@ class Top(App[int]):
         elif pane is not None and pane.id == "workers" and pane.row is not None:
             worker, label = pane.row.key, str(pane.row.cells[0])
         else:
-            self._say("d drains a worker: choose one in the table of workers")
+            self._put_note("d drains a worker: choose one in the table of workers")
             return
         text = f"Drain worker {label}?\nIt takes no more tasks, and leaves when those it has end."
         question = Ask("retire", pattern=worker)
@@ -355,7 +355,7 @@ class Top(App[int]):
         elif pane is not None and pane.row is not None and pane.id != "failures":
             task = pane.row.about
         if task is None:
-            self._say("c cancels a task: choose one that runs or waits")
+            self._put_note("c cancels a task: choose one that runs or waits")
             return
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."
@@ -364,7 +364,7 @@ class Top(App[int]):
 
     def _confirm(self, text: str, question: Ask, words: Any) -> None:
         def answered(answer: Any) -> None:
-            self.call_later(self._say, words(answer))
+            self.call_later(self._put_note, words(answer))
 
         def chosen(yes: bool | None) -> None:
             if yes:
@@ -372,7 +372,7 @@ class Top(App[int]):
 
         self.push_screen(Confirm(text), chosen)
 
-    def _say(self, note: str) -> None:
+    def _put_note(self, note: str) -> None:
         self._note = clean(note)
         self._draw()
 

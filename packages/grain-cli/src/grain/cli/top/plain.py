@@ -25,9 +25,9 @@ def text(answer: dict[str, Any], rates: Rates, width: int, by: Marks) -> str:
     """Return an answer as text, a table below the other, without those that have no rows."""
     lines = [time.strftime("%H:%M:%S  ") + ", ".join(totals(answer, rates))]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.get("troubles", ())]
-    made = tables(answer, rates, {})
+    by_name = tables(answer, rates, {})
     for name in PANES:
-        table = made[name]
+        table = by_name[name]
         if not table.rows:
             continue
         shown = table.rows[:_ROWS]

@@ -120,8 +120,8 @@ def gpus_asked(extra_args: Iterable[str]) -> int:
     """
     for arg in extra_args:
         for pattern in _GPUS:
-            if found := pattern.search(arg):
-                return int(found[1])
+            if match := pattern.search(arg):
+                return int(match[1])
         if _ONE_GPU.search(arg):
             return 1
     return 0

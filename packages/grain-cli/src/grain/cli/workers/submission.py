@@ -79,14 +79,14 @@ def submit_workers(
         OSError: A directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing)
-    job = told_apart(config, job)
+    job = uniquely_named(config, job)
     make_parent(job.log_file)
     shape = job.script.name if isinstance(job.script, Shape) else ""
     jobs = job.members(count)
     yield from recorded(config, lambda: system.submit(job, count), jobs, by=by, shape=shape)
 
 
-def told_apart(config: Config, job: BatchJob) -> BatchJob:
+def uniquely_named(config: Config, job: BatchJob) -> BatchJob:
     """Give a job another name if the time of submission in its name is that of another one.
 
     A name without the time is the user's own choice, and stays.

@@ -117,7 +117,7 @@ def code_words(words: Sequence[str]) -> set[int]:
 
     They follow ``-c`` of a shell, as in ``env sh -ec SCRIPT``.
     """
-    found: set[int] = set()
+    scripts: set[int] = set()
     for i, word in enumerate(words):
         if word.rpartition("/")[2] not in _SHELLS:
             continue
@@ -128,8 +128,8 @@ def code_words(words: Sequence[str]) -> set[int]:
             takes_word = r"[-+][A-Za-z]*[oO]|--rcfile|--init-file"
             j += 2 if re.fullmatch(takes_word, words[j]) else 1
         if script and j < len(words):
-            found.add(j)
-    return found
+            scripts.add(j)
+    return scripts
 
 
 def script_place() -> Place:

@@ -382,8 +382,8 @@ class Hub:
 
     def find(self, mission: str) -> dict[str, Any]:
         """Return a mission as in a snapshot; or an ``error`` if there is no such one."""
-        found = find_peer(self.registry.missions.values(), mission, "mission")
-        return {"error": found} if isinstance(found, str) else named_mission(self.tasks, found)
+        peer = find_peer(self.registry.missions.values(), mission, "mission")
+        return {"error": peer} if isinstance(peer, str) else named_mission(self.tasks, peer)
 
     def cancel(self, mission: str, task: int, by: str) -> dict[str, Any]:
         """End a mission, or one task of it, for somebody outside.

@@ -27,13 +27,13 @@ class Tree:
 
     def __init__(self, path: bytes) -> None:
         self.path = path
-        self._made = os.lstat(path)
+        self._status = os.lstat(path)
 
     def remove(self) -> None:
         """Remove it, as far as permissions allow. Raises nothing."""
         try:
             if not removed_entry(self.path, None):
-                remove_content(open_directory(self.path, None, self._made))
+                remove_content(open_directory(self.path, None, self._status))
                 os.rmdir(self.path)
         except OSError:
             pass

@@ -39,7 +39,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 # found: the one that ends last what the other has put there.
 _SILENCING = threading.RLock()
 # What making a class makes anew.
-_MADE = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
+_GENERATED = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
 
 
 def reduce_class(cls: type, functions: Functions, importable: Callable[[object], bool]) -> Any:
@@ -50,7 +50,7 @@ def reduce_class(cls: type, functions: Functions, importable: Callable[[object],
         functions: the functions of the pickle.
         importable: returns True for a class that goes by its name.
     """
-    own = {name: value for name, value in vars(cls).items() if not _is_made(cls, name, value)}
+    own = {name: value for name, value in vars(cls).items() if not _is_generated(cls, name, value)}
     first = {name: value for name, value in own.items() if type(value) in _PLAIN}
     first["__qualname__"] = cls.__qualname__
     if "__slots__" in vars(cls):
@@ -127,8 +127,8 @@ def reduce_type_variable(variable: Any) -> Any:
     return NotImplemented
 
 
-def _is_made(cls: type, name: str, value: Any) -> bool:
-    if name in _MADE:
+def _is_generated(cls: type, name: str, value: Any) -> bool:
+    if name in _GENERATED:
         return True
     # The places of slots.
     return isinstance(value, types.MemberDescriptorType) and value.__objclass__ is cls

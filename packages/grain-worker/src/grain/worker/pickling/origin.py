@@ -45,9 +45,9 @@ def without_origin(data: Buffer) -> memoryview:
     if end > 1:
         interpreter, _, host = bytes(view[1:end]).partition(b"\n")
         if interpreter != _OWN:
-            made_by = interpreter.decode(errors="replace")
+            maker = interpreter.decode(errors="replace")
             raise ForeignCode(
-                f"it has functions or classes by value, which are bytecode of {made_by}, made on "
+                f"it has functions or classes by value, which are bytecode of {maker}, made on "
                 f"host {host.decode(errors='replace')}; this is {INTERPRETER} on host "
                 f"{socket.gethostname()}. Use the same Python on both; or put these functions, "
                 "undecorated, and classes into a module that both can import, as then they travel "

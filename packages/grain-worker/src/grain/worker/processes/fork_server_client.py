@@ -67,12 +67,12 @@ class LostError(Exception):
     """A supervisor was killed while its program ran.
 
     Attributes:
-        all_gone: True if nothing of the program is left; False if something may be.
+        nothing_left: True if nothing of the program is left; False if something may be.
     """
 
-    def __init__(self, *, all_gone: bool) -> None:
-        super().__init__(all_gone)
-        self.all_gone = all_gone
+    def __init__(self, *, nothing_left: bool) -> None:
+        super().__init__(nothing_left)
+        self.nothing_left = nothing_left
 
 
 class ProgramResult(NamedTuple):
@@ -380,11 +380,11 @@ class ForkServerClient:
         if supervisor.never_ran():
             raise BrokenPipeError("the supervisor was killed before it started the program")
         with trio.CancelScope(shield=True):
-            all_gone = await self._await_end(supervisor)
-        if not all_gone:
+            nothing_left = await self._await_end(supervisor)
+        if not nothing_left:
             with suppress(LookupError):
                 _LAST_RESORT.get()()
-        raise LostError(all_gone=all_gone)
+        raise LostError(nothing_left=nothing_left)
 
 
 def launch(theirs: socket.socket, groups: str) -> int:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import WireBytes
     from grain.worker.messages import Attempt, BlockingCode
 
-CONTEXT_FAILED, AGENT_GONE, UNWATCHED = 3, 4, 5
+CONTEXT_FAILED, AGENT_LOST, UNWATCHED = 3, 4, 5
 
 _LINES, _SAVED = 100, 300  # lines a second that runs may report together, and how many at once
 _LINES_AT_ONCE, _LONGEST_LINE = 10, 400  # they fit a `Report`, also as four bytes a character
@@ -206,7 +206,7 @@ async def serve_runs(
     except BaseExceptionGroup as group:
         if group.split(ChannelError)[1] is not None:
             raise
-        return AGENT_GONE
+        return AGENT_LOST
     return 0
 
 

@@ -124,10 +124,10 @@ class WireTranslation:
             if 0.0 <= seconds <= BRIEF:
                 return seconds
         res = account.res
-        known = self._cpus.get(id(res))
-        if known is None or known[0] is not res:
-            known = self._cpus[id(res)] = res, cpus_of(res)
-        return encode_report(account.report(self._host, self._worker, known[1]))
+        entry = self._cpus.get(id(res))
+        if entry is None or entry[0] is not res:
+            entry = self._cpus[id(res)] = res, cpus_of(res)
+        return encode_report(account.report(self._host, self._worker, entry[1]))
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""

@@ -45,11 +45,11 @@ class Flux:
         """Query flux jobs; it fails for an unknown job, and answers for the others."""
         asked = list(ids)
         states = {one: JobState(JobPhase.UNKNOWN) for one in asked}
-        if known := [one for one in asked if flux.is_id(one)]:
-            done = run(["flux", "jobs", "-a", "--json", *known], _WORDS)
+        if own := [one for one in asked if flux.is_id(one)]:
+            done = run(["flux", "jobs", "-a", "--json", *own], _WORDS)
             if done.code and not flux.only_ended(done.err):
                 raise refusal("flux jobs", done, _WORDS)
-            states.update(flux.states(done.out, known))
+            states.update(flux.states(done.out, own))
         return states
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:

@@ -64,13 +64,13 @@ class Pbs:
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qselect, which lists no job that has ended."""
-        found = {}
+        jobs = {}
         for name in names:
             done = run(["qselect", "-u", me(), "-N", name], _WORDS)
             if done.code:
                 raise refusal("qselect", done, _WORDS)
-            found[name] = done.out.split()
-        return found
+            jobs[name] = done.out.split()
+        return jobs
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""

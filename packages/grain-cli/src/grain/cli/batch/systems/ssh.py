@@ -140,11 +140,11 @@ class Ssh:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             answers = list(pool.map(ask, hosts))
         listed = [pair for answer in answers if isinstance(answer, list) for pair in answer]
-        found = by_name(listed, asked, plain_name)
+        jobs = by_name(listed, asked, plain_name)
         silent = [answer for answer in answers if isinstance(answer, BatchError)]
-        if silent and not all(found.values()):
+        if silent and not all(jobs.values()):
             raise silent[0]
-        return found
+        return jobs
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Send SIGTERM, upon which a worker ends its tasks and leaves."""
@@ -157,8 +157,8 @@ def _host(one: str) -> str:
 
 def _everywhere(ask: Callable[[str, list[str]], Answer], ids: Iterable[str]) -> list[Answer]:
     """Ask each host for its processes, all at once; return the answers."""
-    known = sorted(one for one in ids if ssh.is_id(one))
-    by_host = {host: list(there) for host, there in groupby(known, _host)}
+    processes = sorted(one for one in ids if ssh.is_id(one))
+    by_host = {host: list(there) for host, there in groupby(processes, _host)}
     if not by_host:
         return []
     with ThreadPoolExecutor(min(_AT_ONCE, len(by_host))) as pool:

@@ -53,9 +53,9 @@ def demand(table: TaskTable, now: float) -> dict[str, Any]:
 
     def of(queue: TaskQueue) -> _Class:
         key = queue.request, queue.interpreter
-        if (found := classes.get(key)) is None:
-            found = classes[key] = _Class(queue)
-        return found
+        if (its_class := classes.get(key)) is None:
+            its_class = classes[key] = _Class(queue)
+        return its_class
 
     for queue in scheduler.queues.values():
         # Those without tasks, too: a mission that has ended leaves the durations of its class.

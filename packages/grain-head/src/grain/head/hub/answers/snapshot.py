@@ -114,8 +114,8 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
 
 def find_mission(registry: Registry, word: str) -> MissionRecord | None:
     """Return the mission that a word means, as `find_peer` does; None if there is no such one."""
-    found = find_peer(registry.missions.values(), word, "mission")
-    return None if isinstance(found, str) else found
+    peer = find_peer(registry.missions.values(), word, "mission")
+    return None if isinstance(peer, str) else peer
 
 
 def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
