@@ -240,6 +240,16 @@ def fake(tmp_path: Path) -> FakeMemory:
     return FakeMemory(tmp_path)
 
 
+def test_a_group_without_a_peak_leaves_no_descriptor_open(fake: FakeMemory) -> None:
+    (fake.path / "memory.peak").unlink()
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(FileNotFoundError):
+        GroupMemory(str(fake.path))
+
+    assert before == os.listdir("/proc/self/fd")
+
+
 def test_a_peak_between_two_looks_counts_without_the_larger_page_cache(fake: FakeMemory) -> None:
     memory = GroupMemory(str(fake.path))
     fake.set(200, cached=100, peak=900)

@@ -95,10 +95,10 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
-    """That somebody has cancelled a mission through its scheduler.
+    """The cancellation of a mission through its scheduler.
 
     Attributes:
-        by: who, for people.
+        by: the person who has cancelled it, for people.
     """
 
     by: str

@@ -139,7 +139,8 @@ def _replace(file: Path, pieces: Iterable[str]) -> None:
     partial = file if direct else file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with contextlib.ExitStack() as stack:
-            raw = stack.enter_context(partial.open("wb"))
+            # Not through a link that another user has put there, where all may write.
+            raw = stack.enter_context(partial.open("wb" if direct else "xb"))
             if file.suffix == ".gz":
                 import gzip
 

@@ -79,7 +79,7 @@ class MetricsServer:
         self._exposition = Exposition(hub, time.time())
         self._connections = 0
         self._text = b""
-        self._made_at = float("-inf")
+        self._collected_at = float("-inf")
         self._making = trio.Lock()
 
     async def handle(self, stream: trio.abc.Stream) -> None:
@@ -118,12 +118,12 @@ class MetricsServer:
 
     async def _metrics(self) -> bytes:
         async with self._making:
-            if trio.current_time() - self._made_at >= _FRESH:
+            if trio.current_time() - self._collected_at >= _FRESH:
                 for _ in range(self._hub.overview.looks_for_all):
                     self._hub.overview.look(trio.current_time())
                     await trio.lowlevel.checkpoint()
                 self._text = self._exposition.text()
-                self._made_at = trio.current_time()
+                self._collected_at = trio.current_time()
             return self._text
 
 

@@ -57,9 +57,10 @@ class GroupMemory:
     """
 
     def __init__(self, path: str) -> None:
+        # First the one that most kernels refuse: nothing is left open then.
+        self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
         self._stat = os.open(f"{path}/memory.stat", os.O_RDONLY)
         self._current = os.open(f"{path}/memory.current", os.O_RDONLY)
-        self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
         self._read()
         self.begin()
 
