@@ -58,11 +58,14 @@ class WorkerLog:
         size = self.path.stat().st_size
         if size < self._at:
             self._at, self._rest = 0, b""  # written anew
+        if size - _END > self._at:
+            self._at, self._rest = size - _END, b""  # what is between would not be read in time
         with self.path.open("rb") as source:
-            source.seek(max(self._at, size - _END))
+            source.seek(self._at)
             added = source.read(_END)
-        self._at = max(self._at, size - _END) + len(added)
-        *whole, self._rest = (self._rest + added).split(b"\n")
+        self._at += len(added)
+        *whole, rest = (self._rest + added).split(b"\n")
+        self._rest = rest[-_END:]  # a line may never end, as one that is written over
         self.lines += [readable(line) for line in whole]
         del self.lines[:-LINES]
         self.problem = "" if self.lines else f"the log of {self._worker} is empty"
