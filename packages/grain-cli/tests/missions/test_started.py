@@ -65,6 +65,13 @@ def until(state: str, label: str = "opt@1") -> dict[str, Any]:
     raise AssertionError(f"{label} is {one['state']}")
 
 
+def until_there(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def until_printed(one: dict[str, Any], text: str) -> None:
     end = time.monotonic() + 60
     while text not in Path(one["output"]).read_text():
@@ -283,6 +290,7 @@ def test_files_of_a_start_are_for_its_owner_alone(folder: Path) -> None:
     one = until("running")
     until_printed(one, "begins")
     files = folder / "state/grain/started/opt@1"
+    until_there(files / "alive")
     assert 0o700 == files.stat().st_mode & 0o777
     modes = {path.name: path.stat().st_mode & 0o777 for path in files.iterdir()}
     assert {"start.json", "process.json", "alive", "output"} <= set(modes)
