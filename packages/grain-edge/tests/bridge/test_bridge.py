@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 KEY = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFw"
 
 
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """Time passes when nothing has come over loopback for a while, which may take a moment."""
+    return trio.testing.MockClock(autojump_threshold=0.05)
+
+
 @asynccontextmanager
 async def bridge(port: int = 0, **options: Any) -> AsyncIterator[int]:
     """A server on loopback; yields its port."""

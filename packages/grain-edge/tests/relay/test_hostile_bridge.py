@@ -64,6 +64,12 @@ KEYS = MeetingKeys(parse_key(KEY))
 GREETED = b"greeted"
 
 
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """Time passes when nothing has come over loopback for a while, which may take a moment."""
+    return trio.testing.MockClock(autojump_threshold=0.05)
+
+
 @asynccontextmanager
 async def bridge(limits: Limits | None = None) -> AsyncIterator[int]:
     """A server on loopback; yields its port."""
