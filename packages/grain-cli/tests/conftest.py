@@ -100,9 +100,21 @@ class Fake:
                 )
 
 
+_PATIENCE = (
+    "grain.cli.completion.PATIENCE",
+    "grain.cli.mission_names.PATIENCE",
+    "grain.cli.query._BUSY",
+    "grain.cli.workers.task_logs._PATIENCE",
+)
+"""The seconds for which commands of this process look for a scheduler that they do not need."""
+
+
 @contextmanager
 def _answering(address: str, **answers: Any) -> Iterator[Fake]:
-    """Serve at an address; each answer is plain data, or None for hanging up."""
+    """Serve at an address; each answer is plain data, or None for hanging up.
+
+    Meanwhile commands have patience: a busy machine may keep this scheduler from answering.
+    """
     fake = Fake(answers)
     ready = threading.Event()
     scope: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
@@ -117,7 +129,10 @@ def _answering(address: str, **answers: Any) -> Iterator[Fake]:
     thread.start()
     try:
         assert ready.wait(120)
-        yield fake
+        with pytest.MonkeyPatch.context() as patch:
+            for name in _PATIENCE:
+                patch.setattr(name, 60.0)
+            yield fake
     finally:
         token, cancel = scope[0]
         token.run_sync_soon(cancel.cancel)

@@ -647,7 +647,7 @@ def test_a_bridge_that_is_not_reached_is_named(alone: Path) -> None:
         silent.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         (alone / "grain.toml").write_text(f'address = "bridge://@{key}@{where}"\n')
-        result = grain("ls", "--patience", "1")
+        result = grain("ls", "--patience", "3")
     assert (
         f"Error: no scheduler answers at bridge://@{key}@{where}: the bridge at {where} is not "
         "reached: Connection refused; `grain doctor` shows more\n"
@@ -683,8 +683,9 @@ def test_a_scheduler_that_is_stopped_is_named(alone: Path, scheme: str) -> None:
 
 
 def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command; the best of some attempts, as others use this machine, too."""
-    for _ in range(11):
+    """Run a command; the best of many attempts, as others use this machine, too."""
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
         with suppress(subprocess.TimeoutExpired):
             return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
     return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)

@@ -34,6 +34,15 @@ def test_what_is_added_is_read(tmp_path: Path) -> None:
     assert 2 == len(file.read_text().splitlines())
 
 
+def test_the_oldest_comes_first_also_of_one_second(tmp_path: Path) -> None:
+    records = JobRecords(tmp_path / "jobs")
+    submitted = [RECORD.submitted + number / 100 for number in range(20)]
+    for at in submitted:
+        records.add(records.new_file(), replace(RECORD, submitted=at))
+
+    assert submitted == [one.submitted for one in records.read()]
+
+
 def test_nobody_else_may_look(tmp_path: Path) -> None:
     """The directory and the files are their owner's alone."""
     file = JobRecords(tmp_path / "jobs").new_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,15 @@ def shown(app: Top) -> list[str]:
     """Return the lines of the screen."""
     strips = app.screen._compositor.render_strips()
     return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+async def until_shown(app: Top, pilot: Pilot[Any], words: str) -> str:
+    """Wait until some words are on the screen, for what comes from a thread; return its text."""
+    end = time.monotonic() + 120
+    while words not in (text := "\n".join(line.rstrip() for line in shown(app))):
+        assert time.monotonic() < end, text
+        await pilot.pause(0.05)
+    return text
 
 
 def use(
@@ -320,10 +330,8 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("3", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause(1.1)
+        text = await until_shown(app, pilot, "begun elsewhere")
         assert isinstance(app.screen, TaskScreen)
-        text = "\n".join(line.rstrip() for line in shown(app))
         assert "TASK opt:12" in text
         assert "it calls optimise('caffeine.xyz')" in text
         assert "it has run for 00:00:02, with 7.5 s of CPU time and 1.25 GB of memory now" in text
@@ -334,10 +342,7 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         assert "hello" not in text
         with (alone / "w.log").open("a") as log:
             log.write("opt:12 optimise | SCF cycle 2\n")
-        await pilot.pause(1.1)
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        text = "\n".join(line.rstrip() for line in shown(app))
+        text = await until_shown(app, pilot, "SCF cycle 2")
         assert 1 == text.count("SCF cycle 2")
         await pilot.press("escape")
         assert not isinstance(app.screen, TaskScreen)
@@ -356,14 +361,9 @@ def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: P
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("3", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause(1.1)
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        text = "\n".join(line.rstrip() for line in shown(app))
+        text = await until_shown(app, pilot, "hello")
         assert "no line of opt:12: none in the output of the 1 job" in text
         assert "w093015-2.log, the last lines" in text
-        assert "hello" in text
 
     # The path of the log is long.
     use(look, Seen(overview(missions=1)), size=(300, 24), why=FACTS)
@@ -372,10 +372,8 @@ def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: P
 def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        text = await until_shown(app, pilot, "no log of")
         assert isinstance(app.screen, WorkerScreen)
-        text = "\n".join(line.rstrip() for line in shown(app))
         assert "WORKER w093015-0" in text
         assert "RUNNING  70, 1 of them here" in text
         assert "opt:77" in text

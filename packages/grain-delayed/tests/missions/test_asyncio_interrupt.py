@@ -16,6 +16,7 @@ import trio
 
 from grain.delayed.missions.asyncio_guest import hosted
 from grain_testkit.asyncio_programs import failing, here
+from grain_testkit.local_processes import wait_until_idle
 
 
 @pytest.mark.parametrize("steps", range(8))
@@ -96,6 +97,7 @@ def test_ctrl_c_in_an_asyncio_program_leaves_no_process_and_shows_no_trio(
         while "sleep" not in processes_of(tmp_path).values() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert "sleep" in processes_of(tmp_path).values()
+        wait_until_idle(child.pid)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=300)
     finally:

@@ -17,6 +17,7 @@ import trio
 from grain.delayed import MissionCancelled, delayed, mission
 from grain.head import events
 from grain.resource import Cores
+from grain_testkit.local_processes import wait_until_idle
 
 HEAD = """
 import asyncio, os, signal, sys, threading, time, trio
@@ -93,11 +94,19 @@ def start(text: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def end(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, str]:
-    """Send a signal once a task has begun; return what the program wrote after that."""
+def end(
+    process: subprocess.Popen[str],
+    number: signal.Signals,
+    *,
+    tasks: int = 1,
+    computes: bool = False,
+) -> tuple[str, str]:
+    """Send a signal once so many tasks have begun; return what the program wrote after that."""
     assert process.stdout is not None
     try:
-        assert "begins\n" == process.stdout.readline()
+        assert ["begins\n"] * tasks == [process.stdout.readline() for _ in range(tasks)]
+        if not computes:
+            wait_until_idle(process.pid)
         process.send_signal(number)
         return process.communicate(timeout=120)
     finally:
@@ -112,7 +121,8 @@ def test_a_signal_ends_a_mission_in_good_order(
 ) -> None:
     """``finally`` runs, files are written, no process is left; and no traceback is shown."""
     process = start(HEAD.format(program=PROGRAMS[program]), tmp_path)
-    out, err = end(process, number)
+    tasks = 2 if program == "several" else 1
+    out, err = end(process, number, tasks=tasks, computes=program == "computing")
 
     assert STATUS[number] == process.returncode, err
     assert out.endswith("finally\n")

@@ -215,7 +215,7 @@ def test_a_directory_that_cannot_be_written_is_a_warning_and_the_mission_goes_on
 
     async def main() -> int:
         value: int = await g(1)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while "warning" not in capsys.readouterr().err:
                 await trio.sleep(0.01)
         return value

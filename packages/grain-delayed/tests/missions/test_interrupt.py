@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from grain_testkit.local_processes import wait_until_idle
+
 PROGRAM = """
 import os, signal, sys, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
@@ -94,6 +96,8 @@ def test_ctrl_c_cancels_everything_and_leaves_no_process(
     )
     try:
         children = wait_for_sleeps(mission.pid, 2)
+        # Amid the lines that start them, an interrupt may drop a coroutine, of which Python warns.
+        wait_until_idle(mission.pid)
         mission.send_signal(signal.SIGINT)
         # Less than the programs would be given if they did not obey.
         out, err = mission.communicate(timeout=300)

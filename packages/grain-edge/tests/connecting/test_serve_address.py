@@ -24,13 +24,22 @@ from grain.edge.errors import (
 from grain.edge.testing import Note
 from grain.edge.transports import unix
 from grain_testkit.head_and_diallers import dialling, echo, head, receive
+from grain_testkit.ports import reserved_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trio.testing import MockClock
 
     from grain.edge import Serving
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """Yield a port of loopback at which nobody listens."""
+    with reserved_port() as port:
+        yield port
 
 
 async def test_a_tcp_address_serves_one_port_with_keys_from_the_edge_file(tmp_path: Path) -> None:
@@ -132,17 +141,12 @@ async def test_a_port_in_use_is_reported_in_words(tmp_path: Path) -> None:
             await serve(echo, f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-async def test_a_wrong_port_does_not_lead_to_the_head_of_the_edge_file(tmp_path: Path) -> None:
+async def test_a_wrong_port_does_not_lead_to_the_head_of_the_edge_file(
+    tmp_path: Path, free_port: int
+) -> None:
     """That head lends its keys alone: neither files nor TCP in reverse lead to it."""
     (tmp_path / "s").mkdir(mode=0o700)
-    wrong = f"tcp://127.0.0.1:{_free_port()}?edge={tmp_path}/s/meeting"
+    wrong = f"tcp://127.0.0.1:{free_port}?edge={tmp_path}/s/meeting"
     async with head(f"edge://{tmp_path}/s/meeting"):
         with pytest.raises(DialError) as failed:
             async with dial(wrong, role="cli", patience=5.0):
@@ -152,20 +156,19 @@ async def test_a_wrong_port_does_not_lead_to_the_head_of_the_edge_file(tmp_path:
 
 
 async def test_a_port_at_which_the_head_of_the_edge_file_does_not_listen_cannot_be_served(
-    tmp_path: Path,
+    tmp_path: Path, free_port: int
 ) -> None:
     (tmp_path / "s").mkdir(mode=0o700)
-    port = _free_port()
-    wrong = f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting"
+    wrong = f"tcp://127.0.0.1:{free_port}?edge={tmp_path}/s/meeting"
     async with head(f"edge://{tmp_path}/s/meeting"):
         with pytest.raises(CannotServe) as failed:
             await prepare(wrong)
 
     assert str(failed.value) == (
-        f"no scheduler answers at tcp://127.0.0.1:{port}: process {os.getpid()} on "
+        f"no scheduler answers at tcp://127.0.0.1:{free_port}: process {os.getpid()} on "
         f"{socket.gethostname()} serves with the same keys, {tmp_path}/s/meeting, and does not "
         "listen there. Correct the address, or give it keys of its own: "
-        f"tcp://127.0.0.1:{port}?edge=/ABSOLUTE/PATH"
+        f"tcp://127.0.0.1:{free_port}?edge=/ABSOLUTE/PATH"
     )
     await prepare(wrong)  # that head has ended
 

@@ -46,7 +46,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., LogWriter]]:
 
     yield begin
     for log in logs:
-        log.close("done")
+        log.close("done", patience=60)
 
 
 def remark(log: LogWriter, text: object) -> None:
@@ -59,7 +59,7 @@ def texts(folder: Path) -> list[str]:
 
 def eventually(condition: Callable[[], object]) -> None:
     """Wait for the thread."""
-    for _ in range(5000):
+    for _ in range(60_000):
         if condition():
             return
         threading.Event().wait(0.001)
@@ -72,7 +72,7 @@ def test_a_log_has_its_lines_between_a_header_and_an_end(
     log = begin(tmp_path / "state" / "missions")
     remark(log, 1)
     remark(log, 2)
-    log.close("failed", "ValueError: no")
+    log.close("failed", "ValueError: no", patience=60)
     lines = list(read(log.folder))
     end = lines[-1]
     assert isinstance(end, LogEnded)
@@ -106,7 +106,7 @@ def test_a_log_goes_on_in_parts_of_which_the_first_and_the_last_stay(
         remark(log, f"{number} {'x' * 200}")
         if number % 10 == 0:
             eventually(lambda: not log._lines)
-    log.close("done")
+    log.close("done", patience=60)
     parts = {part_number(path.name) for path in log.folder.iterdir()}
     assert {0, 1} != parts
     assert 0 in parts
@@ -124,7 +124,7 @@ def test_old_logs_are_removed_when_one_begins_and_those_under_way_stay(
 ) -> None:
     other, ended = begin(), begin()
     eventually(lambda: (other.folder / "events.jsonl").exists())
-    ended.close("done")
+    ended.close("done", patience=60)
     assert ended.folder.exists()
     log = begin(gigabytes=0)
     eventually(lambda: not ended.folder.exists())
@@ -196,7 +196,7 @@ def test_a_state_directory_that_cannot_be_written_is_reported_once(
     remark(log, 1)
     eventually(lambda: troubles)
     remark(log, 2)
-    log.close("done")
+    log.close("done", patience=60)
     (text,) = troubles
     assert text.startswith(f"the event log {log.folder} cannot be written (Not a directory)")
 
@@ -251,7 +251,7 @@ def test_a_line_that_is_no_json_is_dropped_alone(begin: Callable[..., LogWriter]
     remark(log, 1)
     remark(log, "half a character: \ud800")
     remark(log, 2)
-    log.close("done")
+    log.close("done", patience=60)
     end = list(read(log.folder))[-1]
     assert isinstance(end, LogEnded)
     assert (["1", "2"], 1) == (texts(log.folder), end.lost)
@@ -272,7 +272,7 @@ def test_a_clock_that_is_set_is_a_line_and_times_never_go_back_without_it(
     now["wall"] += 10 + by
     remark(log, "between")
     remark(log, "after")
-    log.close("done")
+    log.close("done", patience=60)
     lines = list(read(log.folder))[1:-1]
     changes = [line for line in lines if isinstance(line, ClockChanged)]
     assert [by + 0.5] == [change.by for change in changes]
@@ -296,7 +296,7 @@ def test_lines_that_come_together_are_written_together_and_those_too_many_counte
     log = begin()
     log._lines.clear()
     log.write([Remark(time=log.now(), text=str(number)) for number in range(5)])
-    log.close("done")
+    log.close("done", patience=60)
     assert ["0", "1", "2"] == texts(log.folder)
     assert 2 == log.lost
 
@@ -316,7 +316,7 @@ def test_a_reminder_is_called_once_by_the_means_that_were_given(
     eventually(lambda: called == [first])
     log.remind(second)
     eventually(lambda: called == [first, second])
-    log.close("done")
+    log.close("done", patience=60)
     assert [first, second] == called
 
 
@@ -331,6 +331,6 @@ def test_a_clock_that_was_set_shows_before_its_line_is_written(
     assert log.clock_is_off()
     log.write([Remark(time=log.time_of(5.0), text="before")])
     assert not log.clock_is_off()
-    log.close("done")
+    log.close("done", patience=60)
     before, changed = [x for x in read(log.folder) if isinstance(x, Remark | ClockChanged)]
     assert (1000.0, 4600.0, 3600.0) == (before.time, changed.time, getattr(changed, "by", 0.0))

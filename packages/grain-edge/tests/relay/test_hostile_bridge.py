@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,12 @@ KEYS = MeetingKeys(parse_key(KEY))
 GREETED = b"greeted"
 
 
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """Time passes when nothing has come over loopback for a while, which may take a moment."""
+    return trio.testing.MockClock(autojump_threshold=0.05)
+
+
 @asynccontextmanager
 async def bridge(limits: Limits | None = None) -> AsyncIterator[int]:
     """A server on loopback; yields its port."""
@@ -76,9 +83,14 @@ async def bridge(limits: Limits | None = None) -> AsyncIterator[int]:
 @asynccontextmanager
 async def listening(take: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[int]:
     """Somebody else on loopback; yields the port."""
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):  # whoever connects may leave at any time
+            await take(stream)
+
     async with trio.open_nursery() as nursery:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, take, [listener])
+        nursery.start_soon(trio.serve_listeners, serve_one, [listener])
         yield listener.socket.getsockname()[1]
         nursery.cancel_scope.cancel()
 
@@ -317,7 +329,15 @@ async def test_an_error_of_the_bridge_ends_one_connection_alone(
 # ---- members
 
 
-async def test_a_hundred_members_join_a_bridge_at_the_same_time() -> None:
+@pytest.fixture
+def slow_clock() -> trio.abc.Clock:
+    """A second of the ways takes twenty: here, each of them waits for all the others' turns."""
+    return trio.testing.MockClock(rate=0.05)
+
+
+async def test_a_hundred_members_join_a_bridge_at_the_same_time(
+    slow_clock: trio.abc.Clock,
+) -> None:
     """Their introductions go to the head by one connection."""
     joined = 0
 
@@ -616,12 +636,14 @@ class Tampering:
     def __init__(self, how: str) -> None:
         self.how = how
         self.begun = False
+        self.pieces = 0
         self.kept = b""
         self.ended = False
 
     def change(self, data: bytes) -> bytes | None:
         if not self.begun:
             return data
+        self.pieces += 1
         if self.how == "alters":
             return data[:-1] + bytes([data[-1] ^ 1])
         if self.how == "repeats":
@@ -669,9 +691,10 @@ async def test_an_operator_who_changes_what_passes_ends_the_connection_and_adds_
                     tampering.begun = True
                     for number in range(1, 100):
                         await peer.channel.send([(Note(str(number)), None)])
-                        await trio.sleep(0.05)
-                        with trio.move_on_after(0.001):
-                            await peer.channel.receive()
+                        # Each message in a piece of its own, or the connection has ended.
+                        while tampering.pieces < number:
+                            with trio.move_on_after(0.01):
+                                await peer.channel.receive()
             await left.wait()
     assert ["0", *arrived] == got
 
@@ -871,7 +894,7 @@ async def test_an_operator_cannot_make_a_head_step_down() -> None:
 async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
     """The head connects to it a hundred times at the most."""
     held, most = 0, 0
-    flooded = trio.Event()
+    connected, flooded = trio.Event(), trio.Event()
 
     async def server(stream: trio.SocketStream) -> None:
         nonlocal held, most
@@ -881,11 +904,13 @@ async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
                 await stream.send_all(encode(Record(0, b"")))
             elif opened.purpose == "lead":
                 await stream.send_all(encode(Leading()) + encode(Incoming(b"t", "x")) * 5000)
+                await connected.wait()
                 await trio.sleep(1)
                 flooded.set()
             else:
                 held += 1
                 most = max(most, held)
+                connected.set()
                 await trio.sleep_forever()
             with suppress(trio.BrokenResourceError):
                 async for _ in stream:
@@ -902,13 +927,14 @@ async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_onc
 ):
     """The member that has called says nothing, so each connection lasts until the head gives up."""
     held: list[trio.SocketStream] = []
-    repeated = trio.Event()
+    connected, repeated = trio.Event(), trio.Event()
     [member] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     addresses = [("127.0.0.1", member.socket.getsockname()[1])]
 
     async def hold(stream: trio.SocketStream) -> None:
         async with stream:
             held.append(stream)
+            connected.set()
             await trio.sleep_forever()
 
     async def server(stream: trio.SocketStream) -> None:
@@ -921,6 +947,7 @@ async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_onc
                 assert isinstance(claim, Claim)
                 call = encode(Call(KEYS.seal_call(pack_call(claim.epoch, addresses))))
                 await stream.send_all(encode(Leading()) + call * 5000)
+                await connected.wait()
                 await trio.sleep(1)
                 repeated.set()
             with suppress(trio.BrokenResourceError):

@@ -20,6 +20,7 @@ from grain.head.hub.answers import overview
 from grain.head.messages import AckTasks, Synced
 from grain.worker.messages import Lease
 from grain_testkit.hub_harness import HubHarness
+from grain_testkit.ports import reserved_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,14 +222,12 @@ async def until_there(connect: object) -> trio.SocketStream:
 
 
 async def test_metrics_are_served_on_a_loopback_port() -> None:
-    with trio.socket.socket() as probe:
-        await probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_metrics, f"127.0.0.1:{port}", busy().hub)
-        stream = await until_there(partial(trio.open_tcp_stream, "127.0.0.1", port))
-        assert b"grain_tasks" in await fetched(stream)
-        nursery.cancel_scope.cancel()
+    with reserved_port() as port:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_metrics, f"127.0.0.1:{port}", busy().hub)
+            stream = await until_there(partial(trio.open_tcp_stream, "127.0.0.1", port))
+            assert b"grain_tasks" in await fetched(stream)
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_socket_is_for_its_user_alone_and_goes_with_the_server(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -164,19 +163,25 @@ async def test_a_process_that_is_killed_is_replaced() -> None:
     assert first != second
 
 
-async def naps() -> None:
-    time.sleep(2.5)  # noqa: ASYNC251 - what it is about
+async def naps(path: str) -> None:
+    open(path).close()  # noqa: ASYNC230, PTH123 - a pipe, which blocks until it is written to
 
 
 async def test_code_that_blocks_is_reported_to_the_mission_and_its_stack_is_not_printed(
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The process of the leaves writes to the mission's standard error."""
     events: list[Event] = []
+    os.mkfifo(tmp_path / "pipe")
     async with isolated(Cores(1), on_event=events.append) as executor:
-        await result_of(executor, executor.submit(Cores(1), naps))
+        job = executor.submit(Cores(1), naps, str(tmp_path / "pipe"))
+        with trio.fail_after(120):
+            while not any(isinstance(event, TaskBlocks) for event in events):
+                await trio.sleep(0.01)
+        os.close(os.open(tmp_path / "pipe", os.O_RDWR))  # which waits for nobody
+        await result_of(executor, job)
 
     [blocks] = [event for event in events if isinstance(event, TaskBlocks)]
     assert ("m(local)", "naps") == (blocks.worker, blocks.code.function)
-    assert blocks.code.line.startswith("time.sleep(2.5)")
+    assert blocks.code.line.startswith("open(path).close()")
     assert "" == capfd.readouterr().err

@@ -31,7 +31,7 @@ MB = 1_000_000
 
 
 async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         while not condition():
             await trio.sleep(0.01)
 

@@ -31,15 +31,18 @@ import mmap, os, time
 
 def wait_for_look(supervisor=os.getppid()):
     # A look reads files of /proc. The first one that is seen may have begun before; when the third
-    # one begins, the second one is complete.
+    # one begins, the second one is complete. Amid a look it does not sleep, but may wait for a CPU.
     def reads():
         with open(f"/proc/{supervisor}/io") as file:
             return int(file.read().split("syscr: ")[1].split()[0])
+    def sleeps():
+        with open(f"/proc/{supervisor}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "S"
     for _ in range(3):
         before = reads()
         while reads() == before:
             time.sleep(0.01)
-        while (before := reads()) != (time.sleep(0.01), reads())[1]:
+        while (before := reads()) != (time.sleep(0.01), reads())[1] or not sleeps():
             pass
 
 def beside(count, prepare):

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 PROGRAM = """
 import os, sys, time
 kept = b"x" * 50_000_000
-child = os.fork() if "alone" not in sys.argv else 1
+ready, grown = os.pipe()
+child = os.fork() if "alone" not in sys.argv else os.write(grown, b"g")
 if child:
     while time.process_time() < 0.3:
         pass
+    os.read(ready, 1)
     print(flush=True)
 else:
     mine = b"y" * 30_000_000
+    os.write(grown, b"g")
 sys.stdin.read()
 """
 

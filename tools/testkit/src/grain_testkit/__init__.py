@@ -8,6 +8,7 @@ Map:
 
 - ``plugin``: what pytest loads by itself: a hypothesis profile without time limits
 - ``small_disk``: a filesystem that a test can fill
+- ``ports``: ports that nobody else gets meanwhile
 - ``event_logs``: grain-edge: event logs of missions that never were
 - ``kept_lines``: grain-edge: an event log in memory
 - ``kept_jobs``: grain-head: jobs for an event log

@@ -19,6 +19,16 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def wait_until_idle(pid: int) -> None:
+    """Wait until the main thread of a process has been waiting for a while, amid nothing."""
+    end, looks = time.monotonic() + 120, 0
+    while looks < 5:
+        assert time.monotonic() < end, f"process {pid} is busy"
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        looks = looks + 1 if state == "S" else 0
+        time.sleep(0.01)
+
+
 def descendants_of(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     pids = [pid]

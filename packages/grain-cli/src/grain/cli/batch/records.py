@@ -219,7 +219,9 @@ class JobRecords:
             files = sorted(self._folder.glob("*.jsonl"))
         except OSError:
             return []
-        return [record for file in files for record in _without_replaced(list(_records(file)))]
+        found = [record for file in files for record in _without_replaced(list(_records(file)))]
+        # The names of files that were made in one second are in no order.
+        return sorted(found, key=lambda one: one.submitted)
 
     def forget(self, file: str) -> None:
         """Remove a submission's file, when all its jobs are gone."""
@@ -254,7 +256,8 @@ def _records(file: Path) -> Iterator[JobRecord]:
             data = json.loads(line)
             given = {name: value for name, value in data.items() if name in names}
             given["cpus"] = tuple(given.get("cpus", ()))
+            given["submitted"] = float(given["submitted"])
             yield JobRecord(**{**given, "file": file.name})
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, KeyError):
             # The line was cut off, or another version wrote it.
             continue
