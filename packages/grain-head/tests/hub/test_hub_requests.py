@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from grain.head.errors import BadMessage
@@ -19,6 +21,7 @@ from grain.head.messages import (
 from grain.worker.messages import (
     AckRuns,
     BlockingCode,
+    InventoryRun,
     Lease,
     Leaving,
     LoopBlocked,
@@ -60,6 +63,65 @@ def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_ta
         harness.send(worker, harness.ended(lease), payload=b"")
     assert 10 == order[:22].count("few")
     assert ["many"] * 8 == order[22:]
+
+
+def starts(harness: HubHarness, worker: str, count: int) -> list[str]:
+    """Let the runs that a worker is given end one after the other; return whose they were."""
+    order = []
+    for _ in range(count):
+        (lease,) = harness.sent(worker, Lease)
+        order.append(lease.mission)
+        harness.send(worker, harness.ended(lease), payload=b"")
+    return order
+
+
+def test_a_mission_that_comes_back_takes_turns_as_if_it_had_stayed(harness: HubHarness) -> None:
+    """It does not wait for the turns of all that it had waiting before."""
+    worker = harness.worker("w", 1)
+    for name in ("stays", "away"):
+        harness.send(harness.mission(name), Synced())
+        harness.submit(name, *range(1, 31))
+    harness.lose("away")
+    again = harness.mission("away", link="again", connection=2)
+    harness.submit(again, *range(1, 31))
+
+    assert {"stays": 10, "away": 10} == Counter(starts(harness, worker, 20))
+
+
+def test_a_mission_gains_no_turn_by_coming_back_again_and_again(harness: HubHarness) -> None:
+    worker, order = harness.worker("w", 1), list[str]()
+    for name in ("stays", "away"):
+        harness.send(harness.mission(name), Synced())
+        harness.submit(name, *range(1, 31))
+    for connection in range(2, 22):
+        harness.lose("away")
+        harness.mission("away", connection=connection)
+        harness.submit("away", *range(1, 31))
+        harness.send("away", Synced())
+        order += starts(harness, worker, 1)
+
+    assert {"stays": 10, "away": 10} == Counter(order)
+
+
+@pytest.mark.parametrize("reported_first", [True, False])
+def test_missions_take_turns_at_a_successor_whatever_they_have_running(
+    harness: HubHarness, *, reported_first: bool
+) -> None:
+    """The runs that it adopts had their turns at the head before it."""
+    runs = [InventoryRun("busy", k, (9, k), {"Cores": [k]}, 5.0) for k in range(1, 11)]
+    if reported_first:
+        harness.worker("w", 11, tuple(runs))
+    for name in ("busy", "idle"):
+        harness.mission(name)
+    harness.submit("idle", *range(1, 31))
+    harness.submit("busy", *range(1, 11), worker="w")
+    harness.submit("busy", *range(11, 31))
+    for name in ("busy", "idle"):
+        harness.send(name, Synced())
+    if not reported_first:
+        harness.worker("w", 11, tuple(runs))
+
+    assert {"busy": 10, "idle": 10} == Counter(starts(harness, "w", 20))
 
 
 def test_a_trouble_of_the_head_is_reported_to_all_missions_until_it_is_over(

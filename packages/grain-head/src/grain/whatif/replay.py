@@ -295,7 +295,8 @@ class _Replay:
         task.began = self._now
         self._waited += self._now - task.queued
         if len(self._shares) > 1:
-            self._fair.started(self._scheduler.tasks[index].age, 0)
+            share, age = self._shares[logged.mission], self._scheduler.tasks[index].age
+            self._fair.started(share, age, 0)
         self._at(self._now + min(seconds, start.limit), _END, index, task.begun)
 
     def _on_end(self, index: int, begun: int) -> None:

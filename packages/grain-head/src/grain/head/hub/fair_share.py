@@ -6,6 +6,10 @@ one: a mission's next task is one round behind its last, but never behind the ta
 last. So a mission that comes late takes turns with the others from then on, however many tasks they
 have queued, and none gathers claims while it has nothing to run (start-time fair queueing with
 equal weights: P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996). It costs a few additions for each task.
+
+A task that has run before had its turn then: it takes the present round and costs its mission none.
+So a mission with much that runs does not wait for the others to have as much, when all of them come
+to another head, or it alone comes back to this one.
 """
 
 from __future__ import annotations
@@ -14,18 +18,28 @@ _COUNT_BITS = 44  # below the virtual time: the order of submission, which makes
 
 
 class Share:
-    """The share of one mission: the round of its last task, for each priority."""
+    """The share of one mission: for each priority the rounds of its last task and last start."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_started")
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
+        self._started: dict[int, int] = {}
 
     def advance(self, priority: int, now: int) -> int:
         """Return the round of the mission's next task."""
         at = max(now, self._last.get(priority, -1) + 1)
         self._last[priority] = at
         return at
+
+    def started(self, priority: int, at: int) -> None:
+        """Note that a task of the mission starts, of the round ``at``."""
+        if at > self._started.get(priority, -1):
+            self._started[priority] = at
+
+    def give_back(self) -> None:
+        """Give back the rounds of all tasks that wait: the mission will submit them again."""
+        self._last = self._started.copy()
 
 
 class FairShare:
@@ -40,8 +54,14 @@ class FairShare:
         self._count += 1
         return share.advance(priority, self._now.get(priority, 0)) << _COUNT_BITS | self._count
 
-    def started(self, age: int, priority: int) -> None:
-        """Advance the virtual time to that of a task which starts."""
+    def age_again(self, priority: int) -> int:
+        """Return the age of a task that has run before, in the present round; no two are equal."""
+        self._count += 1
+        return self._now.get(priority, 0) << _COUNT_BITS | self._count
+
+    def started(self, share: Share, age: int, priority: int) -> None:
+        """Advance the virtual time to that of a mission's task which starts."""
         at = age >> _COUNT_BITS
+        share.started(priority, at)
         if at > self._now.get(priority, 0):
             self._now[priority] = at

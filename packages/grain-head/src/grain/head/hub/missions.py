@@ -228,6 +228,8 @@ class Missions:
             raise BadMessage(f"task {message.task} names a request or a function that never came")
         mission.last_submitted = message.task
         task = mission.tasks.get(message.task)
+        # What only waits is forgotten with its connection: what is still here ran, or runs.
+        has_run = task is not None or message.worker != "" or message.crashes != ()
         new = task is None or task.queue is None
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
@@ -238,7 +240,8 @@ class Missions:
         )
         task.request = message.request
         task.urgency = message.urgency
-        task.age = self._table.shares.age(mission.share, queue.priority)
+        shares, priority = self._table.shares, queue.priority
+        task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
         task.function = message.function
         task.arguments = arguments
         if new and self._table.registry.log is not None:
@@ -320,6 +323,7 @@ class Missions:
     def _detach(self, mission: MissionRecord) -> None:
         """Forget what waits of a mission; keep what runs, what has ended, and who crashed."""
         mission.synced = False
+        mission.share.give_back()
         # The youngest first: the scheduler's queues then only lose their ends.
         for task in list(reversed(mission.tasks.values())):
             task.claimed = False

@@ -194,7 +194,7 @@ class TaskTable:
         # It may have taken the place of another of its queue, being more urgent.
         task.age = self.scheduler.tasks[start.task].age
         lease = self._lease(task, self.registry.numbered[start.worker], start.task, now)
-        self.shares.started(task.age, task.queue.priority)
+        self.shares.started(task.mission.share, task.age, task.queue.priority)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         self.prefetch.on_started(lease)
         return lease
@@ -234,7 +234,7 @@ class TaskTable:
                 task.age = taken.age
                 lease = self._new_lease(task, chain.head.worker, None)
                 self.prefetch.append(lease, chain)
-                self.shares.started(task.age, queue.priority)
+                self.shares.started(task.mission.share, task.age, queue.priority)
                 self._send_lease(lease, task, chain.resources, chain=chain.number)
                 leases.append(lease)
         return leases
@@ -724,7 +724,7 @@ class TaskTable:
         queue = queue or self.scheduler.queue(space, 0, mission.number)
         self._last_scheduler_id += 1
         until = math.inf if held.left is None else now + held.left
-        age = self.shares.age(mission.share, queue.priority)
+        age = self.shares.age_again(queue.priority)
         try:
             self.scheduler.on_adopted(
                 self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
