@@ -13,8 +13,8 @@ A head claims the meeting, makes an offer by each transport, publishes them in t
 watches it. Every connection, by whatever transport, is handed to the one `Acceptor`, which greets
 the peer and runs the program's handler. An error of one peer ends its own task alone.
 
-At a Unix socket's path there is no Edge file: who has the name leads. A head that answers nobody
-for a minute loses it, and quits when it sees another socket there.
+At the path of a Unix socket there is no Edge file: who has the name leads. A head that answers
+nobody for a minute loses it, and quits when it sees another socket there.
 
 Rules:
 
@@ -27,6 +27,7 @@ Map:
 
 - ``dial``: find the head of an address and reach it; patience
 - ``routes``: the dialler's side of each transport, and the tables `DIRECT` and `INDIRECT`
+- ``seeking``: from files back to a direct way
 - ``race``: several routes at once, the first that works wins
 - ``serve``: claim, offer, publish, watch, clean up
 - ``offers``: the head's side of each transport, and the table `OFFERS`
