@@ -428,7 +428,9 @@ def _sentence(error: Exception) -> str | None:
         name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         return f"{name}{error.strerror}"
     if isinstance(error, Infeasible):
-        return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
+        # What follows these words is advice for a program, which calls run().
+        problem, advice, _ = str(error).partition(": ask for less")
+        return f"{problem}{advice} by -r, or give more by --local" if advice else problem
     if isinstance(error, EdgeError):
         return f"{error}\nTo run on this machine alone, without a scheduler, add -j N."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
