@@ -121,7 +121,7 @@ async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
     assert 1 == unknown.returncode
     assert "Error: task 77 of opt has ended, or was never submitted\n" == unknown.stderr
     assert "task opt:1 is cancelled; it ran, and its programs end\n" == task.stdout
-    assert ended.stdout.startswith("mission opt is told to end; 1 running and 0 waiting task end")
+    assert ended.stdout.startswith("mission opt is told to end; 1 running and 0 waiting tasks end")
     name = f"{getpass.getuser()} on {socket.gethostname()}"
     assert [
         f"Cancelled: forever was cancelled by {name} with `grain cancel` (task 1)",

@@ -386,7 +386,11 @@ def test_halt_ends_what_runs() -> None:
         (["-j", "2", "-r", "Cores=1", "Memory=2", "wc", ":::", "a"], 255, "part of -r"),
         (["--quux", "wc"], 255, "--quux"),
         (["-r", "cores=4", "wc"], 255, "Did you mean Cores"),
-        (["-j", "2", "-r", "GPUs=1", "wc", ":::", "a"], 255, "-r asks for less"),
+        (
+            ["-j", "2", "-r", "GPUs=1", "wc", ":::", "a"],
+            255,
+            "ask for less by -r, or give more by --local\n",
+        ),
         (["--resume", "wc", ":::", "a"], 255, "--joblog FILE"),
         (["-j", "1", "--wd", "{2}", "wc", ":::", "a"], 255, "1 column"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -14,11 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
+from grain.cli.batch import JobPhase, JobRecord, JobState
+from grain.cli.workers.jobs import OwnJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -410,3 +414,28 @@ def test_a_mission_is_started_before_its_bridge(folder: Path) -> None:
         configure_bridge(folder, unused.getsockname()[1])
         assert 0 == grain("run", "-d", "opt.py").exit_code
         until("running")
+
+
+def test_a_mission_that_waits_as_a_job_stands_above_those_that_have_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`grain attach` says that it waits."""
+    (folder / "go").touch()
+    assert 0 == grain("run", "opt.py").exit_code
+    recorded = JobRecord("6", "slurm", "night", f"{folder}/night.log", "", "", 1.0, kind="mission")
+    job = OwnJob(recorded, JobState(JobPhase.PENDING, "Resources"))
+    ended = OwnJob(dataclasses.replace(recorded, name="old", id="5"), JobState(JobPhase.GONE))
+    monkeypatch.setattr("grain.cli.missions.jobs.mission_jobs", lambda _: [ended, job])
+
+    rows = [line.split() for line in grain("missions", "--all").stdout.splitlines()[1:]]
+    names = [row[0] for row in rows if row[0] in ("night", "opt@1", "old")]
+    monkeypatch.setattr("grain.cli.workers.logs.logs", click.Command("logs", callback=follow))
+
+    assert ["night", "opt@1", "old"] == names
+    assert (
+        f"night is job 6, which waits in the batch system; output in {folder}/night.log\n"
+    ) == grain("attach", "night").stderr
+
+
+def follow(**_: object) -> None:
+    """Follow nothing."""

@@ -322,6 +322,27 @@ def submitted(folder: Path, name: str, log: str) -> None:
     records.add(records.new_file(), record)
 
 
+def test_the_facts_of_a_task_stay_above_a_long_log(alone: Path) -> None:
+    """In half of the screen at most; what does not fit there is found by scrolling."""
+    submitted(alone, "w", "".join(f"opt:12 optimise | cycle {n}\n" for n in range(100)))
+    reasons = [f"w{n}: not now" for n in range(30)]
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause(1.1)
+        lines = [line.rstrip() for line in shown(app)]
+        assert ["TASK opt:12", "task opt:12 is running"] == [lines[0], lines[1][:22]]
+        assert "opt:12 optimise | cycle 99" == lines[-2]
+        assert 11 == sum("cycle" in line for line in lines)
+        await pilot.press("home")
+        lines = [line.rstrip() for line in shown(app)]
+        assert "task opt:12 is running" == lines[1][:22]
+        assert any("not now" in line for line in lines[12:])
+
+    use(look, Seen(overview(missions=1)), why={**FACTS, "reasons": reasons}, programs={})
+
+
 def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone: Path) -> None:
     submitted(
         alone, "w", "hello\nopt:12 optimise | SCF \x1b[2Jcycle 1\nopt:121 other\nof opt:12 none\n"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TMUX = shutil.which("tmux")
+WIDE = {"COLUMNS": "120"}
 
 
 @pytest.fixture
@@ -107,12 +108,14 @@ def test_as_text_a_long_table_ends_with_the_number_of_the_others() -> None:
 
 
 def test_once_prints_it_once(address: str, answering: Any) -> None:
-    with answering(address, overview=overview()) as fake:
-        done = CliRunner().invoke(main, ["top", "--once", "--patience", "60"])
+    programs = {"programs": [["xtb caffeine.xyz", 2.0, 7.5, 1.25]]}
+    with answering(address, overview=overview(runs=1), programs=programs) as fake:
+        done = CliRunner().invoke(main, ["top", "--once", "--patience", "60"], env=WIDE)
 
     assert 0 == done.exit_code
     assert "w093015-2" in done.output
     assert ["overview"] == [ask.about for ask in fake.asked][:1]
+    assert 3 == done.output.count("3.8  1.25 GB  00:00:02 xtb caffeine.xyz")
 
 
 def test_without_a_scheduler_it_says_so(address: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -51,6 +51,16 @@ async def test_they_run_concurrently(autojump_clock: trio.testing.MockClock) -> 
 async def test_each_refuses_what_is_not_delayed(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"each\(\) takes delayed objects or iterables of them, no"):
         await each(delayedval(0), wrong)
+
+
+async def test_each_names_the_function_that_lacks_its_decorator() -> None:
+    async def plain(x: int) -> int:
+        return x
+
+    message = "not a coroutine of plain: decorate plain with @delayed"
+    for wrong in (plain(1), [plain(1), plain(2)]):
+        with pytest.raises(TypeError, match=message):
+            await each(cast("Any", wrong))
 
 
 async def test_an_error_of_the_generator_passes() -> None:

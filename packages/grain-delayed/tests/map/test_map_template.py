@@ -132,6 +132,11 @@ def test_slip_in_a_name() -> None:
     """The name of a column that nearly exists is a slip."""
     with pytest.raises(TemplateError, match="did you mean {temperature}"):
         Template(["run", "{temprature}"], names=["temperature"])
+    with pytest.raises(TemplateError, match="did you mean {molecule}"):
+        Template(["run", "{mol}"], names=["T", "molecule"])
+    with pytest.raises(TemplateError, match="did you mean {T}"):
+        Template(["run", "{t}"], names=["T", "molecule"])
+    assert Template(["awk", "{print}"], names=["T", "p"]).plain
 
 
 def test_two_words_for_the_shell() -> None:

@@ -200,6 +200,7 @@ class Gathering:
 
     async def wait(self) -> None:
         """Wait; a wait that is given up leaves no reference in the tasks."""
+        __tracebackhide__ = True
         try:
             await self._event.wait()
             waited_for(self._last)

@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 import outcome
@@ -392,9 +392,25 @@ def flat(dos: Iterable[Delayed[T] | Iterable[Delayed[T]]], caller: str) -> list[
             items.append(given)
             continue
         if not isinstance(given, Iterable):
-            raise TypeError(f"{wrong}{given!r}")
+            raise TypeError(f"{wrong}{_not_delayed([given])}")
         items.extend(given)
-    for item in items:
+    for at, item in enumerate(items):
         if not isinstance(item, Delayed):
-            raise TypeError(f"{wrong}{item!r}")
+            raise TypeError(f"{wrong}{_not_delayed(items[at:])}")
     return items
+
+
+def _not_delayed(given: Sequence[object]) -> str:
+    """Return the words for the first of some objects, with what to do where that is clear.
+
+    Coroutines are closed: Python would complain besides that nobody awaits them.
+    """
+    import inspect
+
+    coroutines = [one for one in given if inspect.iscoroutine(one)]
+    if not coroutines or coroutines[0] is not given[0]:
+        return repr(given[0])
+    for one in coroutines:
+        one.close()
+    name = coroutines[0].__name__
+    return f"a coroutine of {name}: decorate {name} with @delayed (from grain.delayed)"

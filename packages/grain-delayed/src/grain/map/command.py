@@ -167,6 +167,7 @@ def map_command(
     # Imported when something runs, so that help and completion start fast.
     import trio
 
+    from grain.delayed.errors import MissionCancelled
     from grain.map import detached, mission
 
     tally = Tally(NEVER)
@@ -178,7 +179,8 @@ def map_command(
         detached.detach_if(detach, ctx, plan, ctx.meta[_WORDS], name=name, config=_chosen(ctx))
         tally = Tally(plan.halt)
         trio.run(mission.run_map, plan, tally)
-    except (KeyboardInterrupt, SystemExit) as error:  # the latter for SIGTERM and SIGHUP
+    # The second for SIGTERM and SIGHUP, the third for `grain cancel`.
+    except (KeyboardInterrupt, SystemExit, MissionCancelled) as error:
         if not dry_run:
             click.echo(
                 f"grain map: interrupted: {tally.summary()}; nothing is left running", err=True
@@ -428,7 +430,9 @@ def _sentence(error: Exception) -> str | None:
         name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         return f"{name}{error.strerror}"
     if isinstance(error, Infeasible):
-        return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
+        # What follows these words is advice for a program, which calls run().
+        problem, advice, _ = str(error).partition(": ask for less")
+        return f"{problem}{advice} by -r, or give more by --local" if advice else problem
     if isinstance(error, EdgeError):
         return f"{error}\nTo run on this machine alone, without a scheduler, add -j N."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):

@@ -158,12 +158,15 @@ def _otherwise_named(config: Config, word: str) -> Record:
 
 def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:
     """Follow the output of a mission that `grain start` has submitted, until Ctrl-C."""
+    from grain.cli.batch import WAITING
     from grain.cli.missions.jobs import output_file
     from grain.cli.workers.logs import logs
     from grain.cli.workers.submission import job_words
 
     name = clean(job.record.name)
-    click.echo(f"{name} is {job_words(job.record)}, output in {output_file(job.record)}", err=True)
+    waits = ", which waits in the batch system" if job.state.phase in WAITING else ""
+    output = output_file(job.record)
+    click.echo(f"{name} is {job_words(job.record)}{waits}; output in {output}", err=True)
     ctx.invoke(logs, follow=job.alive, lines=lines, worker=job.record.id)
 
 

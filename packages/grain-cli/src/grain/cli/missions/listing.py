@@ -75,8 +75,10 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
             return
         most = terminal_width(_NARROWEST)
         narrow = most < NARROW
-        rows = [_row(record, state, now, narrow=narrow) for record, state in shown]
-        rows += [_job_row(job, now, narrow=narrow) for job in jobs]
+        # What waits and runs stands above what has ended.
+        rows = [_job_row(job, now, narrow=narrow) for job in jobs if job.alive]
+        rows += [_row(record, state, now, narrow=narrow) for record, state in shown]
+        rows += [_job_row(job, now, narrow=narrow) for job in jobs if not job.alive]
         heads = ("NAME", "STATE", "HOST") if narrow else _HEADS
         nothing = (
             "no mission was started by `grain run` yet: `grain run -d opt.py` starts one; `grain "

@@ -231,4 +231,4 @@ def _put(
 
 def _tasks(mission: dict[str, Any]) -> str:
     running, waiting = mission["running"], mission["waiting"]
-    return f"{running} running and {waiting} waiting task{'' if running + waiting == 1 else 's'}"
+    return f"{running} running and {waiting} waiting task{'' if waiting == 1 else 's'}"

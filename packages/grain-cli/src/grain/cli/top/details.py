@@ -30,7 +30,11 @@ _LOOK = 1.0  # seconds between two looks at a task, and at a log
 
 
 class Page(Widget, can_focus=True):
-    """Lines of text, folded to the width of the screen; at its end it stays at its end."""
+    """Lines of text, folded to the width of the screen; at its end it stays at its end.
+
+    The first lines may stay at the top while the others scroll below, in half of the height at
+    most: what does not fit there scrolls with the others.
+    """
 
     BINDINGS: ClassVar = [
         Binding("up,k", "move(-1)", show=False),
@@ -47,10 +51,13 @@ class Page(Widget, can_focus=True):
         self._folded: list[tuple[str, str]] = []
         self._first = 0
         self._follows = True
+        # How many of the lines that were given stay at the top, and of those that are folded.
+        self._staying_given = self._staying = 0
 
-    def put(self, lines: list[tuple[str, str]]) -> None:
-        """Show lines, each with its style."""
+    def put(self, lines: list[tuple[str, str]], staying: int = 0) -> None:
+        """Show lines, each with its style, of which so many stay at the top."""
         self._given = lines
+        self._staying_given = staying
         self._fold()
 
     def on_resize(self) -> None:
@@ -59,11 +66,14 @@ class Page(Widget, can_focus=True):
 
     def _fold(self) -> None:
         cells = max(self.size.width, 10)
-        self._folded = [
-            (part, style)
+        parts = [
+            [(part, style) for part in (folded(line, cells) if len(line) > cells else [line])]
+            or [("", style)]
             for line, style in self._given
-            for part in (folded(line, cells) if len(line) > cells else [line]) or [""]
         ]
+        self._folded = [part for line in parts for part in line]
+        staying = sum(map(len, parts[: self._staying_given]))
+        self._staying = min(staying, self.size.height // 2)
         if self._follows:
             self._first = self._last
         self._first = max(min(self._first, self._last), 0)
@@ -93,7 +103,7 @@ class Page(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
-        at = self._first + y
+        at = y if y < self._staying else self._first + y
         text, style = self._folded[at] if at < len(self._folded) else ("", "")
         return strip(text, style, self.size.width)
 
@@ -203,8 +213,8 @@ class TaskScreen(_Details):
 
     def _draw(self) -> None:
         if self.is_attached:
-            lines = task_lines(self.about.name, self._facts, self._output, self._log)
-            self.query_one(Page).put(lines)
+            facts, log = task_lines(self.about.name, self._facts, self._output, self._log)
+            self.query_one(Page).put([*facts, *log], len(facts))
 
 
 class WorkerScreen(_Details):
@@ -258,8 +268,8 @@ class WorkerScreen(_Details):
 
 def task_lines(
     name: str, facts: Mapping[str, Any], output: TaskLog, log: WorkerLog | None
-) -> list[tuple[str, str]]:
-    """Return the lines about a task, each with its style.
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the lines about a task, and those of its log, each with its style.
 
     Args:
         name: of the task.
@@ -268,16 +278,16 @@ def task_lines(
         log: of its worker, if one is known.
     """
     if "state" not in facts:
-        return [("looking ...", "dim")]
+        return [("looking ...", "dim")], []
     lines = [(f"task {name} {state_text(dict(facts))}", "title")]
     lines += [(f"  {clean(line)}", "") for line in facts_text(dict(facts))]
     lines += [(f"  {clean(line)}", "") for line in facts.get("reasons", ())]
     lines += [(f"  {clean(line)}", "") for line in output.facts]
     lines.append(("", ""))
     if output.lines:
-        return [*lines, (f"LOG of {name}", "head"), *((line, "") for line in output.lines)]
-    lines.append((output.problem, "dim"))
-    return lines if log is None or log.path is None else [*lines, *log_lines(log)]
+        return lines, [(f"LOG of {name}", "head"), *((line, "") for line in output.lines)]
+    problem = (output.problem, "dim")
+    return lines, [problem, *(() if log is None or log.path is None else log_lines(log))]
 
 
 def log_lines(log: WorkerLog | None) -> list[tuple[str, str]]:

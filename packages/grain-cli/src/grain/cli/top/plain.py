@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,20 +13,29 @@ from grain.cli.show import clean
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.picture import head_line, places, row_line
 from grain.cli.top.rates import Rates
-from grain.cli.top.tables import PANES, tables, totals
+from grain.cli.top.tables import PANES, Use, tables, totals, use_of
+from grain.edge.questions import Ask
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from grain.cli.top.picture import Marks
 
+    Uses = Mapping[tuple[str, int], Use]
+    _Answers = queue.SimpleQueue[tuple[tuple[str, int], Any]]
+
 _ROWS = 20  # of each table
+_WORKERS = 1.0  # seconds for what workers answer about the programs of their tasks
 _PATIENCE = 10.0  # seconds for the first answer, beside those for finding the scheduler
 
 
-def text(answer: dict[str, Any], rates: Rates, width: int, by: Marks) -> str:
+def text(
+    answer: dict[str, Any], rates: Rates, width: int, by: Marks, uses: Uses | None = None
+) -> str:
     """Return an answer as text, a table below the other, without those that have no rows."""
     lines = [time.strftime("%H:%M:%S  ") + ", ".join(totals(answer, rates))]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.get("troubles", ())]
-    by_name = tables(answer, rates, {})
+    by_name = tables(answer, rates, uses or {})
     for name in PANES:
         table = by_name[name]
         if not table.rows:
@@ -50,25 +60,60 @@ def watch(address: str, *, seconds: float | None, patience: float, width: int, b
     answers: queue.SimpleQueue[Seen] = queue.SimpleQueue()
     link = Link(address, answers.put, seconds=seconds or 1.0, patience=patience)
     link.start()
-    rates = Rates()
+    printer = _Printer(link, width, by)
     try:
         seen = answers.get(timeout=patience + _PATIENCE)
         if seen.answer is None:
             raise NoScheduler(seen.problem)
         while seconds is None and (seen.answer or {}).get("more_workers"):
             seen = answers.get()
-        _print(seen, rates, width, by)
+        printer.put(seen)
         while seconds is not None:
-            _print(answers.get(), rates, width, by)
+            printer.put(answers.get())
     except queue.Empty:
         raise NoScheduler(f"the scheduler at {address} does not answer") from None
     finally:
         link.stop()
 
 
-def _print(seen: Seen, rates: Rates, width: int, by: Marks) -> None:
-    if seen.answer is None:
-        click.echo(f"{time.strftime('%H:%M:%S')}  {clean(seen.problem)}; looking again")
-        return
-    rates.look(seen.answer)
-    click.echo(text(seen.answer, rates, width, by))
+class _Printer:
+    """Prints answers, with what the programs of the tasks in them use."""
+
+    def __init__(self, link: Link, width: int, by: Marks) -> None:
+        self._link = link
+        self._width = width
+        self._by = by
+        self._rates = Rates()
+        self._uses: Uses = {}
+
+    def put(self, seen: Seen) -> None:
+        """Print an answer, or that there is none."""
+        if seen.answer is None:
+            click.echo(f"{time.strftime('%H:%M:%S')}  {clean(seen.problem)}; looking again")
+            return
+        self._rates.look(seen.answer)
+        self._uses = self._ask(seen.answer)
+        click.echo(text(seen.answer, self._rates, self._width, self._by, self._uses))
+
+    def _ask(self, answer: dict[str, Any]) -> Uses:
+        """Return what the tasks use that are printed, as far as workers answer in time."""
+        running = tables(answer, self._rates, {})["running"].rows[:_ROWS]
+        wanted = {(row.about.mission, row.about.number) for row in running if row.about is not None}
+        answers: _Answers = queue.SimpleQueue()
+        for key in wanted:
+            question = Ask("programs", mission=key[0], task=key[1])
+            self._link.put(question, functools.partial(_hand_over, answers, key))
+        uses = {}
+        end = time.monotonic() + _WORKERS
+        try:
+            for _ in wanted:
+                key, one = answers.get(timeout=max(end - time.monotonic(), 0.0))
+                if isinstance(one, dict):
+                    uses[key] = use_of(one, self._uses.get(key))
+        except queue.Empty:
+            pass
+        return uses
+
+
+def _hand_over(answers: _Answers, key: tuple[str, int], answer: Any) -> None:
+    answers.put((key, answer))

@@ -285,7 +285,11 @@ class Template:
 
         for literal in literals:
             for braced in re.finditer(r"\{([^\W\d]\w*)(?:[/.]*)\}", literal):
-                if near := get_close_matches(braced[1], self._names, n=1, cutoff=0.7):
+                word = braced[1]
+                near = get_close_matches(word, self._names, n=1, cutoff=0.7) or [
+                    name for name in self._names if name.casefold().startswith(word.casefold())
+                ]
+                if near:
                     raise TemplateError(
                         f"{braced[0]}: no column has this name; did you mean {{{near[0]}}}? "
                         f"(If the braces are meant, write a space into them.)"
