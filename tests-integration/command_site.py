@@ -9,13 +9,14 @@ import sys
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
+from fake_batch.start import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tools.hosts import Host
 
@@ -143,9 +144,18 @@ class Site:
             process.kill()
             process.communicate()
 
-    def gnaw(self, grace: float = 20) -> Any:
+    @contextmanager
+    def gnaw(self, grace: float = 20) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a scheduler, which serves when the block begins.
+
+        A mission that finds none starts one of its own, which is more patient with whom it has
+        lost, and outlives the test.
+        """
         words = ("--address", self.address, "--grace", str(grace))
-        return running("grain.head", *words, host=self.host)
+        with running("grain.head", *words, host=self.host) as process:
+            if self.address.startswith("edge://"):
+                until(Path(self.address.removeprefix("edge://")).exists)
+            yield process
 
     def worker(self, name: str, **res: float) -> Any:
         words = ("--url", self.address, "--res", json.dumps(res), "--name", name)

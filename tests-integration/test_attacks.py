@@ -118,6 +118,20 @@ async def until_workers_are_here(home: Path, count: int) -> None:
             await trio.sleep(0.1)
 
 
+async def until_tasks_are_here(home: Path, count: int) -> None:
+    """Wait until the scheduler has a worker that serves, and so many tasks."""
+    async with joined(home, "cli", "test") as peer:
+        while True:
+            await peer.channel.send([(Ask("state"), None)])
+            [(_, payload)] = await peer.channel.receive()
+            state = unpack(payload)
+            tasks = state["tasks"]["waiting"] + state["tasks"]["running"]
+            serving = [one for one in state["workers"] if one["state"] == "serving"]
+            if (1, count) == (len(serving), tasks):
+                return
+            await trio.sleep(0.1)
+
+
 @needs_other_user
 def test_no_file_and_no_process_is_open_to_another_user_whatever_the_umask(home: Path) -> None:
     """Of a scheduler and a worker, started with umask 0000 in an empty home."""
@@ -238,11 +252,13 @@ async def with_evil_names(home: Path, commands: list[list[str]]) -> dict[str, by
         )
         nursery.start_soon(answer, mission)
         nursery.start_soon(answer, worker)
-        await trio.sleep(0.5)
+        with trio.fail_after(120):
+            await until_tasks_are_here(home, len(tasks))
         for words in commands:
             run = partial(
                 trio.run_process,
-                [sys.executable, "-m", "grain.cli", *words],
+                # Of a scheduler that gets no processor for 5 s they would say that there is none.
+                [sys.executable, "-m", "grain.cli", *words, "--patience", "60"],
                 env={**os.environ, "HOME": str(home)},
                 cwd=home,
                 capture_stdout=True,

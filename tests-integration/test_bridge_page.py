@@ -117,11 +117,12 @@ def test_the_five_commands_of_the_page_set_up_two_clusters(
             checked(["sh", "-c", COMMANDS["5"]], from_one)
             (mission,) = re.findall(r"^(\w+) \w+$", one.type("python3 opt.py"), re.MULTILINE)
             states: list[tuple[str, str]] = []
+            deadline = time.monotonic() + 300
             while len(states) < 4:
+                assert time.monotonic() < deadline, states
                 time.sleep(0.1)
-                states = re.findall(
-                    r"^w\S+ +(one|two) +(login.)", one.type("grain ls"), re.MULTILINE
-                )
+                listed = one.type("grain ls --patience 60")
+                states = re.findall(r"^w\S+ +(one|two) +(login.)", listed, re.MULTILINE)
         finally:
             bridge.kill()
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fake_batch.start import until
 from tools.chaos import job, soak
 from tools.chaos.books import Book, expected, read_lines
 from tools.chaos.judge import LAWS, Ending, Event, Evidence, judge
-from tools.chaos.processes import marked, role_of, task_of
+from tools.chaos.processes import Marked, marked, role_of, task_of
 from tools.chaos.schedule import STRIKES, MissionPlan, TaskPlan, make_schedule
 
 if TYPE_CHECKING:
@@ -498,7 +499,14 @@ def test_a_daemon_holds_the_core_of_its_run_and_is_found(books: str, tmp_path: P
     words = [books, "m", "7", "w", "0", "0", "1", "stubborn", "3"]
     # Not a pipe: the daemon has it, too.
     done = subprocess.run([sys.executable, job.__file__, *words], stdout=subprocess.DEVNULL)
-    [daemon] = [one for one in marked(str(tmp_path)) if one.role == "daemon"]
+    daemons: list[Marked] = []
+
+    def begun() -> bool:
+        daemons[:] = [one for one in marked(str(tmp_path)) if one.role == "daemon"]
+        return bool(daemons)
+
+    until(begun)  # which it has when its own program runs: the job may be over before
+    [daemon] = daemons
     process = daemon.process
     environment = process.environ()
     _, while_it_lives = Book(books).hold("core-w-0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from grain.delayed import mission
 from grain.resource import Cores
 from grain.util import QueueLimiter
 from grain.worker.external import run_external
+from grain_testkit.local_processes import alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +38,6 @@ async def fail() -> None:
 
 def noted(path: Path) -> list[int]:
     return [int(pid) for pid in path.read_text().split()] if path.exists() else []
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.fixture

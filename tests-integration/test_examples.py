@@ -54,7 +54,8 @@ def check_frame(stderr: list[str], shortest: float) -> None:
     assert config == "Config file is disabled, using default settings."
     assert re.fullmatch(r"worker \S+\(local\) starts cleaning up", cleaning)
     assert re.fullmatch(r"worker \S+\(local\) clear", clear)
-    assert all(re.fullmatch(r"\d+ done, \d+ s(, cores \d+ % busy)?", line) for line in summary)
+    ended = re.compile(r"\d+ done, (\d+ min )?\d+ s(, cores \d+ % busy)?")
+    assert all(ended.fullmatch(line) for line in summary)
     match = re.fullmatch(r"Time elapsed for all jobs: (\d+\.\d{3})s", elapsed)
     assert match
     assert float(match[1]) >= shortest

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.map.job_log.entries import read_line
+from grain_testkit.local_processes import alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,14 +85,6 @@ def pids() -> list[int]:
     return [int(pid) for note in Path().glob("ran-*") for pid in note.read_text().split()]
 
 
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_outputs_and_exit_status() -> None:
     """Outputs come in order, grouped; the exit status counts what failed; the log has all."""
     done = grain_map(
@@ -120,7 +113,7 @@ def test_killed_and_resumed() -> None:
         wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
         process.kill()
         process.wait()
-    wait_until(lambda: not any(map(is_there, pids())))
+    wait_until(lambda: not any(map(alive, pids())))
     with Path("log").open("ab") as log:
         log.write(b"3\tsomewhere\t17")  # as if it were killed while it wrote
     Path("go").touch()
@@ -148,7 +141,7 @@ def test_a_signal_ends_every_job_and_the_log_has_those_that_ended(
         process.send_signal(number)
         _, message = process.communicate(timeout=180)
         assert process.returncode == status, message.decode()
-    assert not any(map(is_there, pids()))
+    assert not any(map(alive, pids()))
     assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
     assert b"Traceback" not in message
     assert b"interrupted: 2 jobs succeeded, 0 failed; nothing is left running" in message
@@ -373,7 +366,7 @@ def test_halt_ends_what_runs() -> None:
     done = grain_map("-j", "2", "--halt", "now,fail=1", "--shell", line, ":::", "1", "2", "3")
 
     assert done.returncode == 7, done.stderr
-    assert not any(map(is_there, pids()))
+    assert not any(map(alive, pids()))
     assert re.search(r"; halted, as job \d \([23]\) failed with exit status 7\n", done.stderr)
 
 

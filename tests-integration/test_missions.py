@@ -13,6 +13,8 @@ import pytest
 import trio
 from command_site import Site
 
+from grain_testkit.local_processes import alive
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -25,7 +27,9 @@ from grain.worker.external import run_external
 
 @delayed(cache_hfn="args")
 async def energy(i):
-    await run_external(["sh", "-c", f"sleep 0.3; echo {i} >> {FOLDER}/energies"])
+    # Not brief, or others would go ahead on the worker in a chain.
+    wait = f"sleep 0.3; until [ {i} -lt 6 ] || [ -e {FOLDER}/go ]; do sleep 0.05; done"
+    await run_external(["sh", "-c", f"{wait}; echo {i} >> {FOLDER}/energies"])
     return i
 
 async def main():
@@ -36,6 +40,7 @@ async def main():
 
 run(main)
 """
+"""A mission of so many tasks; after six of them, the others wait for a sign."""
 WAITS = """
 from grain.delayed import delayed, run
 from grain.resource import Cores
@@ -94,6 +99,7 @@ async def test_a_mission_that_was_killed_is_resumed_and_has_every_result_once(si
         await until_lines(energies, 4)
         os.kill(first["pid"], signal.SIGKILL)
         await until_state(site, "opt@1", "killed")
+        (site.folder / "go").touch()
         resumed = await site.grain("resume", "opt")
         assert 0 == resumed.returncode, resumed.stderr
         followed = await site.grain("attach", "-n", "1000", "opt")
@@ -110,7 +116,7 @@ async def test_a_mission_that_was_killed_is_resumed_and_has_every_result_once(si
 async def test_the_programs_of_a_mission_that_is_ended_end_at_once(site: Site, how: str) -> None:
     """Not after the grace period for missions that are away."""
     (site.folder / "opt.py").write_text(WAITS.replace("{FOLDER}", str(site.folder)))
-    with site.gnaw(grace=3600), site.worker("w", Cores=1), trio.fail_after(120):
+    with site.gnaw(grace=3600), site.worker("w", Cores=1), trio.fail_after(300):
         assert 0 == (await site.grain("run", "-d", "opt.py")).returncode
         [program] = await until_lines(site.folder / "programs", 1)
         one = await until_state(site, "opt@1", "running")
@@ -124,18 +130,12 @@ async def test_the_programs_of_a_mission_that_is_ended_end_at_once(site: Site, h
         await until_state(site, "opt@1", "interrupted")
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 async def test_a_map_goes_on_without_its_terminal_and_is_resumed(site: Site) -> None:
     """By its joblog: what had ended does not run again."""
-    words = ["map", "-d", "-j", "1", "--joblog", "log", "--", "sh", "-c", "sleep 0.3; echo {}"]
-    with trio.fail_after(120):
+    # After two jobs the others wait for a sign.
+    line = "until [ $1 -lt 2 ] || [ -e go ]; do sleep 0.05; done; echo $1"
+    words = ["map", "-d", "-j", "1", "--joblog", "log", "--", "sh", "-c", line, "sh", "{}"]
+    with trio.fail_after(300):
         started = await site.grain(*words, ":::", *map(str, range(8)))
         assert 0 == started.returncode, started.stderr
         one = await until_state(site, "map@1", "running")
@@ -145,6 +145,7 @@ async def test_a_map_goes_on_without_its_terminal_and_is_resumed(site: Site) -> 
             await trio.sleep(0.05)
         os.kill(one["pid"], signal.SIGTERM)
         await until_state(site, "map@1", "interrupted")
+        (site.folder / "go").touch()
         assert 0 == (await site.grain("resume", "map")).returncode
         followed = await site.grain("attach", "map")
 

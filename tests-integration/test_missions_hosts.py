@@ -138,7 +138,7 @@ async def test_a_mission_outlives_its_login_and_is_resumed_on_another_host(
 ) -> None:
     """Its terminal is closed, it is followed from the other host, killed, and resumed there."""
     one, two, node = logins
-    with trio.fail_after(120), one.gnaw(), node.worker("w", Cores=2):
+    with trio.fail_after(300), one.gnaw(), node.worker("w", Cores=2):
         login = Login(one)
         grain = f"{sys.executable} -m grain.cli"
         shown = await login.type(f"{grain} run -d --name night opt.py {COUNT}", "night/?@1/output")
@@ -178,7 +178,7 @@ async def test_a_mission_is_cancelled_from_another_host(
 ) -> None:
     """Through the scheduler; its programs on the node end, too."""
     one, two, node = logins
-    with trio.fail_after(120), one.gnaw(grace=3600), node.worker("w", Cores=2):
+    with trio.fail_after(300), one.gnaw(grace=3600), node.worker("w", Cores=2):
         assert 0 == (await one.grain("run", "-d", "opt.py", str(COUNT))).returncode
         await until_energies(folder, 2)
         done = await two.grain("cancel", "-y", "opt")
@@ -192,7 +192,7 @@ async def test_another_host_says_where_a_mission_is(
 ) -> None:
     """It knows of an end that nobody has written by the missing signs of life alone."""
     one, two, _ = logins
-    with trio.fail_after(120):
+    with trio.fail_after(300):
         assert 0 == (await one.grain("run", "-d", "--name", "rest", "sleep", "1000")).returncode
 
         done = await two.grain("cancel", "-y", "--patience", "1", "rest")

@@ -264,10 +264,11 @@ TO_A_WORKER = [
 ]
 
 BLOCKING = [
-    ("time.sleep(3.5)", "`time.sleep(3.5)`", "write `await trio.sleep(...)`"),
+    # More than twice as long as it takes to be reported, for a watch that gets no processor.
+    ("time.sleep(6.5)", "`time.sleep(6.5)`", "write `await trio.sleep(...)`"),
     (
-        "subprocess.run(['sleep', '3.5'])",
-        "`subprocess.run(['sleep', '3.5'])`",
+        "subprocess.run(['sleep', '6.5'])",
+        "`subprocess.run(['sleep', '6.5'])`",
         "run the program with `await run_external([...])` (grain.worker.external)",
     ),
 ]

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from traitlets.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -48,8 +49,15 @@ def shown(cell: Any) -> list[str]:
 
 
 def client_of(notebook: Any) -> NotebookClient:
-    """Runs cells; what a cell shows may come long after its end where the machine is busy."""
-    return NotebookClient(notebook, timeout=120, iopub_timeout=120, kernel_name="python3")
+    """Runs cells; what a cell shows may come long after its end where the machine is busy.
+
+    A kernel has sockets in the test's directory instead of ports: of those that are free when they
+    are chosen, another test may have one when the kernel has started.
+    """
+    options = Config({"KernelManager": {"transport": "ipc", "ip": "kernel"}})
+    return NotebookClient(
+        notebook, timeout=120, iopub_timeout=120, kernel_name="python3", config=options
+    )
 
 
 def test_each_cell_of_the_notebook_shows_what_the_repository_has() -> None:

@@ -70,7 +70,7 @@ def checkout(tmp_path: Path) -> Path:
 def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *words]
     return subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=checkout, capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -178,8 +178,8 @@ class Site:
         return (self.folder / log).read_text()
 
     def typed(self, *words: str) -> str:
-        """Type a `grain` command; return what it prints."""
-        command = [sys.executable, "-m", "grain.cli", *words]
+        """Type a `grain` command that asks the scheduler; return what it prints."""
+        command = [sys.executable, "-m", "grain.cli", *words, "--patience", "60"]
         return subprocess.run(command, cwd=self.folder, text=True, capture_output=True).stdout
 
     async def state(self) -> Any:
@@ -212,7 +212,7 @@ async def test_tasks_by_value_wait_for_a_worker_with_the_python_of_the_mission(
     site: Site, pair: Pair
 ) -> None:
     theirs, ours = f"Python {pair.worker_version}", f"Python {pair.mission_version}"
-    with trio.fail_after(120), site.gnaw(), site.worker(pair.worker, "foreign"):
+    with trio.fail_after(300), site.gnaw(), site.worker(pair.worker, "foreign"):
         await site.until("workers", 1)
         with site.mission(pair.mission, ONE_LINERS) as mission:
             await site.until("queues", 9, "waiting")
@@ -237,7 +237,7 @@ async def test_functions_of_modules_run_on_a_worker_of_another_python(
 ) -> None:
     """Plain data, paths, and objects and exceptions of modules come back; bytecode is refused."""
     monkeypatch.setenv("PYTHONPATH", str(site.folder))
-    with trio.fail_after(120), site.gnaw(), site.worker(pair.worker, "foreign"):
+    with trio.fail_after(300), site.gnaw(), site.worker(pair.worker, "foreign"):
         await site.until("workers", 1)
         with site.mission(pair.mission, BY_NAME) as mission:
             code = await ended(mission)

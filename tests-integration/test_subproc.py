@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grain_testkit.local_processes import alive
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -224,7 +226,7 @@ def test_functions_that_block_or_compute_need_no_scope_on_the_local_worker(home:
     printed = execute(home, "", "local", "without_scope.py").split()
 
     assert ["same", "process:", "True"] == printed[:-1]
-    assert not is_there(int(printed[-1]))
+    assert not alive(int(printed[-1]))
 
 
 def test_functions_that_block_or_compute_need_no_context_module_on_a_worker(home: Path) -> None:
@@ -240,12 +242,4 @@ def test_functions_that_block_or_compute_need_no_context_module_on_a_worker(home
             worker.communicate(timeout=120)
 
     assert ["same", "process:", "False"] == printed[:-1]
-    assert not is_there(int(printed[-1]))
-
-
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert not alive(int(printed[-1]))

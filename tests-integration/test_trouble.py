@@ -40,7 +40,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem ne
 NAMED = 5.0
 """Seconds within which a trouble is named, as the documentation promises."""
 
-SLACK = 10.0
+SLACK = 25.0
 """More, for a machine with other work to do."""
 
 
@@ -154,6 +154,11 @@ async def head_pid(address: str) -> int:
     return here[1].pid
 
 
+def stopped(mission: Mission) -> list[SchedulerAway]:
+    """Return the events of a stopped scheduler: one that got no processor has others."""
+    return [one for one in mission.seen(SchedulerAway) if " is stopped" in one.why]
+
+
 async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: str) -> None:
     """With host and pid, and the command that lets it go on; nothing is lost."""
     with gnaw(address) as head, worker(address):
@@ -161,12 +166,12 @@ async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: s
         async with Mission(address, start=False) as mission:
             assert 4 == await mission.double(2)
             head.send_signal(signal.SIGSTOP)
-            await until(lambda: mission.seen(SchedulerAway), NAMED + SLACK)
+            await until(lambda: stopped(mission), NAMED + SLACK)
             head.send_signal(signal.SIGCONT)
             await until(lambda: mission.seen(SchedulerBack))
             assert 6 == await mission.double(3)
 
-    [away] = mission.seen(SchedulerAway)
+    [away] = stopped(mission)
     host = os.uname().nodename
     assert f"the scheduler (process {head.pid} on {host}) is stopped" in away.why
     assert f"`kill -CONT {head.pid}` there lets it go on" in away.why
@@ -334,8 +339,11 @@ async def test_workers_over_files_outlive_a_purge(address: str) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def slow_double(x: int) -> int:
+async def slow_double(x: int, go: str) -> int:
+    """Return the double after a while; of the second half, not before there is a sign."""
     await trio.sleep(0.2)
+    while x >= 30 and not os.path.exists(go):  # noqa: PTH110
+        await trio.sleep(0.02)
     return 2 * x
 
 
@@ -344,22 +352,27 @@ async def test_a_worker_over_files_goes_back_to_a_direct_way(
 ) -> None:
     """Amid its runs; each result arrives, once."""
     caplog.set_level("INFO", "grain.worker")
-    path = tmp_path / "direct"
+    path, go = tmp_path / "direct", tmp_path / "go"
     got: list[Any] = []
+
+    def ways() -> list[str]:
+        return [line.rpartition(" ")[2] for line in caplog.messages if "connected to" in line]
+
     with gnaw(address):
         await head_pid(address)
         async with Mission(address, start=False) as mission, trio.open_nursery() as nursery:
             nursery.start_soon(serve_by_files, address, path)
             for x in range(60):
-                mission.submit_call(Cores(1), Call(slow_double, (x,), {}), got.append)
+                mission.submit_call(Cores(1), Call(slow_double, (x, str(go)), {}), got.append)
             await until(lambda: len(got) > 5)
             path.touch()
-            await until(lambda: len(got) == 60)
+            await until(lambda: len(ways()) == 2, 120.0)
+            go.touch()
+            await until(lambda: len(got) == 60, 120.0)
             nursery.cancel_scope.cancel()
 
     assert [2 * x for x in range(60)] == sorted(one.unwrap() for one in got)
-    ways = [line.rpartition(" ")[2] for line in caplog.messages if "connected to" in line]
-    assert ["(files)", "(unix)"] == ways
+    assert ["(files)", "(unix)"] == ways()
 
 
 async def test_a_mission_over_files_goes_back_to_a_direct_way(

@@ -9,12 +9,13 @@ shared, as a cluster's is, but for the directory in /tmp where a head puts its s
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,13 +214,16 @@ class Host:
 
     def freeze(self) -> None:
         """Stop all its processes; its kernel goes on acknowledging packets."""
-        for pid in self.processes():
-            os.kill(pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let them go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
         for pid in self.processes():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, number)
 
     def close(self) -> None:
         """End it and everything on it."""
@@ -320,7 +324,8 @@ def _switch(number: int) -> str:
 @contextmanager
 def _switches(*names: str) -> Iterator[str]:
     """Make switches in a namespace, whose name it yields."""
-    namespace = f"grain{os.getpid() % 100000}"
+    # Not by the process alone: one that is killed leaves its namespace to the next of that number.
+    namespace = f"grain{os.getpid()}-{secrets.token_hex(3)}"
     _run("ip", "netns", "add", namespace)
     try:
         for name in names:
@@ -332,7 +337,7 @@ def _switches(*names: str) -> Iterator[str]:
 
 
 def _run(*command: str, stdin: str = "") -> None:
-    subprocess.run(command, check=True, input=stdin.encode(), timeout=20)
+    subprocess.run(command, check=True, input=stdin.encode(), timeout=120)
 
 
 def _name(pid: int) -> str:

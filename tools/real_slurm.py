@@ -57,6 +57,9 @@ SlurmdParameters=config_overrides
 PropagateResourceLimits=NONE
 ReturnToService=1
 KillWait={kill_wait}
+MinJobAge=3600
+MessageTimeout=60
+BatchStartTimeout=60
 MaxArraySize={array}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=2

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,29 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
-    # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
-    folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
-    os.environ[_CPU_LOCKS] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
+    os.environ[_CPU_LOCKS] = _cpu_locks()
     # The logs of missions are no user's.
     os.environ[_STATE] = tempfile.mkdtemp(prefix="grain-state-")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let each test have a file of CPU locks of its own.
+
+    So missions elsewhere on this machine take none of the CPUs that it expects to be free, nor does
+    a worker that the test before has asked to end, and that is about to.
+    """
+    os.environ[_CPU_LOCKS] = _cpu_locks(f"-{zlib.crc32(item.nodeid.encode()):08x}")
+
+
+def _cpu_locks(of_test: str = "") -> str:
+    folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
+    return f"{folder}/grain-cpus-{os.getpid()}{of_test}"
+
+
 def pytest_unconfigure() -> None:
-    """Remove the file of CPU locks, if a test has made it, and the logs of missions."""
-    Path(os.environ[_CPU_LOCKS]).unlink(missing_ok=True)
+    """Remove the files of CPU locks that tests have made, and the logs of missions."""
+    own = Path(_cpu_locks())
+    for path in [own, *own.parent.glob(f"{own.name}-*")]:
+        path.unlink(missing_ok=True)
     shutil.rmtree(os.environ[_STATE], ignore_errors=True)

@@ -176,7 +176,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     if 0 < seconds < 1:
-        return f"{max(seconds, 0.001):.2g} s"
+        return f"{min(max(seconds, 0.001), 0.99):.2g} s"  # never as a whole second
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
