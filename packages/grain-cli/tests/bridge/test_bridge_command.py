@@ -148,3 +148,21 @@ def test_a_server_gets_its_limit_of_memory(
     assert [megabytes * 1024**2] == limits
     refused = CliRunner().invoke(main, ["bridge", "serve", "--memory", "1"])
     assert (2, True) == (refused.exit_code, "16<=x<=" in refused.stderr)
+
+
+def test_a_network_interface_that_does_not_exist_is_named_by_commands(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text(new_key())
+    address = f"bridge://@{key}@127.0.0.1:1?iface=nope9"
+    (tmp_path / "grain.toml").write_text(f'address = "{address}"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "grain.cli", "ls", "--patience", "0.1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("?")]
+    assert "?iface=nope9: this host has no such network interface" in line
+    assert "name one of " in line

@@ -30,6 +30,7 @@ from grain.edge.errors import (
     Superseded,
 )
 from grain.edge.meeting.block import MeetingRecord
+from grain.edge.transports.interfaces import interface_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -76,6 +77,14 @@ class BridgeMeeting:
         self._call_limit = trio.CapacityLimiter(_CALLS_AT_ONCE)
         self._trouble = ""
         self.iface = address.iface
+        if self.iface and self.iface not in (names := interface_names()):
+            # Not an error: the relay is a way without it, and other hosts may have it.
+            _log.warning(
+                "?iface=%s: this host has no such network interface, so it offers no direct "
+                "connection; name one of %s in the address",
+                self.iface,
+                ", ".join(names),
+            )
 
     @property
     def lineage(self) -> str:
