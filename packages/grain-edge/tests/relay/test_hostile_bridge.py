@@ -461,6 +461,20 @@ async def test_slow_readers_slow_their_writers_and_nothing_piles_up_in_the_serve
 
 
 @pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The servers that run."""
+    running: list[Any] = []
+
+    class Observed(relay_server._Server):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            running.append(self)
+
+    monkeypatch.setattr(relay_server, "_Server", Observed)
+    return running
+
+
+@pytest.fixture
 def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the kernel keep little of what a server writes, so that the rest waits in the server."""
     tune = tcp.tune
@@ -474,17 +488,9 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_buffers")
 async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
-    monkeypatch: pytest.MonkeyPatch,
+    servers: list[Any],
 ) -> None:
     """Nothing is lost either: when they read in the end everything arrives."""
-    servers: list[Any] = []
-
-    class Observed(relay_server._Server):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            servers.append(self)
-
-    monkeypatch.setattr(relay_server, "_Server", Observed)
     limits = Limits(memory=2 * 1024**2)
     count, size = 40, 300_000
     with trio.fail_after(120):
@@ -538,6 +544,23 @@ async def test_meetings_beyond_the_memory_of_a_server_are_refused_and_others_go_
             for one in held:
                 one.close()
             await is_served(port)
+
+
+async def test_connections_that_are_refused_as_they_come_do_not_pile_up(
+    servers: list[Any],
+    mock_clock: trio.testing.MockClock,  # nobody's time to read is over
+) -> None:
+    """Those that keep theirs although they have read why; the others end at once."""
+    with trio.fail_after(60):
+        async with bridge(Limits(each=0)) as port:
+            held = [await connect(place(port), KEYS, "lead") for _ in range(80)]
+            for connection in held:
+                with pytest.raises(MeetingError, match="the most on this bridge"):
+                    await answer(connection, "here")
+            await until_quiet()
+            assert 64 == len(servers[0]._links)
+            for connection in held:
+                connection.stream.socket.close()
 
 
 async def test_a_meeting_with_many_busy_connections_has_one_turn_as_others_have() -> None:

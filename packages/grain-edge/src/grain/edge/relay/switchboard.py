@@ -224,6 +224,10 @@ class Switchboard:
     def __len__(self) -> int:
         return len(self._lines)
 
+    def __contains__(self, connection: int) -> bool:
+        """Return True if a connection counts; one that was refused as it came does not."""
+        return connection in self._lines
+
     @property
     def meetings(self) -> int:
         """The number of meetings."""
