@@ -18,7 +18,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge import dial, make_key, serve, serve_bridge
+from grain.edge import check_bridge, dial, make_key, meeting_id, serve, serve_bridge
 from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
@@ -39,7 +39,13 @@ from grain.edge.bridge.wire import (
     Record,
     encode,
 )
-from grain.edge.errors import DialError, MeetingError, NotAuthenticated, RemoteProtocolError
+from grain.edge.errors import (
+    DialError,
+    MeetingError,
+    NotAuthenticated,
+    NotListed,
+    RemoteProtocolError,
+)
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.relay import server as relay_server
 from grain.edge.relay.switchboard import MEETING, Limits, Switchboard
@@ -64,10 +70,12 @@ GREETED = b"greeted"
 
 
 @asynccontextmanager
-async def bridge(limits: Limits | None = None) -> AsyncIterator[int]:
+async def bridge(
+    limits: Limits | None = None, listed: frozenset[bytes] | None = None
+) -> AsyncIterator[int]:
     """A server on loopback; yields its port."""
     async with trio.open_nursery() as nursery:
-        start = partial(serve_bridge, "127.0.0.1", 0, limits=limits)
+        start = partial(serve_bridge, "127.0.0.1", 0, limits=limits, listed=listed)
         [(_, port), *_] = await nursery.start(start)
         yield port
         nursery.cancel_scope.cancel()
@@ -164,6 +172,24 @@ async def test_whoever_lacks_the_key_gets_the_end_of_the_connection_and_no_word(
                 assert b"" == await said_to(port, data)
                 await is_served(port)
                 assert b"" != await said_to(port, lambda c: signed(c, KEYS))
+
+
+async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
+    """Who has the key of another meeting learns just that; who has none learns nothing."""
+    listed = bytes.fromhex(meeting_id(url(1, OTHER)))
+    other = BridgeMeeting(place(1, OTHER))
+    assert other.lineage == listed.hex()[:32]
+    with trio.fail_after(60):
+        async with bridge(listed=frozenset({listed})) as port:
+            await is_served(port)
+            with pytest.raises(NotListed, match="the meetings that it serves"):
+                await BridgeMeeting(place(port)).prepare()
+            with pytest.raises(NotListed):
+                await check_bridge(url(port), 2.0)
+            for key in (KEY, OTHER):
+                keys = MeetingKeys(parse_key(key))
+                stranger = partial(signed, keys=keys, signature=bytes(64))
+                assert b"" == await said_to(port, stranger)
 
 
 async def test_nothing_is_looked_up_for_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from grain.edge.errors import (
     MeetingError,
     MeetingTaken,
     NotABridge,
+    NotListed,
     OtherVersion,
     RemoteProtocolError,
     StaleEdgeFile,
@@ -392,7 +393,8 @@ async def check_bridge(address: str, patience: float) -> None:
     Raises:
         AddressError: there is no key in its file.
         MeetingError: the file cannot be read, or other users may read it; or the server is of
-            another version (`OtherVersion`), or is none (`NotABridge`).
+            another version (`OtherVersion`), is none (`NotABridge`), or serves other meetings only
+            (`NotListed`).
     """
     where = parse_address(address) if address.startswith("bridge://") else None
     if not isinstance(where, BridgeAddress):
@@ -401,7 +403,7 @@ async def check_bridge(address: str, patience: float) -> None:
     with trio.move_on_after(patience):
         try:
             await meeting.prepare()
-        except (OtherVersion, NotABridge):
+        except (OtherVersion, NotABridge, NotListed):
             raise
         except MeetingError as error:
             _log.info("%s", error)

@@ -58,6 +58,7 @@ async def serve_bridge(
     port: int,
     *,
     memory: int | None = None,
+    listed: frozenset[bytes] | None = None,
     limits: Limits | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
@@ -71,6 +72,8 @@ async def serve_bridge(
         port: the port; 0 for any.
         memory: bytes for all connections and meetings together, beside those of the process; None
             for those of the limits.
+        listed: the bytes of the ids of the meetings that it serves, as of `meeting_id`; None for
+            all.
         limits: what each meeting may have, and all together.
         task_status: gets the addresses and ports.
 
@@ -92,7 +95,7 @@ async def serve_bridge(
     limits = replace(limits, connections=min(limits.connections, most, limits.lines))
     listeners = await tcp.listen(host, port)
     async with trio.open_nursery() as nursery:
-        server = _Server(limits, nursery)
+        server = _Server(limits, listed, nursery)
         for listener in listeners:
             nursery.start_soon(accept_forever, listener, server.serve)
         nursery.start_soon(server.tick)
@@ -219,8 +222,10 @@ class _Link:
 
 
 class _Server:
-    def __init__(self, limits: Limits, nursery: trio.Nursery) -> None:
-        self._switchboard = Switchboard(limits)
+    def __init__(
+        self, limits: Limits, listed: frozenset[bytes] | None, nursery: trio.Nursery
+    ) -> None:
+        self._switchboard = Switchboard(limits, listed)
         self._copied_most = limits.copied
         self._copied = 0  # bytes that wait on their way between two members
         self._nursery = nursery
