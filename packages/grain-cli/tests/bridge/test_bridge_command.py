@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -131,20 +131,92 @@ def test_a_server_refuses_an_address_with_a_key_and_does_not_show_it() -> None:
     assert key not in refused.output
 
 
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The options of the servers that commands would run."""
+    options: list[dict[str, Any]] = []
+
+    async def serve(*_: object, **given: object) -> None:
+        options.append(given)
+        raise OSError("enough")
+
+    monkeypatch.setattr("grain.edge.public.serve_bridge", serve)
+    return options
+
+
 @pytest.mark.parametrize(
     ("words", "megabytes"), [((), 512), (("--memory", "2000"), 2000)], ids=["default", "chosen"]
 )
 def test_a_server_gets_its_limit_of_memory(
-    words: tuple[str, ...], megabytes: int, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], megabytes: int, served: list[dict[str, Any]]
 ) -> None:
-    limits: list[int] = []
-
-    async def serve(*_: object, memory: int, **__: object) -> None:
-        limits.append(memory)
-        raise OSError("enough")
-
-    monkeypatch.setattr("grain.edge.public.serve_bridge", serve)
     assert 1 == CliRunner().invoke(main, ["bridge", "serve", *words]).exit_code
-    assert [megabytes * 1024**2] == limits
+    assert [(megabytes * 1024**2, None)] == [(one["memory"], one["listed"]) for one in served]
     refused = CliRunner().invoke(main, ["bridge", "serve", "--memory", "1"])
     assert (2, True) == (refused.exit_code, "16<=x<=" in refused.stderr)
+
+
+def test_a_network_interface_that_does_not_exist_is_named_by_commands(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text(new_key())
+    address = f"bridge://@{key}@127.0.0.1:1?iface=nope9"
+    (tmp_path / "grain.toml").write_text(f'address = "{address}"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "grain.cli", "ls", "--patience", "0.1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("?")]
+    assert "?iface=nope9: this host has no such network interface" in line
+    assert "name one of " in line
+
+
+def test_the_id_of_a_meeting_is_that_of_its_key_and_of_no_other(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text(new_key())
+    config = tmp_path / "grain.toml"
+    config.write_text(f'address = "bridge://@{key}@host:4747"\n')
+
+    by_file = CliRunner().invoke(main, ["bridge", "id", str(key)])
+    by_address = CliRunner().invoke(main, ["bridge", "id", "-c", str(config)])
+
+    assert (0, 64 + 1) == (by_file.exit_code, len(by_file.stdout))
+    assert by_file.stdout == by_address.stdout
+    key.write_text(new_key())
+    assert by_file.stdout != CliRunner().invoke(main, ["bridge", "id", str(key)]).stdout
+    config.write_text('address = "edge:///shared/meeting"\n')
+    refused = CliRunner().invoke(main, ["bridge", "id", "-c", str(config)])
+    assert (1, True) == (refused.exit_code, "is no address of a bridge" in refused.stderr)
+
+
+def test_a_server_serves_the_meetings_of_a_file(
+    tmp_path: Path, served: list[dict[str, Any]]
+) -> None:
+    file = tmp_path / "meetings"
+    file.write_text(f"# of this site\n\n{'0a' * 32}  # chemistry\n{'0B' * 32}\n")
+    assert 1 == CliRunner().invoke(main, ["bridge", "serve", "--allow", str(file)]).exit_code
+    assert [{b"\x0a" * 32, b"\x0b" * 32}] == [one["listed"] for one in served]
+
+
+def test_a_list_of_meetings_that_is_wrong_is_refused_and_shows_no_key(
+    tmp_path: Path, served: list[dict[str, Any]]
+) -> None:
+    """A key that stands there by mistake is not printed; and nothing is served."""
+    file, key = tmp_path / "meetings", new_key()
+    for text, error in (
+        (f"# of this site\n{key}\n", f"{file}, line 2: an id of a meeting has 64 hexadecimal"),
+        ("0a" * 31, f"{file}, line 1: an id of a meeting has 64 hexadecimal"),
+        ("# nobody\n", f"{file} lists no meeting"),
+    ):
+        file.write_text(text)
+        refused = CliRunner().invoke(main, ["bridge", "serve", "--allow", str(file)])
+        assert (1, True) == (refused.exit_code, error in refused.stderr), refused.stderr
+        assert key not in refused.output
+    file.unlink()
+    refused = CliRunner().invoke(main, ["bridge", "serve", "--allow", str(file)])
+    assert (1, True) == (refused.exit_code, f"{file}: No such file" in refused.stderr)
+    assert [] == served

@@ -325,8 +325,48 @@ def test_a_detached_mission_with_a_wrong_configuration_is_not_started(folder: Pa
     refused = grain("run", "-d", "opt.py")
 
     assert (1, True) == (refused.exit_code, "adress" in refused.stderr)
-    (folder / "grain.toml").unlink()  # `grain missions` reads it, too
     assert [] == listed(everything=True)
+
+
+def test_missions_are_listed_with_a_wrong_configuration(folder: Path) -> None:
+    """They stand in the state directory; the batch system alone cannot be asked."""
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("running")
+    (folder / "grain.toml").write_text('adress = "edge:///shared/me/edge"\n')
+
+    done = grain("missions")
+
+    assert 0 == done.exit_code
+    assert "opt@1" in done.stdout
+    [note] = done.stderr.splitlines()
+    assert note.startswith("Note: the batch system is not asked for missions: ")
+    assert "adress" in note
+    assert ["opt@1"] == [one["label"] for one in listed()]
+
+
+@pytest.mark.parametrize("changed", [[], ["--changed"]])
+def test_what_to_do_about_a_second_mission_of_a_name_is_what_the_command_takes(
+    folder: Path, changed: list[str]
+) -> None:
+    program = (folder / "opt.py").read_text()
+    (folder / "opt.py").write_text("raise SystemExit(3)")
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("failed")
+    (folder / "opt.py").write_text(program)
+    assert 0 == grain("resume", "--changed", "opt").exit_code
+    until_printed(until("running", "opt@2"), "begins")
+    if not changed:
+        (folder / "opt.py").write_text("raise SystemExit(3)")
+
+    resumed = grain("resume", *changed, "opt@1")
+    started = grain("run", "-d", "opt.py")
+
+    for refused in (resumed, started):
+        assert (1, True) == (refused.exit_code, "a mission opt is there" in refused.stderr)
+    words = " ".join(["grain", "resume", *changed, "opt@1"])
+    assert f"ends it, and then `{words}` starts this one\n" in resumed.stderr
+    assert "--name" not in resumed.stderr
+    assert "--name gives this one another name\n" in started.stderr
 
 
 @pytest.mark.parametrize("words", [["run", "-d", "opt.py"], ["up"], ["start"]])

@@ -38,6 +38,7 @@ from grain.edge.messages import Hello, Welcome
 from grain.edge.relay.switchboard import Limits
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
+from grain.edge.transports.interfaces import interface_names
 from grain_testkit.head_and_diallers import echo, head, receive
 from grain_testkit.ports import reserved_port
 
@@ -409,6 +410,22 @@ def test_an_address_shows_its_key_to_nobody() -> None:
     assert KEY not in f"{where} {where!r}"
     assert (KEY, "host", 4747, "eth0") == (where.key, where.host, where.port, where.iface)
     assert where == parse_address(where.text)
+
+
+def test_an_interface_that_this_host_does_not_have_is_named_with_those_that_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    BridgeMeeting(place(f"bridge://{KEY}@host:4747?iface=lo"))
+    BridgeMeeting(place(f"bridge://{KEY}@host:4747"))
+    assert [] == caplog.messages
+    BridgeMeeting(place(f"bridge://{KEY}@host:4747?iface=nope9"))
+    names = ", ".join(interface_names())
+    [message] = caplog.messages
+    assert (
+        "?iface=nope9: this host has no such network interface, so it offers no direct connection; "
+        f"name one of {names} in the address"
+    ) == message
+    assert "lo" in names
 
 
 @pytest.mark.parametrize(

@@ -420,6 +420,22 @@ def test_a_long_message_is_for_heads_that_lead() -> None:
     assert 1024 == bench.board.longest(bench.enter("join"))
 
 
+def test_meetings_that_the_operator_has_not_listed_are_refused_and_take_no_place() -> None:
+    bench = Bench(each=1)
+    bench.board = Switchboard(Limits(each=1), frozenset({b"a"}))
+    assert [Leading()] == bench.taken(bench.head(meeting=b"a"))
+    for _ in range(3):
+        refusal, closed = bench.taken(bench.enter("lead", b"b"))
+        assert isinstance(refusal, Refusal)
+        assert "closed" == closed
+        assert refusal.unlisted
+        assert "what `grain bridge id` prints" in refusal.why
+    assert (1, 1) == (len(bench.board), bench.board.meetings)
+    refusal, _ = bench.taken(bench.enter("lead", b"a"))
+    assert isinstance(refusal, Refusal)
+    assert not refusal.unlisted
+
+
 messages = st.one_of(
     st.builds(Claim, st.integers(-1, 9), st.sampled_from([b"", b"w", b"v"]), st.just(b"")),
     st.builds(Publish, st.binary(max_size=3)),

@@ -122,6 +122,10 @@ class NotABridge(MeetingError):
     """Something else than a bridge answers where one is to be."""
 
 
+class NotListed(MeetingError):
+    """A bridge serves those meetings alone that its operator has listed, and not this one."""
+
+
 class ForeignFile(MeetingError):
     """A file or directory belongs to another user."""
 

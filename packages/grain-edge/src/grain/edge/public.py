@@ -2,6 +2,7 @@
 
 from grain.edge.attempt import Attempt as Attempt
 from grain.edge.bridge.key import make_key as make_key
+from grain.edge.bridge.key import meeting_id as meeting_id
 from grain.edge.bridge.key import without_key as without_key
 from grain.edge.bridge.meeting import check_bridge as check_bridge
 from grain.edge.connecting.dial import dial as dial

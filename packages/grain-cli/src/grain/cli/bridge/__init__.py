@@ -2,5 +2,5 @@
 
 Map:
 
-- ``command``: `grain bridge serve` and `grain bridge key`
+- ``command``: `grain bridge serve`, `grain bridge key` and `grain bridge id`
 """

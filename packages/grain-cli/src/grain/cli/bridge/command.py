@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import click
 
+from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
+from grain.cli.show import clean
 
 PORT = 4747
 """The port of a bridge unless another is named."""
@@ -42,6 +46,28 @@ def key() -> None:
     click.echo(make_key())
 
 
+@bridge.command("id")
+@config_option
+@click.argument("key", required=False, metavar="[FILE]", type=click.Path())
+@click.pass_context
+def meeting(ctx: click.Context, key: str | None, config_file: str | None) -> None:
+    """Print the public id of a meeting.
+
+    The operator of a bridge may want it, for `grain bridge serve --allow`. Nobody can join a
+    meeting with its id, or read anything. FILE has the key; without it, it is that of the
+    configuration.
+
+    \b
+    Examples:
+      grain bridge id
+      grain bridge id ~/bridge.key
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors():
+        from grain.edge import meeting_id
+
+        click.echo(meeting_id(key or load_config(ctx, config_file).address))
+
+
 def _hide_from_others() -> None:
     """Take the file to which standard output goes from other users, who could read the key."""
     import stat
@@ -63,7 +89,11 @@ def _hide_from_others() -> None:
     "--memory", default=512, show_default=True, metavar="MB", type=click.IntRange(16, 1_000_000),
     help="Memory for connections, meetings and what waits for slow readers, all together.",
 )  # fmt: skip
-def serve(listen: str, memory: int) -> None:
+@click.option(
+    "--allow", metavar="FILE", type=click.Path(),
+    help="Serve the meetings alone whose ids are in FILE, one in a line.",
+)  # fmt: skip
+def serve(listen: str, memory: int, allow: str | None) -> None:
     """Serve a bridge until Ctrl-C or SIGTERM.
 
     It may be killed and started again: schedulers, missions and workers connect again, and
@@ -74,17 +104,46 @@ def serve(listen: str, memory: int) -> None:
       grain bridge serve
       grain bridge serve --listen 192.0.2.7:4747
       grain bridge serve --memory 2000       for some ten thousand meetings
+      grain bridge serve --allow meetings    whose ids `grain bridge id` has printed
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     host, port = parse_listen(listen)
     with report_errors():
         import trio
 
-        error = trio.run(_serve, host, port, memory * 1024**2)
+        listed = None if allow is None else read_ids(allow)
+        error = trio.run(_serve, host, port, memory * 1024**2, listed)
         if error is not None:
             raise click.ClickException(
                 f"cannot listen at {listen}: {error.strerror or error}; name an address of this "
                 f"host, and a port that is free, as in --listen :{PORT + 1}"
             )
+
+
+def read_ids(path: str) -> frozenset[bytes]:
+    """Return the ids in a file, one in a line; what follows ``#`` is for people.
+
+    Raises:
+        click.ClickException: a line has no id, or there is none at all.
+        OSError: the file cannot be read.
+    """
+    ids = set()
+    for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        if re.fullmatch("[0-9a-fA-F]{64}", text) is None:
+            # Not shown: it is a key, perhaps.
+            raise click.ClickException(
+                f"{clean(path)}, line {number}: an id of a meeting has 64 hexadecimal digits, as "
+                "`grain bridge id` prints them"
+            )
+        ids.add(bytes.fromhex(text))
+    if not ids:
+        raise click.ClickException(
+            f"{clean(path)} lists no meeting, so nobody could meet: add what `grain bridge id` "
+            "prints, a line for each meeting"
+        )
+    return frozenset(ids)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -105,13 +164,16 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-async def _serve(host: str, port: int, memory: int) -> OSError | None:
+async def _serve(
+    host: str, port: int, memory: int, listed: frozenset[bytes] | None
+) -> OSError | None:
     """Serve until a signal; return why it cannot, if so.
 
     Args:
         host: where to listen.
         port: the port.
         memory: bytes for all meetings together.
+        listed: the ids of those that are served; None for all.
     """
     import signal
 
@@ -126,7 +188,9 @@ async def _serve(host: str, port: int, memory: int) -> OSError | None:
 
             async def start(task_status: trio.TaskStatus[list[tuple[str, int]]]) -> None:
                 try:
-                    await serve_bridge(host, port, memory=memory, task_status=task_status)
+                    await serve_bridge(
+                        host, port, memory=memory, listed=listed, task_status=task_status
+                    )
                 except OSError as error:
                     failed.append(error)
                     task_status.started([])

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 
-def mission_jobs(config: Config) -> list[OwnJob]:
+def mission_jobs(config: Config | None) -> list[OwnJob]:
     """Return the missions that were submitted, the oldest first.
 
     The state of one on another batch system than the configuration's is unknown, as is that of all
     while theirs does not answer.
+
+    Args:
+        config: the configuration; None where it cannot be read.
     """
     recorded = [one for one in records().read() if one.kind == "mission"]
     jobs = {one: JobState(JobPhase.UNKNOWN) for one in recorded}
@@ -63,9 +66,11 @@ def end_job(config: Config, job: OwnJob) -> None:
     system.cancel([job.record.id])
 
 
-def _system(config: Config, name: str) -> BatchSystem | None:
+def _system(config: Config | None, name: str) -> BatchSystem | None:
     if name == "local":
         return Tracked(open_local(), records())
+    if config is None:
+        return None
     return open_system(config) if config.system == name else None
 
 

@@ -13,6 +13,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import (
     NARROW,
     Row,
+    clean,
     minute,
     print_json,
     span,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from grain.cli.mission_records import Record
     from grain.cli.missions.state import State
     from grain.cli.workers.jobs import OwnJob
+    from grain.config import Config
 
 _SHOWN = 20  # ended starts
 _NARROWEST = 40  # columns of a terminal
@@ -68,7 +70,7 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         started.sort(key=lambda one: (one[1].phase.alive, one[0].start.at), reverse=True)
         alive = sum(state.phase.alive for _, state in started)
         shown = started if everything else started[: alive + _SHOWN]
-        jobs = mission_jobs(load_config(ctx, config_file))
+        jobs = mission_jobs(_config_if_right(ctx, config_file))
         jobs = [job for job in reversed(jobs) if everything or job.alive]
         if as_json:
             print_json([as_data(*one) for one in shown] + [_job_data(job) for job in jobs])
@@ -87,6 +89,18 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)
         if hidden := len(started) - len(shown):
             click.echo(f"and {hidden} earlier ones: grain missions --all")
+
+
+def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | None:
+    """Return the configuration; where it is wrong print why, as missions are listed anyway."""
+    from grain.config import ConfigError
+
+    try:
+        return load_config(ctx, config_file)
+    except ConfigError as error:
+        why = " ".join(str(error).split())
+        click.echo(f"Note: the batch system is not asked for missions: {clean(why)}", err=True)
+        return None
 
 
 def as_data(record: Record, state: State) -> dict[str, Any]:

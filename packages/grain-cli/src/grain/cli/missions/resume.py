@@ -68,4 +68,5 @@ def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
         start = msgspec.structs.replace(start, at=time.time(), digest=new)
         # By this `grain map -d` knows that it goes on.
         env = {**restored(start.environment, os.environ), "GRAIN_RESUMED": "1"}
-        ctx.exit(begin(start, env))
+        repeat = f"grain resume {'--changed ' * changed}{clean(mission)}"
+        ctx.exit(begin(start, env, otherwise=f"and then `{repeat}` starts this one"))

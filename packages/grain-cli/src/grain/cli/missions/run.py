@@ -56,4 +56,4 @@ def run(
             detached=detach,
             config=config or "",
         )
-        ctx.exit(begin(start, env))
+        ctx.exit(begin(start, env, otherwise="--name gives this one another name"))

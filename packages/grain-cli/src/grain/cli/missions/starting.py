@@ -105,12 +105,13 @@ def state_of(record: Record) -> State:
     return judge(record, kernel=this_kernel(), now=time.time(), began=start_time)
 
 
-def begin(start: Start, env: Mapping[str, str]) -> int:
+def begin(start: Start, env: Mapping[str, str], *, otherwise: str) -> int:
     """Start a mission; without ``detached``, return its exit status when it has ended.
 
     Args:
         start: what to run.
         env: its environment.
+        otherwise: the end of a sentence: what the user may do where one of that name runs.
 
     Raises:
         click.ClickException: one of that name runs, or the program cannot be run: nothing is
@@ -128,7 +129,7 @@ def begin(start: Start, env: Mapping[str, str]) -> int:
         raise click.ClickException(logout.problem)
     record = make(folder, start)
     try:
-        _refuse_second(record)
+        _refuse_second(record, otherwise)
         environment = {**env, NAME: start.name}
         if logout is None:
             return _keep_here(record, environment)
@@ -152,7 +153,7 @@ def _check_config(start: Start, env: Mapping[str, str]) -> None:
     check_bridges(config.head.listen, config.worker.cli_dial)
 
 
-def _refuse_second(record: Record) -> None:
+def _refuse_second(record: Record, otherwise: str) -> None:
     """Refuse to start a mission while one of its name runs.
 
     Of two that begin at the same moment both have made their folders; the later number gives way.
@@ -165,8 +166,7 @@ def _refuse_second(record: Record) -> None:
             name = record.start.name
             raise click.ClickException(
                 f"a mission {name} is there already: {other.label} {state.detail}; `grain attach "
-                f"{name}` follows it, `grain cancel {name}` ends it, --name gives this one another "
-                "name"
+                f"{name}` follows it, `grain cancel {name}` ends it, {otherwise}"
             )
 
 

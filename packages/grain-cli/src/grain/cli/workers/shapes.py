@@ -27,7 +27,7 @@ def shape_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``-s SHAPE``."""
     return click.option(
         "-s", "--shape", "shape", metavar="SHAPE",
-        help="The sort of worker: the name of a [[shape]] of the configuration.",
+        help="The sort of worker: the name of a [[shape]] of the configuration, or its beginning.",
     )(function)  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from grain.edge.bridge.wire import (
     Refusal,
     encode,
 )
-from grain.edge.errors import MeetingError, NotABridge, OtherVersion, RemoteProtocolError
+from grain.edge.errors import MeetingError, NotABridge, NotListed, OtherVersion, RemoteProtocolError
 from grain.edge.transports import tcp
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
     """Receive the server's answer.
 
     Raises:
-        MeetingError: it refuses, or the connection is lost.
+        MeetingError: it refuses, or the connection is lost; `NotListed` if it serves other meetings
+            only.
     """
     try:
         with trio.fail_after(CONNECT):
@@ -140,5 +141,6 @@ async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
     except (trio.BrokenResourceError, RemoteProtocolError) as error:
         raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
     if isinstance(message, Refusal):
-        raise MeetingError(f"the bridge at {where} refuses: {message.why}")
+        kind = NotListed if message.unlisted else MeetingError
+        raise kind(f"the bridge at {where} refuses: {message.why}")
     return message

@@ -90,6 +90,31 @@ def read_key(address: BridgeAddress) -> bytes:
         raise AddressError(f"{path}: {error}") from None
 
 
+def meeting_id(address: str) -> str:
+    """Return the public half of the key of a bridge's address, by which its server can list it.
+
+    The server sees it with each connection; nobody can join, sign or read with it.
+
+    Args:
+        address: as in `grain.toml`, or the path of a key.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        AddressError: it is no address of a bridge, or there is no key in the file.
+        MeetingError: the file cannot be read, or other users may read it.
+    """
+    if address.startswith("bridge://"):
+        where = parse_address(address)
+        assert isinstance(where, BridgeAddress)
+    elif "://" in address:
+        raise AddressError(f"{address} is no address of a bridge, and has no key")
+    else:
+        where = BridgeAddress(f"@{Path(address).absolute()}", "", 0)
+    return MeetingKeys(read_key(where)).public.hex()
+
+
 def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     """Return an address that names a file with its key; one of another scheme as it is.
 

@@ -24,12 +24,14 @@ from grain.edge.errors import (
     MeetingError,
     MeetingTaken,
     NotABridge,
+    NotListed,
     OtherVersion,
     RemoteProtocolError,
     StaleEdgeFile,
     Superseded,
 )
 from grain.edge.meeting.block import MeetingRecord
+from grain.edge.transports.interfaces import interface_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -76,6 +78,14 @@ class BridgeMeeting:
         self._call_limit = trio.CapacityLimiter(_CALLS_AT_ONCE)
         self._trouble = ""
         self.iface = address.iface
+        if self.iface and self.iface not in (names := interface_names()):
+            # Not an error: the relay is a way without it, and other hosts may have it.
+            _log.warning(
+                "?iface=%s: this host has no such network interface, so it offers no direct "
+                "connection; name one of %s in the address",
+                self.iface,
+                ", ".join(names),
+            )
 
     @property
     def lineage(self) -> str:
@@ -383,7 +393,8 @@ async def check_bridge(address: str, patience: float) -> None:
     Raises:
         AddressError: there is no key in its file.
         MeetingError: the file cannot be read, or other users may read it; or the server is of
-            another version (`OtherVersion`), or is none (`NotABridge`).
+            another version (`OtherVersion`), is none (`NotABridge`), or serves other meetings only
+            (`NotListed`).
     """
     where = parse_address(address) if address.startswith("bridge://") else None
     if not isinstance(where, BridgeAddress):
@@ -392,7 +403,7 @@ async def check_bridge(address: str, patience: float) -> None:
     with trio.move_on_after(patience):
         try:
             await meeting.prepare()
-        except (OtherVersion, NotABridge):
+        except (OtherVersion, NotABridge, NotListed):
             raise
         except MeetingError as error:
             _log.info("%s", error)

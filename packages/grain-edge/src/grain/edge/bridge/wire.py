@@ -81,9 +81,11 @@ class Refusal(BridgeMessage, frozen=True):
 
     Attributes:
         why: a sentence, of printable ASCII characters.
+        unlisted: the server serves other meetings only, so that trying again does not help.
     """
 
     why: _Sentence
+    unlisted: bool = False
 
 
 class Claim(BridgeMessage, frozen=True):

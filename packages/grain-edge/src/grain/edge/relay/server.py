@@ -47,6 +47,7 @@ _SMALL = 16 * 1024  # bytes that are copied at once while memory is short
 _READ = 4 * 1024  # bytes that are read at once of messages
 _UNSENT = 256 * 1024
 _LINGER = 2.0  # seconds in which a member reads the last word
+_REFUSED = 64  # connections beyond the limits that may read why, at a time
 _RESERVED = 128  # descriptors for what is not authenticated yet, and for the process itself
 _LOST = (trio.BrokenResourceError, trio.ClosedResourceError, RemoteProtocolError, OSError)
 _log = logging.getLogger("grain.bridge")
@@ -57,6 +58,7 @@ async def serve_bridge(
     port: int,
     *,
     memory: int | None = None,
+    listed: frozenset[bytes] | None = None,
     limits: Limits | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
@@ -70,6 +72,8 @@ async def serve_bridge(
         port: the port; 0 for any.
         memory: bytes for all connections and meetings together, beside those of the process; None
             for those of the limits.
+        listed: the bytes of the ids of the meetings that it serves, as of `meeting_id`; None for
+            all.
         limits: what each meeting may have, and all together.
         task_status: gets the addresses and ports.
 
@@ -91,7 +95,7 @@ async def serve_bridge(
     limits = replace(limits, connections=min(limits.connections, most, limits.lines))
     listeners = await tcp.listen(host, port)
     async with trio.open_nursery() as nursery:
-        server = _Server(limits, nursery)
+        server = _Server(limits, listed, nursery)
         for listener in listeners:
             nursery.start_soon(accept_forever, listener, server.serve)
         nursery.start_soon(server.tick)
@@ -218,12 +222,15 @@ class _Link:
 
 
 class _Server:
-    def __init__(self, limits: Limits, nursery: trio.Nursery) -> None:
-        self._switchboard = Switchboard(limits)
+    def __init__(
+        self, limits: Limits, listed: frozenset[bytes] | None, nursery: trio.Nursery
+    ) -> None:
+        self._switchboard = Switchboard(limits, listed)
         self._copied_most = limits.copied
         self._copied = 0  # bytes that wait on their way between two members
         self._nursery = nursery
         self._handshakes = Handshakes()
+        self._refused = 0
         self._links: dict[int, _Link] = {}
         self._turns: WeakValueDictionary[bytes, _Turn] = WeakValueDictionary()
         # One for all, as nothing stays in it from one moment to the next.
@@ -368,18 +375,24 @@ class _Server:
         if link is None:
             return
         link.ended = True
-        if link.partner is not None:
+        refused = number not in self._switchboard
+        # What no limit counts has a limit of its own. The kernel has the last word, most likely.
+        if link.partner is not None or (refused and self._refused >= _REFUSED):
             link.drop()
         else:
-            self._nursery.start_soon(self._linger, link)
+            self._refused += refused
+            self._nursery.start_soon(self._linger, link, refused)
 
-    async def _linger(self, link: _Link) -> None:
+    async def _linger(self, link: _Link, refused: bool) -> None:
         """Let a member read the last word, for a while."""
-        with suppress(*_LOST), trio.move_on_after(_LINGER):
-            if link.flushing is None:
-                await link.flush()
-                link.end()
-            await trio.sleep_forever()
+        try:
+            with suppress(*_LOST), trio.move_on_after(_LINGER):
+                if link.flushing is None:
+                    await link.flush()
+                    link.end()
+                await trio.sleep_forever()
+        finally:
+            self._refused -= refused
         link.drop()
 
     def _splice(self, one: _Link, other: _Link) -> None:

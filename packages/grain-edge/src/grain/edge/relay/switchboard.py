@@ -25,6 +25,7 @@ Rules:
    meetings, with the messages that wait for their heads. While the last is in use no further
    meeting is let in, nor one of an address that has half of it; and to a head that reads slowly
    nobody is introduced. Meetings that are there go on.
+9. Where the operator has listed meetings, the members of others are refused.
 """
 
 from __future__ import annotations
@@ -201,15 +202,21 @@ class Refused(Exception):
     """A member does not get what it wants; the text is a sentence for it."""
 
 
+class Unlisted(Refused):
+    """A member is of a meeting that the operator has not listed."""
+
+
 class Switchboard:
     """All meetings of a server.
 
     Args:
         limits: what each may have.
+        listed: the names of those that are served; None for all.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, listed: frozenset[bytes] | None = None) -> None:
         self._limits = limits
+        self._listed = listed
         self._meetings: dict[bytes, MeetingState] = {}
         self._lines: dict[int, Line] = {}
         self._sources: dict[str, int] = {}
@@ -223,6 +230,10 @@ class Switchboard:
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    def __contains__(self, connection: int) -> bool:
+        """Return True if a connection counts; one that was refused as it came does not."""
+        return connection in self._lines
 
     @property
     def meetings(self) -> int:
@@ -251,7 +262,8 @@ class Switchboard:
         try:
             state = self._admit(meeting, source, now)
         except Refused as error:
-            self._effects += [Send(number, Refusal(str(error))), Close(number)]
+            refusal = Refusal(str(error), isinstance(error, Unlisted))
+            self._effects += [Send(number, refusal), Close(number)]
             return number
         if not state.lines:
             state.source = source
@@ -353,7 +365,13 @@ class Switchboard:
 
         Raises:
             Refused: the meeting, the address or the server has too many.
+            Unlisted: the operator has not listed the meeting.
         """
+        if self._listed is not None and meeting not in self._listed:
+            raise Unlisted(
+                "its operator lists the meetings that it serves, and this is none of them. Send "
+                "the operator what `grain bridge id` prints"
+            )
         limits = self._limits
         state = self._meetings.get(meeting)
         if state is None:

@@ -20,7 +20,7 @@ def local_addresses(iface: str = "") -> tuple[list[str], list[str]]:
     Args:
         iface: the name of the only interface that counts; empty for all.
     """
-    names = sorted((name for _, name in socket.if_nameindex()), key=rank)
+    names = interface_names()
     if iface:
         names = [name for name in names if name == iface]
     four: list[str] = []
@@ -39,6 +39,11 @@ def local_addresses(iface: str = "") -> tuple[list[str], list[str]]:
     if iface:
         table = "\n".join(line for line in table.splitlines() if line.split()[-1:] == [iface])
     return four, inet6(table)
+
+
+def interface_names() -> list[str]:
+    """Return the names of the network interfaces of this host, best first."""
+    return sorted((name for _, name in socket.if_nameindex()), key=rank)
 
 
 def rank(name: str) -> tuple[int, str]:
