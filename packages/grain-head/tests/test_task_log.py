@@ -330,3 +330,28 @@ def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_el
     for number in range(1, 9):
         assert ({"Cores": number}, f"Cores({number})") == words.of(Cores(number))
         assert len(words) <= 3
+
+
+@pytest.mark.parametrize(("waits", "tasks"), [(False, [2, 3, 4]), (True, [1, 2, 3, 4])])
+def test_tasks_that_a_mission_submits_again_on_another_connection_are_listed_once(
+    waits: bool, tasks: list[int], clock: Clock
+) -> None:
+    """One that it does not want any more is, if it has waited for long enough."""
+    written = KeptLines()
+    log = HubLog(lambda: written, clock)
+    harness = HubHarness(log=log)
+    link = harness.mission("a")
+    harness.submit(link, 1, 2)
+    harness.send(link, Synced())
+    if waits:
+        clock.reading += 2 * HELD
+        written.flush()
+    harness.lose(link)
+    harness.mission("a", connection=2)
+    harness.submit(link, 2, 3)
+    harness.send(link, Synced())
+    harness.submit(link, 4)
+    harness.send(link, Depart())
+    log.close()
+
+    assert tasks == [line.task for line in written.of(TaskSubmitted)]

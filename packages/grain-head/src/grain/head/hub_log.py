@@ -113,6 +113,20 @@ class HubLog(TaskLog):
         """Note a mission that has registered for the first time."""
         self._add(schema.MissionJoined(time=self._now(), mission=mission, name=name))
 
+    def mission_back(self, mission: str, tasks: Mapping[int, TaskRecord]) -> None:
+        """Forget the tasks of a mission that have no line, as it is about to submit them again.
+
+        Args:
+            mission: its id.
+            tasks: those of it that the hub has kept.
+        """
+
+        def stays(task: TaskRecord) -> bool:
+            return task.mission.id != mission or tasks.get(task.number) is task
+
+        self.fresh = list(filter(stays, self.fresh))
+        self._waiting = deque(filter(stays, self._waiting))
+
     def mission_left(self, mission: str) -> None:
         """Note a mission that has left, or is not waited for any more; its tasks are over."""
         latest, self._latest = self._latest, math.inf

@@ -197,8 +197,11 @@ class Missions:
             self._detach(mission)
         if not mission.ordinal:
             mission.ordinal = next_ordinal(message.name, self._missions.values())
-        if self._table.registry.log is not None and first:
-            self._table.registry.log.mission_joined(message.mission, message.name)
+        if self._table.registry.log is not None:
+            if first:
+                self._table.registry.log.mission_joined(message.mission, message.name)
+            else:
+                self._table.registry.log.mission_back(message.mission, mission.tasks)
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
@@ -244,7 +247,7 @@ class Missions:
         task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
         task.function = message.function
         task.arguments = arguments
-        if new and self._table.registry.log is not None:
+        if new and self._table.registry.log is not None and task.number not in mission.logged:
             task.submitted = now
             self._table.registry.log.fresh.append(task)
         if message.crashes or task.crashes:
@@ -282,6 +285,7 @@ class Missions:
         mission.synced = True
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._table.discard(task)
+        mission.logged.clear()
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
@@ -330,6 +334,8 @@ class Missions:
             self._table.withdraw(task)
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
+                if task.submitted is None and self._table.registry.log is not None:
+                    mission.logged.add(task.number)
 
     def _give_up(self, mission: MissionRecord, now: float) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""

@@ -242,6 +242,7 @@ class MissionRecord(PeerRecord):
         "function_names",
         "functions",
         "last_submitted",
+        "logged",
         "noticed",
         "parked",
         "paused",
@@ -286,6 +287,9 @@ class MissionRecord(PeerRecord):
         # The ids of the workers that the mission was informed of on this link.
         self.workers: set[str] = set()
         self.last_submitted = -1
+        # The tasks that were forgotten with the last connection, and have a line in the event log:
+        # submitted again, they need no other one.
+        self.logged: set[int] = set()
         # As its runs take them along: opaque.
         self.settings = b""
         # The characters of lines that its tasks print, where it wants them; and the number of lines
