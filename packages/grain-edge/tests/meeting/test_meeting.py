@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.errors import (
     ExposedFile,
@@ -39,6 +41,8 @@ from grain.edge.meeting.meeting import Meeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trio.testing import MockClock
 
 
 @pytest.fixture
@@ -438,3 +442,28 @@ async def test_hung_filesystem_stalls_nothing_else() -> None:
         release.set()
         assert await Disk().run("/net/fine", files.names, "/nowhere") == []
         nursery.cancel_scope.cancel()
+
+
+async def test_a_filesystem_does_not_hang_because_this_process_was_stopped(
+    mock_clock: MockClock,
+) -> None:
+    """When it goes on, the deadline is over before the answer is seen."""
+    mock_clock.rate = 1.0
+    go = threading.Event()
+
+    def answers() -> str:
+        assert go.wait(60)
+        return "the answer"
+
+    got: list[str] = []
+
+    async def ask() -> None:
+        got.append(await Disk().run("/net/fine", answers))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(100.0)
+        go.set()
+
+    assert ["the answer"] == got

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Ts = TypeVarTuple("Ts")
 
 T = TypeVar("T")
+
+_LATE = 0.5  # seconds after a deadline from which on this process was stopped itself
+_LOOK = 0.01  # seconds between two looks at an answer then
 _log = logging.getLogger("grain.edge")
 
 
@@ -43,7 +46,7 @@ class Disk:
     async def run(self, path: str, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
         """Call a function in a thread.
 
-        Cancellation abandons the thread.
+        Cancellation abandons the thread. Time for which this process was stopped does not count.
 
         Args:
             path: the path concerned, for the error's text.
@@ -54,13 +57,25 @@ class Disk:
             FilesystemHung: no answer in time.
             MeetingError: an `OSError` of the function, translated.
         """
+        answer: list[T] = []
+
+        def call() -> None:
+            answer.append(function(*args))
+
+        begun = trio.current_time()
         try:
             with trio.move_on_after(self.deadline):
-                return await trio.to_thread.run_sync(
-                    function, *args, limiter=self._limiter, abandon_on_cancel=True
-                )
+                await trio.to_thread.run_sync(call, limiter=self._limiter, abandon_on_cancel=True)
         except OSError as e:
             raise translate(e, path) from e
+        if not answer and trio.current_time() > begun + self.deadline + _LATE:
+            # When a stopped process goes on, its deadlines are over before what has come meanwhile
+            # is read, and the thread may not have had the time that the call takes.
+            with trio.move_on_after(self.deadline):
+                while not answer:  # noqa: ASYNC110 - an abandoned thread sets no event
+                    await trio.sleep(_LOOK)
+        if answer:
+            return answer[0]
         raise FilesystemHung(
             f"{path}: the filesystem has not answered for {self.deadline:.0f} s. Its server may "
             "be down; Grain goes on trying"
