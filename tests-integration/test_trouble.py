@@ -8,18 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import trio
 
-from grain.edge import dial, head_here, is_reached_directly
+from grain.edge import DirectWaySeeker, dial, head_here, is_reached_directly
 from grain.head.events import SchedulerAway, SchedulerBack, SchedulerTrouble
 from grain.head.messages import Ask
 from grain.head.service import CODEC
-from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.remote_exer import GnawConnector, RemoteExecutor, connector
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.agent.agent import Agent
@@ -28,9 +28,10 @@ from grain.worker.agent.session import WorkerSession
 from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from typing import Any
 
+    from grain.edge import Peer
     from grain.head.events import Event
 
 E = TypeVar("E", bound="Event")
@@ -108,8 +109,13 @@ class Mission(RemoteExecutor):
 
     def __init__(self, address: str, **options: object) -> None:
         self.events: list[Event] = []
-        connect = GnawConnector(address, **options).connect  # type: ignore[arg-type]
-        super().__init__(address, connect=connect, on_event=self.events.append)
+        finder = GnawConnector(address, **options)  # type: ignore[arg-type]
+        super().__init__(
+            address,
+            connect=finder.connect,
+            until_direct=finder.until_direct,
+            on_event=self.events.append,
+        )
 
     def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -138,7 +144,8 @@ async def serve_by_files(address: str, path: Path | None = None) -> None:
 
     session = WorkerSession("id-" + name, name, "host", Cores(2), trio.current_time())
     lifecycle = Lifecycle(Times(1.0), math.inf, trio.current_time())
-    await Agent(session, lifecycle, connect, find_direct=find_direct, seek=0.1).run()
+    direct = DirectWaySeeker(find_direct, first=0.1)
+    await Agent(session, lifecycle, connect, direct=direct).run()
 
 
 async def head_pid(address: str) -> int:
@@ -353,3 +360,37 @@ async def test_a_worker_over_files_goes_back_to_a_direct_way(
     assert [2 * x for x in range(60)] == sorted(one.unwrap() for one in got)
     ways = [line.rpartition(" ")[2] for line in caplog.messages if "connected to" in line]
     assert ["(files)", "(unix)"] == ways
+
+
+async def test_a_mission_over_files_goes_back_to_a_direct_way(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Amid its tasks; each result arrives, once, and nobody is alarmed."""
+    path = tmp_path / "direct"
+    ways: list[str] = []
+    got: list[Any] = []
+
+    @asynccontextmanager
+    async def dial_so_far(address: str, **options: Any) -> AsyncIterator[Peer]:
+        ways_now = frozenset({"unix", "tcp"}) if path.exists() else frozenset({"files"})
+        async with dial(address, transports=ways_now, **options) as peer:
+            ways.append(peer.transport)
+            yield peer
+
+    async def is_reached(address: str) -> bool:
+        return path.exists() and await is_reached_directly(address)
+
+    monkeypatch.setattr(connector, "dial", dial_so_far)
+    monkeypatch.setattr(connector, "is_reached_directly", is_reached)
+    with gnaw(address), worker(address):
+        await head_pid(address)
+        async with Mission(address, start=False, seek=0.1) as mission:
+            for x in range(60):
+                mission.submit_call(Cores(1), Call(slow_double, (x,), {}), got.append)
+            await until(lambda: len(got) > 5)
+            path.touch()
+            await until(lambda: len(got) == 60)
+
+    assert [2 * x for x in range(60)] == sorted(one.unwrap() for one in got)
+    assert ["files", "unix"] == ways
+    assert [] == mission.seen(SchedulerAway)

@@ -130,7 +130,12 @@ class Mission:
         connector = GnawConnector(
             address, name=self.name, log_file=self._plan["log"], arguments=self._plan["arguments"]
         )
-        async with RemoteExecutor(address, name=self.name, connect=connector.connect) as executor:
+        async with RemoteExecutor(
+            address,
+            name=self.name,
+            connect=connector.connect,
+            until_direct=connector.until_direct,
+        ) as executor:
             for number, (function, arguments) in enumerate(self.calls()):
                 call = Call(function, arguments, {})
                 executor.submit_call(Cores(1), call, partial(self.resolve, number))

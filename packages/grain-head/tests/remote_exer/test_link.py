@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import socket
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from grain.edge import SEEK_FIRST, DirectWaySeeker
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
-from grain.edge.errors import NotServed, RemoteProtocolError
+from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import pack
 from grain.head.events import (
@@ -444,3 +446,62 @@ async def test_a_scheduler_that_does_not_answer_is_named_within_5_s(
     assert at - begun < 5
     assert SchedulerAway("the scheduler (process 7 on n1) is stopped") == away
     assert SchedulerBack() == back_again
+
+
+def submitted(head: MemoryChannel[Payload, Payload]) -> list[int]:
+    """Return the tasks that a head has been sent since the last look."""
+    batch = head._incoming.take()
+    return [message.task for message, _ in batch if isinstance(message, Submit)]
+
+
+async def test_a_mission_over_files_goes_over_to_a_direct_way(autojump_clock: MockClock) -> None:
+    """After half a minute; nothing is lost, and nothing is resolved twice."""
+    heads: list[MemoryChannel[Payload, Payload]] = []
+    begun: list[float] = []
+    resolved: list[int] = []
+
+    async def find() -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    seeker = DirectWaySeeker(find)
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        there: MemoryDirection[Payload] = MemoryDirection(1000)
+        back: MemoryDirection[Payload] = MemoryDirection(1000)
+        heads.append(MemoryChannel(back, there))
+        begun.append(trio.current_time())
+        yield MemoryChannel(there, back)
+
+    async def until_direct() -> None:
+        await seeker.until_direct("files" if len(heads) == 1 else "unix")
+
+    def note(job: int, _: object) -> None:
+        resolved.append(job)
+
+    events: list[Event] = []
+    async with RemoteExecutor(
+        connect=connect, until_direct=until_direct, on_event=events.append
+    ) as executor:
+        for job in (1, 2, 3):
+            call = Call(nothing, (), {})
+            executor.submit_call(Cores(1), call, partial(note, job))
+        await trio.sleep(10)
+        assert [1, 2, 3] == submitted(heads[0])
+        heads[0].post([(Retracted(1), None)])
+        await trio.sleep(10)
+        assert [1] == resolved
+
+        await trio.sleep(20)
+        assert [2, 3] == submitted(heads[1])
+        with suppress(ChannelBroken):
+            heads[0].post([(Retracted(2), None)])  # what is still under way there
+        heads[1].post([(Retracted(1), None), (Retracted(2), None)])
+        await trio.sleep(1000)
+        heads[1].post([(Retracted(3), None)])
+
+    assert [1, 2, 3] == resolved
+    assert 2 == len(heads)
+    assert 0.74 * SEEK_FIRST < begun[1] - begun[0] < 1.26 * SEEK_FIRST + 1
+    assert [] == events

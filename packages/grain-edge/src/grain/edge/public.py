@@ -10,6 +10,8 @@ from grain.edge.connecting.dial import head_here as head_here
 from grain.edge.connecting.dial import is_reached_directly as is_reached_directly
 from grain.edge.connecting.peer import Peer as Peer
 from grain.edge.connecting.routes import ALL_TRANSPORTS as ALL_TRANSPORTS
+from grain.edge.connecting.seeking import SEEK_FIRST as SEEK_FIRST
+from grain.edge.connecting.seeking import DirectWaySeeker as DirectWaySeeker
 from grain.edge.connecting.serve import FROZEN as FROZEN
 from grain.edge.connecting.serve import Serving as Serving
 from grain.edge.connecting.serve import prepare as prepare

@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ import trio
 from grain.edge import (
     DEFAULT,
     FROZEN,
+    SEEK_FIRST,
+    DirectWaySeeker,
     dial,
     head_here,
+    is_reached_directly,
     prepare,
     stopped_words,
     without_key,
@@ -55,6 +59,7 @@ class GnawConnector:
         start: whether a scheduler may be started.
         frozen: seconds for which a scheduler of this host may answer nobody, although its process
             is there, before another one is started to take its place.
+        seek: seconds until the first look for a direct way, over files.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class GnawConnector:
         arguments: Sequence[str] = (),
         start: bool = True,
         frozen: float = FROZEN,
+        seek: float = SEEK_FIRST,
     ) -> None:
         self.address = address
         self._name = name or socket.gethostname()
@@ -76,6 +82,9 @@ class GnawConnector:
         # True once a scheduler was reached: from then on another process may start its successor.
         self._reached = False
         self._frozen = frozen
+        self._direct = DirectWaySeeker(partial(is_reached_directly, address), seek)
+        # The transport of the last connection.
+        self._transport = ""
         # Since when a scheduler of this host has answered nothing, as far as was seen.
         self._silent_since: float | None = None
 
@@ -103,6 +112,7 @@ class GnawConnector:
                     identity=mission,
                 ) as peer:
                     connected = self._reached = True
+                    self._transport = peer.transport
                     self._silent_since = None
                     try:
                         yield peer.channel
@@ -124,6 +134,13 @@ class GnawConnector:
             frozen = self._silent_since is not None
             await self.start(*[f"--frozen={min(_SECOND_LOOK, self._frozen)}"] if frozen else [])
             patience = _START
+
+    async def until_direct(self) -> None:
+        """Wait until the next connection is better than this one, which goes over files.
+
+        For ever where it does not.
+        """
+        await self._direct.until_direct(self._transport)
 
     async def _may_answer(self) -> bool:
         """Judge a scheduler that was not reached, by its process if that is on this host.

@@ -48,7 +48,7 @@ from grain.worker.payload import Function, Payloads, failure_in, interpreter_of
 from grain.worker.session import mission_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
@@ -153,6 +153,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
+        until_direct: as `GnawConnector.until_direct`, of the same connector as ``connect``.
         env: changes to the environment of the external programs of all jobs; None as a value
             removes a variable. They travel with every job, so 64 KiB at most.
         run_log: takes note of what happens to the jobs; the mission has its id.
@@ -169,6 +170,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
+        until_direct: Callable[[], Awaitable[object]] | None = None,
         env: Mapping[str, str | None] | None = None,
         run_log: RunLog | None = None,
         echo: bool = False,
@@ -185,8 +187,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             own_versions(),
             mission_settings(self.name, env or {}, echo=echo),
         )
-        connect = connect or GnawConnector(address, name=self.name).connect
-        self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
+        if connect is None:
+            finder = GnawConnector(address, name=self.name)
+            connect, until_direct = finder.connect, finder.until_direct
+        self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large

@@ -22,7 +22,7 @@ from grain.head.errors import Unreachable
 from grain.head.events import Event, Remark, SchedulerAway, SchedulerBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from grain.edge.channel import WireBatch, WireChannel
@@ -68,6 +68,8 @@ class SchedulerLink:
         connect: opens a channel to the scheduler for the mission of an id.
         take: called with each batch that arrives.
         on_event: called with the events of the scheduler's absence.
+        until_direct: waits, on a connection, until there is a better way, which the next one takes;
+            None if there is none.
 
     Attributes:
         state: see `LinkState`.
@@ -83,11 +85,13 @@ class SchedulerLink:
         connect: Connect,
         take: Callable[[WireBatch], object],
         on_event: Callable[[Event], object],
+        until_direct: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._session = session
         self._connect = connect
         self._take = take
         self._on_event = on_event
+        self._until_direct = until_direct
         self.state = LinkState.UNUSED
         self.joined = trio.Event()
         self.wanted = trio.Event()
@@ -231,6 +235,7 @@ class SchedulerLink:
                 nursery.start_soon(self._send, channel, nursery.cancel_scope)
                 nursery.start_soon(self._confirm)
                 nursery.start_soon(self._watch, channel)
+                nursery.start_soon(self._seek_direct, nursery.cancel_scope)
                 # Caught in here, where no group can be made of it and a cancellation.
                 try:
                     await channel.receive_into(self._take)
@@ -266,6 +271,18 @@ class SchedulerLink:
                 reported = False
                 self._report(None)
             before = why
+
+    async def _seek_direct(self, connection: trio.CancelScope) -> None:
+        """End a connection over files when there is a direct way, which the next one takes.
+
+        The switch is a connection lost and made again: what is under way then is sent again.
+        """
+        if self._until_direct is None:
+            return
+        await self._until_direct()
+        if not self._departing:  # else it is about to end, in good order
+            _log.info("there is a direct way to the scheduler: leaving the files")
+            connection.cancel()
 
     async def _send(self, channel: WireChannel, scope: trio.CancelScope) -> None:
         while True:

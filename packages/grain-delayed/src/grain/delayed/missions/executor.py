@@ -175,12 +175,12 @@ def _shared(
     arguments = (*options, *gnaw.extra_args)
     name = name or mission_name()
     finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
-    connect = finder.connect
     return RemoteExecutor(
         address,
         name=name,
         on_event=on_event,
-        connect=connect,
+        connect=finder.connect,
+        until_direct=finder.until_direct,
         env=env,
         run_log=run_log,
         echo=echo,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import secrets
 import signal
 import time
@@ -29,10 +28,10 @@ from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, Wo
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from grain.edge import Peer
+    from grain.edge import DirectWaySeeker, Peer
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Message, Payload
     from grain.worker.agent.lifecycle import Lifecycle
@@ -51,10 +50,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _AT_ONCE = 256  # messages that wait and are sent together
 _RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
 
-SEEK_FIRST, SEEK_LAST = 30.0, 900.0
-"""Seconds between two looks for a direct way to a scheduler that was reached over files: from one
-to the other, twice as long each time."""
-
 _log = logging.getLogger("grain.worker")
 
 
@@ -68,9 +63,8 @@ class Agent:
         context: the context module.
         grace: seconds for what is left when it ends.
         settings: the settings of its runs.
-        find_direct: returns True if there is a direct way to the head, which ``dial`` would find;
-            asked now and then while the connection goes over files.
-        seek: as `SEEK_FIRST`.
+        direct: looks for a direct way to the head, which ``dial`` would find, while the connection
+            goes over files.
     """
 
     def __init__(
@@ -81,12 +75,10 @@ class Agent:
         context: str = "",
         grace: float = 10.0,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
-        find_direct: Callable[[], Awaitable[bool]] | None = None,
-        seek: float = SEEK_FIRST,
+        direct: DirectWaySeeker | None = None,
     ) -> None:
         self._session = session
-        self._find_direct = find_direct
-        self._seek_first = self._seek_pause = seek
+        self._direct = direct
         self._lifecycle = lifecycle
         self._dial = dial
         self._runner = RunnerProcess(
@@ -187,10 +179,7 @@ class Agent:
             self._settle()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_outbox, channel)
-                if transport == "files":
-                    nursery.start_soon(self._seek_direct, nursery.cancel_scope)
-                else:
-                    self._seek_pause = self._seek_first
+                nursery.start_soon(self._seek_direct, transport, nursery.cancel_scope)
                 # Kept from the nursery, which would make a group of it.
                 try:
                     while True:
@@ -241,18 +230,15 @@ class Agent:
             _log.error("an outcome is lost, and its task runs again: %s", error)
             return msgspec.structs.replace(message, status="returned"), None
 
-    async def _seek_direct(self, connection: trio.CancelScope) -> None:
+    async def _seek_direct(self, transport: str, connection: trio.CancelScope) -> None:
         """End a connection over files when there is a direct way, which the next one takes.
 
         The switch is a connection lost and made again: what is under way then is sent again.
         """
-        while self._find_direct is not None:
-            pause, self._seek_pause = self._seek_pause, min(2 * self._seek_pause, SEEK_LAST)
-            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
-            if await self._find_direct():
-                _log.info("there is a direct way to the scheduler: leaving the files")
-                connection.cancel()
-                return
+        if self._direct is not None:
+            await self._direct.until_direct(transport)
+            _log.info("there is a direct way to the scheduler: leaving the files")
+            connection.cancel()
 
     def _take(self, batch: WireBatch) -> None:
         now = trio.current_time()

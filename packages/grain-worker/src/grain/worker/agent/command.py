@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.edge import DEFAULT, dial, is_reached_directly
+from grain.edge import DEFAULT, DirectWaySeeker, dial, is_reached_directly
 from grain.edge.address import check_argument
 from grain.edge.cpu_locks import taking_cpus
 from grain.edge.errors import AddressError
@@ -196,8 +196,8 @@ async def serve(
     context = options.context
     if "/" in context or context.endswith(".py"):
         context = absolute(context)  # the runner may be elsewhere
-    direct = partial(is_reached_directly, options.url)
-    agent = Agent(session, lifecycle, connect, context, settings=settings, find_direct=direct)
+    direct = DirectWaySeeker(partial(is_reached_directly, options.url))
+    agent = Agent(session, lifecycle, connect, context, settings=settings, direct=direct)
     return await agent.run()
 
 

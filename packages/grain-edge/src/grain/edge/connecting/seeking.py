@@ -1,0 +1,49 @@
+"""The way back from files to a direct way, for peers that have come over files."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SEEK_FIRST, SEEK_LAST = 30.0, 900.0
+"""Seconds between two looks for a direct way to a head that was reached over files: from one to the
+other, twice as long each time."""
+
+
+class DirectWaySeeker:
+    """The search of one peer for a direct way to its head, as files cost the shared filesystem.
+
+    The peer ends a connection over files when there is one, and dials again. For everybody else
+    that is a connection lost and made again, in which nothing is lost.
+
+    Args:
+        find: returns True if there is a direct way to the head, which the peer's next dial takes.
+        first: as `SEEK_FIRST`.
+    """
+
+    def __init__(self, find: Callable[[], Awaitable[bool]], first: float = SEEK_FIRST) -> None:
+        self._find = find
+        self._first = self._pause = first
+
+    async def until_direct(self, transport: str) -> None:
+        """Wait, on a new connection, until there is a direct way; for ever where it is one.
+
+        The pauses begin anew after a connection that was not over files. Else they grow from one
+        connection to the next, too: a way that is found, and fails, is not tried all the time.
+
+        Args:
+            transport: of the connection, as in `Peer`.
+        """
+        if transport != "files":
+            self._pause = self._first
+            await trio.sleep_forever()
+        while True:
+            pause, self._pause = self._pause, min(2 * self._pause, SEEK_LAST)
+            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+            if await self._find():
+                return
