@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
-from grain.edge import serve
-from grain.edge.errors import CannotServe
+from grain.edge import PeerProcess, serve
+from grain.edge.errors import CannotServe, DialError
 from grain.edge.testing import CODEC
-from grain.remote_exer import RemoteExecutor
+from grain.head.errors import Unreachable
+from grain.remote_exer import GnawConnector, RemoteExecutor, connector
 from grain.resource import Cores
 from grain_testkit.head_and_diallers import echo
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from trio.testing import MockClock
 
 
 async def nothing() -> None:
@@ -45,3 +50,68 @@ async def test_a_wrong_port_beside_another_scheduler_ends_the_mission_with_an_er
             async with RemoteExecutor(f"tcp://127.0.0.1:1?edge={edge}") as executor:
                 executor.submit(Cores(1), nothing)
         nursery.cancel_scope.cancel()
+
+
+class Stopped(PeerProcess):
+    """The process of a scheduler that is stopped."""
+
+    alive = stopped = True
+
+
+class Starting(GnawConnector):
+    """A connector that takes note of the schedulers that it would start."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.started: list[tuple[str, ...]] = []
+
+    async def start(self, *more: str) -> None:
+        """See `GnawConnector.start`."""
+        await trio.lowlevel.checkpoint()
+        self.started.append(more)
+
+
+@pytest.mark.parametrize(
+    ("address", "then", "started"),
+    [
+        ("unix:///nowhere/s", "Another one takes its place after 60 s", [("--frozen=5.0",)]),
+        ("tcp://127.0.0.1:1?edge=/nowhere/m", "and `kill -KILL 1234` ends it", []),
+    ],
+)
+async def test_a_scheduler_that_is_stopped_is_replaced_unless_it_has_a_port(
+    address: str,
+    then: str,
+    started: list[tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+) -> None:
+    """No other process gets the port: none is started for nothing, and the sentence says so."""
+
+    @asynccontextmanager
+    async def nobody(*_: object, patience: float, **__: object) -> AsyncIterator[None]:
+        await trio.sleep(patience)
+        raise DialError("nobody", ())
+        yield
+
+    async def head_here(_: str) -> tuple[str, PeerProcess]:
+        await trio.lowlevel.checkpoint()
+        return "n1", Stopped(1234, 1)
+
+    monkeypatch.setattr(connector, "dial", nobody)
+    monkeypatch.setattr(connector, "head_here", head_here)
+    finder = Starting(address)
+    whys = set()
+    for _ in range(70):  # a second each
+        with pytest.raises(Unreachable) as failed:
+            async with finder.connect():
+                pass
+        if not finder.started:
+            whys.add(str(failed.value))
+        else:
+            break
+
+    assert started == finder.started
+    [why] = whys
+    assert why.startswith("the scheduler (process 1234 on n1) is stopped")
+    assert "`kill -CONT 1234` there lets it go on" in why
+    assert then in why

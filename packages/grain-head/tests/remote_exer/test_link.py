@@ -30,6 +30,7 @@ from grain.head.messages import (
     Answer,
     CancelMission,
     CancelTask,
+    Depart,
     MissionRegistered,
     Notice,
     Resolved,
@@ -505,3 +506,46 @@ async def test_a_mission_over_files_goes_over_to_a_direct_way(autojump_clock: Mo
     assert 2 == len(heads)
     assert 0.74 * SEEK_FIRST < begun[1] - begun[0] < 1.26 * SEEK_FIRST + 1
     assert [] == events
+
+
+class Leaving(Slow):
+    """A channel that takes note of a mission's farewell."""
+
+    departed = False
+
+    def post(self, batch: WireBatch, *, more: bool = False) -> None:
+        """See `Channel.post`."""
+        self.departed = self.departed or any(isinstance(one, Depart) for one, _ in batch)
+        super().post(batch, more=more)
+
+
+async def test_a_mission_that_leaves_does_not_change_its_way(autojump_clock: MockClock) -> None:
+    """Else it would leave without its farewell, and its scheduler would wait for it."""
+    found, channel, connections = trio.Event(), Leaving(), 0
+    channel.go.set()
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        nonlocal connections
+        assert not connections
+        connections += 1
+        yield channel
+
+    async def find() -> None:
+        await wait_all_tasks_blocked()
+        assert not channel.departed
+        found.set()
+        await wait_all_tasks_blocked()
+        channel.go.set()
+
+    async with (
+        trio.open_nursery() as nursery,
+        RemoteExecutor(connect=connect, until_direct=found.wait) as executor,
+    ):
+        executor.submit(Cores(1), nothing)
+        await executor.join()
+        await wait_all_tasks_blocked()
+        channel.go = trio.Event()  # the farewell will be under way for a while
+        nursery.start_soon(find)
+
+    assert channel.departed

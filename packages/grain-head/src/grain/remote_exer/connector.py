@@ -161,10 +161,11 @@ class GnawConnector:
         if self._silent_since is None:
             self._silent_since = now
         silent = now - self._silent_since
-        if silent >= self._frozen and self._start:
+        replaceable = self._start and not self.address.startswith("tcp:")  # where it has the port
+        if replaceable and silent >= self._frozen:
             return False
         then = f". Another one takes its place after {self._frozen:g} s"
-        if not self._start or self.address.startswith("tcp:"):  # where it has the port
+        if not replaceable:
             then = f", and `kill -KILL {process.pid}` ends it"
         if process.stopped:
             raise Unreachable(f"the scheduler {stopped_words(process.pid, host)}{then}")

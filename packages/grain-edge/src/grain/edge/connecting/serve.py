@@ -192,8 +192,8 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
         CannotServe: one does.
     """
     me = this_process()
-    # One that is frozen is left to the head that is about to be started.
-    record = await meeting.living(me, _prober(where.edge, CORE, me, _AGAIN))
+    # One that is frozen serves, too: no head at a port takes its place.
+    record = await meeting.living(me, _prober(where.edge, CORE, me, math.inf))
     if record is None or where.port in {port for _, port in record.tcp}:
         return
     raise CannotServe(
