@@ -80,3 +80,10 @@ def test_what_cannot_be_drawn_on_has_no_line(
     line.close()
 
     assert "" == terminal.getvalue()
+
+
+def test_a_program_without_standard_error_has_no_line() -> None:
+    line = ProgressLine("unix:///nowhere/at/all", lambda: "mission0", None)
+    line.on_seen(Seen(overview()))
+    line.show()
+    line.close()

@@ -60,7 +60,7 @@ class ProgressLine:
     """
 
     def __init__(
-        self, address: str | None, mission: Callable[[], str | None], stream: TextIO
+        self, address: str | None, mission: Callable[[], str | None], stream: TextIO | None
     ) -> None:
         self._stream = stream
         self._mission = mission
@@ -84,8 +84,7 @@ class ProgressLine:
         """Make room for output."""
         if self._shown:
             self._shown = False
-            self._stream.write(_CLEAR)
-            self._stream.flush()
+            self._write(_CLEAR)
 
     def show(self) -> None:
         """Show the line anew, if the scheduler has the mission; the cursor is at a line's start."""
@@ -103,8 +102,12 @@ class ProgressLine:
         columns = shutil.get_terminal_size().columns - 1
         text = progress_text(counts, self._rates.rate(counts["id"]), columns)
         self._shown = True
-        self._stream.write(f"{_CLEAR}{text}")
-        self._stream.flush()
+        self._write(f"{_CLEAR}{text}")
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
 
     def close(self) -> None:
         """Take the line away, and look no more."""
@@ -113,5 +116,7 @@ class ProgressLine:
             self._link.stop()
 
 
-def _is_drawn_on(stream: TextIO) -> bool:
+def _is_drawn_on(stream: TextIO | None) -> bool:
+    if stream is None or stream.closed:  # a program may be started without it
+        return False
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
