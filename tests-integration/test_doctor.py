@@ -44,7 +44,7 @@ def states(checks: dict[str, list[dict[str, str]]]) -> dict[str, set[str]]:
     return {check: {one["state"] for one in lines} for check, lines in checks.items()}
 
 
-async def until_found(
+async def until_states(
     site: Site, expected: dict[str, set[str]], *words: str
 ) -> dict[str, list[dict[str, str]]]:
     """Wait until the findings have these states, and return them.
@@ -84,9 +84,9 @@ async def test_every_way_is_tried(site: Site) -> None:
     """Also those that a faster one makes needless, and nothing of them is left."""
     with site.gnaw(), trio.fail_after(300):
         await site.until(lambda _: True)
-        quick = await until_found(site, {"scheduler": {"ok"}, "workers": {"ok"}})
+        quick = await until_states(site, {"scheduler": {"ok"}, "workers": {"ok"}})
         ways = {f"by {way}": {"ok"} for way in ("unix", "tcp", "reverse", "files")}
-        slow = await until_found(site, {"scheduler": {"ok"}, **ways, "workers": {"ok"}}, "--slow")
+        slow = await until_states(site, {"scheduler": {"ok"}, **ways, "workers": {"ok"}}, "--slow")
         mailbox = site.folder / "edge/meeting.d/1"
         # Who serves looks in now and then, and removes what was left there. (So directories go
         # while they are listed, which `os.walk` takes as it is, and `Path.glob` does not.)
@@ -134,7 +134,7 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
         with running("grain.head", "--address", address) as gnaw:
             await site.until(lambda _: True)
             working = {"scheduler": {"ok"}, f"by {kind}": {"ok"}, "workers": {"ok"}}
-            there = await until_found(site, working, "--slow")
+            there = await until_states(site, working, "--slow")
             gnaw.kill()
             gnaw.wait()
             code = 0 if kind == "unix" else 1

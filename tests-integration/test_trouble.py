@@ -379,7 +379,7 @@ async def test_a_mission_over_files_goes_back_to_a_direct_way(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Amid its tasks; each result arrives, once, and nobody is alarmed."""
-    path = tmp_path / "direct"
+    path, go = tmp_path / "direct", tmp_path / "go"
     ways: list[str] = []
     got: list[Any] = []
 
@@ -399,10 +399,12 @@ async def test_a_mission_over_files_goes_back_to_a_direct_way(
         await head_pid(address)
         async with Mission(address, start=False, seek=0.1) as mission:
             for x in range(60):
-                mission.submit_call(Cores(1), Call(slow_double, (x,), {}), got.append)
+                mission.submit_call(Cores(1), Call(slow_double, (x, str(go)), {}), got.append)
             await until(lambda: len(got) > 5)
             path.touch()
-            await until(lambda: len(got) == 60)
+            await until(lambda: len(ways) == 2, 120.0)
+            go.touch()
+            await until(lambda: len(got) == 60, 120.0)
 
     assert [2 * x for x in range(60)] == sorted(one.unwrap() for one in got)
     assert ["files", "unix"] == ways
