@@ -162,3 +162,17 @@ async def _put_others(peer: Peer, questions: Sequence[Ask]) -> list[Any]:
         except (EdgeError, trio.EndOfChannel):
             pass
     return [answers.get(question.about) for question in questions]
+
+
+def who() -> str:
+    """Return who types the command, for those whose task ends."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # the user has no name
+        import os
+
+        user = f"user {os.geteuid()}"
+    return f"{user} on {socket.gethostname()}"

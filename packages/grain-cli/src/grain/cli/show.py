@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
+_ENDINGS = {
+    "value": "is done",
+    "error": "has failed",
+    "crashed": "was given up after crashes",
+    "cancelled": "was cancelled",
+    "lost": "was lost with its worker",
+    "unfinished": "had not ended when its mission did",
+}
+
 
 def clean(text: object, *, keep: str = "") -> str:
     """Replace every character that controls a terminal by a question mark.
@@ -193,6 +202,26 @@ def program_text(program: Sequence[Any]) -> str:
         used.append(f"{memory:.3g} GB of memory now")
     with_these = f", with {' and '.join(used)}" if used else ""
     return f"it has run for {span(seconds)}{with_these}: {command}"
+
+
+def explanation_state(explanation: dict[str, Any]) -> str:
+    """Return the state of a task as the end of a sentence."""
+    return _ENDINGS.get(explanation.get("ended", ""), "") or f"is {clean(explanation['state'])}"
+
+
+def explanation_facts(explanation: dict[str, Any]) -> list[str]:
+    """Return what is known of a task beside the reasons for its state, a line each."""
+    lines = []
+    if call := explanation.get("call") or explanation.get("function"):
+        lines.append(f"it calls {call}")
+    if worker := explanation.get("worker"):
+        host = f" (host {explanation['host']})" if explanation.get("host") else ""
+        began, seconds = moment(explanation["began"]), span(explanation["seconds"])
+        verb = "ran" if "ended" in explanation else "runs"
+        lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
+    if reason := explanation.get("why"):
+        lines.append(f"the reason: {reason}")
+    return lines + [program_text(program) for program in explanation.get("programs", ())]
 
 
 def moment(at: float, now: float | None = None) -> str:

@@ -41,7 +41,7 @@ def cancel(
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
-        from grain.cli.query import NoScheduler
+        from grain.cli.query import NoScheduler, who
 
         config = load_config(ctx, config_file)
         if what is None:
@@ -89,20 +89,6 @@ def parse(what: str) -> tuple[str, int]:
     if not what or what.endswith(":") or what.startswith(":"):
         raise click.UsageError(f"{what!r} is no mission and no task; `grain ls` names them")
     return what, 0
-
-
-def who() -> str:
-    """Return who types the command, for those whose task ends."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # the user has no name
-        import os
-
-        user = f"user {os.geteuid()}"
-    return f"{user} on {socket.gethostname()}"
 
 
 def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | None]:
@@ -168,6 +154,7 @@ def _note(record: Record) -> None:
     """Leave word in the folder of a start that it was cancelled, since its exit status may not."""
     from grain.cli.mission_records import Cancelled, write
     from grain.cli.missions.starting import state_of
+    from grain.cli.query import who
 
     if state_of(record).phase.alive:
         with suppress(OSError):  # the mission ends all the same

@@ -9,7 +9,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, moment, print_json, program_text, span
+from grain.cli.show import clean, explanation_facts, explanation_state, print_json
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -48,8 +48,8 @@ def why(
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
-        click.echo(f"task {clean(task or '')} {state_text(explanation)}")
-        for line in [*facts_text(explanation), *explanation["reasons"]]:
+        click.echo(f"task {clean(task or '')} {explanation_state(explanation)}")
+        for line in [*explanation_facts(explanation), *explanation["reasons"]]:
             click.echo(f"  {clean(line)}")
     if explanation["state"] == "unknown":
         ctx.exit(1)
@@ -117,36 +117,6 @@ def _logged(config: Config, mission: str, number: int) -> dict[str, Any] | None:
         return past_in_log(config, mission, number)
     except (LogError, OSError):
         return None
-
-
-_ENDINGS = {
-    "value": "is done",
-    "error": "has failed",
-    "crashed": "was given up after crashes",
-    "cancelled": "was cancelled",
-    "lost": "was lost with its worker",
-    "unfinished": "had not ended when its mission did",
-}
-
-
-def state_text(explanation: dict[str, Any]) -> str:
-    """Return the state of a task as the end of a sentence."""
-    return _ENDINGS.get(explanation.get("ended", ""), "") or f"is {clean(explanation['state'])}"
-
-
-def facts_text(explanation: dict[str, Any]) -> list[str]:
-    """Return what is known of a task beside the reasons for its state, a line each."""
-    lines = []
-    if call := explanation.get("call") or explanation.get("function"):
-        lines.append(f"it calls {call}")
-    if worker := explanation.get("worker"):
-        host = f" (host {explanation['host']})" if explanation.get("host") else ""
-        began, seconds = moment(explanation["began"]), span(explanation["seconds"])
-        verb = "ran" if "ended" in explanation else "runs"
-        lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
-    if reason := explanation.get("why"):
-        lines.append(f"the reason: {reason}")
-    return lines + [program_text(program) for program in explanation.get("programs", ())]
 
 
 def _missing(config: Config, patience: float) -> str:

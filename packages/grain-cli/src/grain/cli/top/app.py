@@ -13,8 +13,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Input
 
+from grain.cli.query import who
 from grain.cli.show import clean
-from grain.cli.status.cancel import who
 from grain.cli.top.details import Line, TaskScreen, WorkerScreen
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.pane import Pane

@@ -9,8 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-from grain.cli.show import clean, folded
-from grain.cli.status.why import facts_text, state_text
+from grain.cli.show import clean, explanation_facts, explanation_state, folded
 from grain.cli.top.log import TaskLog, WorkerLog
 from grain.cli.top.pane import Pane, strip
 from grain.cli.top.tables import running_table
@@ -279,8 +278,8 @@ def task_lines(
     """
     if "state" not in facts:
         return [("looking ...", "dim")], []
-    lines = [(f"task {name} {state_text(dict(facts))}", "title")]
-    lines += [(f"  {clean(line)}", "") for line in facts_text(dict(facts))]
+    lines = [(f"task {name} {explanation_state(dict(facts))}", "title")]
+    lines += [(f"  {clean(line)}", "") for line in explanation_facts(dict(facts))]
     lines += [(f"  {clean(line)}", "") for line in facts.get("reasons", ())]
     lines += [(f"  {clean(line)}", "") for line in output.facts]
     lines.append(("", ""))
