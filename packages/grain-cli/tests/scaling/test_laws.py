@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from grain.cli.batch import JobPhase
@@ -52,6 +52,11 @@ CHAPTERS = st.lists(
     min_size=1,
     max_size=8,
 )
+# A submission without an answer, which came to nothing, while workers of the least are idle.
+IN_DOUBT = [
+    Chapter(1, 0, 1, 1.0, 0.0, False, None, True, True, ""),
+    Chapter(60, 1, 12, 1.0, 0.0, False, None, True, True, "absent"),
+]
 LIMITS = st.sampled_from([(0, 1), (0, 4), (2, 4), (1, 10)])
 
 
@@ -89,6 +94,7 @@ def lived(limits: tuple[int, int], chapters: list[Chapter]) -> VirtualCluster:
 
 @settings(max_examples=40, deadline=None)
 @given(LIMITS, CHAPTERS)
+@example((2, 4), IN_DOUBT)
 def test_the_bounds_hold_and_it_rests_when_demand_rests(
     limits: tuple[int, int], chapters: list[Chapter]
 ) -> None:

@@ -293,3 +293,17 @@ def test_the_reason_names_the_tasks_with_the_most_work() -> None:
     parts = [Part("Cores(8)", 31, 14400.0), Part("Cores(1)", 2, 1.0)]
     assert "31 tasks of Cores(8) and 2 of other kinds wait, 4 h of work" == demand(parts)
     assert "1 task of Cores(8) waits, 60 s of work" == demand([Part("Cores(8)", 1, 60.0)])
+
+
+def test_a_submission_without_an_answer_does_not_replace_a_worker_of_the_least() -> None:
+    """If it came to nothing, there would be fewer than there always are."""
+    site = Site(least=2)
+    site.submit(site.look(), JobPhase.RUNNING)
+    for job in ("1", "2"):
+        site.join(job, idle=3600.0)
+    site.scaler.submitted("node", "3", site.now, doubtful=True)
+    site.states["3"] = JobState(JobPhase.UNKNOWN)
+
+    assert [] == site.look().release
+    site.states["3"] = JobState(JobPhase.PENDING)
+    assert 1 == len(site.look().release)

@@ -22,8 +22,10 @@ def pytest_configure() -> None:
     """Load the profile, before hypothesis loads one that the command line names."""
     # A machine that is busy with something else is no counterexample.
     settings.register_profile(
-        "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        "explore", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
+    # A change is not to fail for what another one did: who looks for more asks for `explore`.
+    settings.register_profile("patient", parent=settings.get_profile("explore"), derandomize=True)
     settings.load_profile("patient")
     # Under nohup, and in the background of a shell script, these are ignored, and so they would be
     # in all programs that tests start.

@@ -50,6 +50,7 @@ class _Job:
         lost: True while its place is given away.
         cancelled_at: When it was cancelled.
         released: True once its worker was let go.
+        doubtful: True while nobody knows whether the batch system has it.
     """
 
     id: str
@@ -61,6 +62,7 @@ class _Job:
     lost: bool = False
     cancelled_at: float = -math.inf
     released: bool = False
+    doubtful: bool = False
 
 
 class _Sort:
@@ -160,7 +162,7 @@ class Scaler:
     def _count(self, shape: str, job: str, now: float, doubtful: bool) -> None:
         swarm = self._sorts[shape].swarm
         swarm.submitted([job], now)
-        self._jobs[job] = _Job(job, shape)
+        self._jobs[job] = _Job(job, shape, doubtful=doubtful)
         if doubtful:
             swarm.excuse(job)
 
@@ -199,9 +201,7 @@ class Scaler:
         asked_for = [
             AskedFor(job.id, job.shape)
             for job in self._jobs.values()
-            if job.id not in here
-            and not (job.lost or job.released or job.cancelled_at > -math.inf)
-            and job.phase is not JobPhase.STUCK
+            if job.id not in here and _is_active(job) and job.phase is not JobPhase.STUCK
         ]
         room = {name: self._room(sort, now) for name, sort in self._sorts.items()}
         planned = plan(
@@ -225,7 +225,8 @@ class Scaler:
             for one in sort.swarm.stuck
             if now - self._jobs[one].cancelled_at > _AGAIN
         ]
-        spare = self._active() - self._least
+        spare = sum(_is_active(job) and not job.doubtful for job in self._jobs.values())
+        spare -= self._least
         cancel = self._cancellations(planned, spare, now)
         release = self._releases(planned, mine.values(), spare - len(cancel))
         return Decision(submit, [*lost, *stuck, *cancel], release, news)
@@ -240,6 +241,7 @@ class Scaler:
             job.node = state.node or job.node
             if state.phase is not JobPhase.GONE:
                 job.phase = state.phase
+                job.doubtful = False
             if state.phase in WAITING:
                 job.lost = False
         for name, sort in self._sorts.items():
@@ -274,7 +276,10 @@ class Scaler:
         here = {worker.job for worker in workers or ()}
         for worker in workers or ():
             job = self._jobs.get(worker.job or "")
-            if job is not None and worker.id not in self._seen:
+            if job is None:
+                continue
+            job.doubtful = False
+            if worker.id not in self._seen:
                 self._seen.add(worker.id)
                 self._sorts[job.shape].learn(worker)
         for job in self._jobs.values():
@@ -296,10 +301,7 @@ class Scaler:
 
     def _active(self) -> int:
         """Return how many workers there are or will be that nobody has let go."""
-        return sum(
-            not (job.lost or job.released or job.cancelled_at > -math.inf)
-            for job in self._jobs.values()
-        )
+        return sum(map(_is_active, self._jobs.values()))
 
     def _room(self, sort: _Sort, now: float) -> int:
         """Return how many more jobs of a shape there may be now, by its own limit."""
@@ -392,6 +394,11 @@ class Scaler:
             ],
             "impossible": [one._asdict() for one in self.impossible],
         }
+
+
+def _is_active(job: _Job) -> bool:
+    """Return True if a job has or will have a worker that nobody has let go."""
+    return not (job.lost or job.released or job.cancelled_at > -math.inf)
 
 
 def _occupied(jobs: Iterable[_Job], most: float) -> int:
