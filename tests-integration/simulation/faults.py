@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from grain.edge.questions import Ask
 from grain.head import messages as of_mission
-from grain.head.messages import Retract, Synced
+from grain.head.messages import Retract, Started, Synced
 from grain.worker import messages as of_worker
 from grain.worker.messages import Revoke
-from simulation.bridge import RelayedWire
+from simulation.bridge.server import RelayedWire
 from simulation.heads import HeadProcess
 from simulation.peers import SimulatedMission, SimulatedWorker, Stranger
 
 if TYPE_CHECKING:
-    from simulation.bridge import Bridge
+    from simulation.bridge.server import Bridge
     from simulation.peers import SimulatedPeer
     from simulation.wire import End, Mail, Wire
     from simulation.world import World
@@ -29,7 +29,8 @@ KINDS = (
 
 BRIDGE_KINDS = (
     "kill bridge", "freeze bridge", "cut at bridge", "hold at bridge", "lose introduction",
-    "change way",
+    "change way", "lose call", "repeat call", "delay call", "cut called",
+    "kill bridge at introduction",
 )  # fmt: skip
 """The faults of worlds that meet at a bridge, besides all others."""
 
@@ -40,7 +41,10 @@ MESSAGES = tuple(
     )
 )
 # Those whose loss hurts most are watched for more often.
-_PREY = (*MESSAGES, *[kind.__name__ for kind in (Revoke, Revoke, Revoke, Retract, Synced)] * 2)
+_PREY = (
+    *MESSAGES,
+    *[kind.__name__ for kind in (Revoke, Revoke, Revoke, Retract, Started, Started, Synced)] * 2,
+)
 
 
 class Faults:
@@ -61,9 +65,10 @@ class Faults:
         self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
         if not any(self._often.values()):
             self._often["cut"] = 1
-        # The name of the message that is waited for, and whether its sender is to die of it.
+        # The name of the message that is waited for, and whether its sender is to die of it; or a
+        # head a moment later, before whoever did not get the message is back.
         self._prey = ""
-        self._deadly = False
+        self._deadly = self._soon_dead = False
         self._strangers = 0
 
     def start(self) -> None:
@@ -95,6 +100,8 @@ class Faults:
         wire.send(to, mail[: at + self.chance.randint(0, 1)])
         if not self._deadly or not isinstance(sender, HeadProcess):
             wire.cut()
+            if self._soon_dead:
+                self.world.clock.after(self.world.slow, self.kill_head)
         elif sender is self.world.head:
             self.kill_head()
         else:
@@ -132,9 +139,10 @@ class Faults:
             peer.wire.cut()
 
     def ambush(self) -> None:
-        """Wait for a message of one kind: its connection is cut, or its head dies, as it leaves."""
+        """Wait for a message of one kind: its connection is cut as it leaves, or its head dies."""
         self._prey = self.chance.choice(_PREY)
         self._deadly = self.chance.random() < 0.3
+        self._soon_dead = self.chance.random() < 0.3
 
     # ---- heads
 
@@ -279,11 +287,40 @@ class Faults:
         if self.world.head is not None and self.world.head.at_bridge is not None:
             self.world.head.at_bridge.deaf += self.chance.choice((1, 3))
 
+    def lose_call(self) -> None:
+        """Let the head not get the next calls."""
+        self.bridge.lost_calls += self.chance.choice((1, 3))
+
+    def repeat_call(self) -> None:
+        """Let the head get the next calls twice."""
+        self.bridge.repeated_calls += self.chance.choice((1, 3))
+
+    def delay_call(self) -> None:
+        """Let the next calls be late: the member has come another way, or another head leads."""
+        self.bridge.late_calls += self.chance.choice((1, 3))
+
+    def cut_called(self) -> None:
+        """Cut a connection that a head has made because of a call; those by the server live."""
+        wires = [
+            peer.wire
+            for peer in (*self.world.workers, *self.world.missions)
+            if peer.alive and peer.way and peer.wire and peer.wire is peer.way.called
+        ]
+        if wires:
+            self.chance.choice(wires).cut()
+
+    def kill_bridge_at_introduction(self) -> None:
+        """Kill the server at the next introduction or call, before the head gets it or after."""
+        self.bridge.server.fragile = True
+
     def change_way(self) -> None:
-        """Open or block the direct way of a peer to heads, which the next connection finds."""
+        """Open or block a direct way between a peer and heads, which the next connection finds."""
         peer = self.peer()
         assert peer.way is not None
-        peer.way.direct = not peer.way.direct
+        if self.chance.random() < 0.5:
+            peer.way.direct = not peer.way.direct
+        else:
+            peer.way.back = not peer.way.back
         if peer.wire is not None and self.chance.random() < 0.5:
             peer.wire.cut()
 

@@ -14,6 +14,7 @@ from grain.worker.messages import (
     Leaving,
     RegisterWorker,
 )
+from simulation.laws.turns import Turns
 from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import MissionRecord
     from grain.worker.messages import Attempt
-    from simulation.introductions import HeadAtBridge
+    from simulation.bridge.introductions import HeadAtBridge
     from simulation.wire import End, Mail
     from simulation.world import World
 
@@ -73,9 +74,12 @@ class HeadProcess:
         self.cancelled_missions: set[str] = set()
         # The worker of each task as missions were informed from here, by the mission's record.
         self.informed: dict[tuple[MissionRecord, int], str] = {}
+        # The workers of which missions have the facts, by wire.
+        self.facts: dict[Wire, set[str]] = {}
         # The crashes of each task that missions were informed of from here, likewise: a mission
         # that was given up and comes back is a new one.
         self.crashes: dict[tuple[MissionRecord, int], set[Attempt]] = {}
+        self.turns = Turns(world, self)
 
     @property
     def now(self) -> float:
@@ -228,7 +232,9 @@ class HeadProcess:
     def flush(self) -> None:
         """Decide, and send what is to be sent."""
         self.hub.dispatch(self.now)
-        for wire, mail in self.hub.take().items():
+        to_send = self.hub.take()
+        self.turns.on_dispatched(to_send.values())
+        for wire, mail in to_send.items():
             assert isinstance(wire, Wire)
             for message, _ in mail:
                 self.world.laws.on_sent(self, wire, message)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from simulation.faults import BRIDGE_KINDS, KINDS
-from simulation.laws import Broken
+from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.mistakes.cast import Cast
 from simulation.mistakes.found import SEEDS, finds, read

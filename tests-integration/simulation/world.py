@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.resource import Cores, Memory
 from grain.worker.agent.session import MAX_KEPT
-from simulation.bridge import Bridge
+from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
+from simulation.bridge.server import Bridge
 from simulation.clock import Clock
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
-from simulation.introductions import HeadAtBridge, PeerAtBridge
-from simulation.laws import Laws
+from simulation.laws.laws import Laws
+from simulation.laws.promptness import Promptness
 from simulation.mistakes.cast import Cast
 from simulation.nonsense import Nonsense
 from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
-from simulation.promptness import Promptness
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class World:
         self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
         kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
         # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
-        self.requests = chance.choice((kinds, kinds, kinds[1:2], kinds[3:]))
+        self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
         self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
@@ -97,6 +97,8 @@ class World:
         self.head: HeadProcess | None = None
         # The heads whose records may have changed in this step.
         self.touched: set[HeadProcess] = set()
+        # The heads that have leased each task, by mission and number.
+        self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
         self.over = False
         self.workers: list[SimulatedWorker] = []
         self.missions: list[SimulatedMission] = []
@@ -249,7 +251,9 @@ class World:
         """Return the way of a new peer to heads by way of the bridge, in a world that has one."""
         if self.bridge is None:
             return None
-        return PeerAtBridge(peer, direct=self.clock.chance.random() < self.bridge.directly)
+        chance, bridge = self.clock.chance, self.bridge
+        direct, back = chance.random() < bridge.directly, chance.random() < bridge.back
+        return PeerAtBridge(peer, direct=direct, back=back)
 
     def tick(self) -> None:
         """Let time pass for every process, once a second."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from simulation.laws import Broken
+from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.world import World
 

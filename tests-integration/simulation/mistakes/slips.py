@@ -467,5 +467,72 @@ SLIPS: dict[str, Slip] = {
         "return [Claim(self.epoch, self._who, sealed)]",
         "return [Claim(self.epoch, self._who, sealed)] if not self._sealed else []",
     ),
+    "a run that is adopted costs its mission a turn": Slip(
+        TaskTable,
+        "_hold",
+        "self.shares.age_again(queue.priority)",
+        "self.shares.age(mission.share, queue.priority)",
+    ),
+    "a task that has run costs its mission another turn": Slip(
+        Missions, "_submit", "if has_run else", "if False else"
+    ),
+    "a mission that comes back keeps the place of what it had waiting": Slip(
+        Missions, "_detach", "mission.share.give_back()", "pass"
+    ),
+    "a run that is adopted counts for what it holds, not for what its task asks for": Slip(
+        TaskTable,
+        "claim",
+        "self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)",
+        "pass",
+    ),
+    "a mission that comes late starts in the first round": Slip(
+        TaskTable,
+        "start",
+        "self.shares.started(task.mission.share, task.age, task.queue.priority)",
+        "pass",
+    ),
+    "a mission does not learn that its waiting task runs on a worker that reports it": Slip(
+        TaskTable,
+        "adopt",
+        "self.withdraw(task)\n        self._run_as_reported(task, lease)",
+        "self.withdraw(task)\n        task.lease = lease",
+    ),
+    "a mission does not learn on which worker a run is adopted": Slip(
+        TaskTable,
+        "_run_as_reported",
+        "self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))",
+        "pass",
+    ),
+    "a mission has no facts of the worker of a run that is adopted": Slip(
+        TaskTable, "_run_as_reported", "self._reports.on_run(task.mission, lease.worker)", "pass"
+    ),
+    "a mission that comes back has no facts of the workers of its runs": Slip(
+        Missions, "_submit", "self._reports.on_run(mission, task.lease.worker)", "pass"
+    ),
+    "a bridge answers calls that it does not pass on": Slip(
+        Switchboard,
+        "_call",
+        "self._effects += [Send(state.leader, Call(sealed)), Send(number, Called())]",
+        "self._effects += [Send(number, Called())]",
+    ),
+    "a bridge keeps the connection of a member that has called": Slip(
+        Switchboard, "_call", "self._end(number, line)", "pass"
+    ),
+    "a bridge takes calls for a head that is not there": Slip(
+        Switchboard, "_call", "if state.leader is None:", "if False:"
+    ),
+    "a head connects to who calls another one": Slip(
+        Leader,
+        "on_message",
+        "addresses = unpack_call(self._keys.unseal_call(message.sealed), self.epoch)",
+        "call = self._keys.unseal_call(message.sealed)\n"
+        '        addresses = unpack_call(call, int.from_bytes(call[:8], "big"))',
+    ),
+    "a head that connects to who calls does not count it": Slip(
+        Leader, "on_message", "self.calling += 1", "pass"
+    ),
+    "a head connects to one member at a time": Slip(
+        Leader, "on_message", "self.calling < MOST_CALLS", "not self.calling"
+    ),
 }
 """Each slip by what it does."""

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
+from grain.resource import Cores
 from grain.worker.messages import (
     ArrivedCount,
     Draining,
     Inventory,
     InventoryEnd,
+    InventoryRun,
     Lease,
     RegisterWorker,
     Revoke,
@@ -248,6 +250,24 @@ def test_a_successor_adopts_chains_and_adds_nothing_to_them() -> None:
         harness.send(worker, RunEnded("m", lease.task, lease.attempt, "value"), payload=b"")
     assert len(leases) == len(harness.sent(mission, Resolved))
     assert {lease.chain for lease in harness.sent(worker, Lease)} == {0}
+
+
+def test_a_run_counts_for_its_request_also_behind_one_that_nobody_wants() -> None:
+    """The mission that comes to a successor has retracted the first run of the chain."""
+    harness = HubHarness(epoch=2)
+    first = InventoryRun("m", 1, (1, 1), {"Cores": [1]}, 5.0)
+    behind = InventoryRun("m", 2, (1, 2), {"Cores": [1]}, 0.0, chain=1)
+    worker = harness.worker("w", 2, (first, behind))
+    mission = harness.mission()
+    harness.submit(mission, 2, worker="w")
+    harness.send(mission, Synced())
+    harness.send(worker, RunEnded("m", 1, (1, 1), "cancelled"))
+
+    assert {Cores(1): 1} == {
+        queue.request: queue.running
+        for queue in harness.hub.scheduler.queues.values()
+        if queue.running
+    }
 
 
 def test_a_task_that_waits_in_a_chain_counts_as_waiting(harness: BriefRuns) -> None:

@@ -305,7 +305,13 @@ class TaskTable:
         # counts from now.
         self.by_scheduler_id[scheduler_id] = successor
         successor.scheduler_id = scheduler_id
-        successor.began = self.scheduler.tasks[scheduler_id].started = now
+        scheduled = self.scheduler.tasks[scheduler_id]
+        successor.began = scheduled.started = now
+        task = successor.task
+        queue = None if task is None or not task.claimed else task.queue
+        if task is not None and queue is not None and queue is not scheduled.queue:
+            # Its predecessor was adopted and nobody wants that one: its request is not known.
+            self.scheduler.on_reclassified(scheduler_id, queue, task.age)
 
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float

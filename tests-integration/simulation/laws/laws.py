@@ -6,7 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import unpack
-from grain.head.messages import Crashed, MissionRegistered, Retracted, Started
+from grain.head.messages import (
+    Crashed,
+    MissionRegistered,
+    Retracted,
+    Started,
+    WorkerEnded,
+    WorkerFacts,
+)
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
 from grain.worker.messages import AckRuns, Dismissed, Lease, Revoke
@@ -15,7 +22,7 @@ from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fi
 if TYPE_CHECKING:
     from grain.edge.messages import Message
     from grain.head.errors import BadMessage
-    from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.state import LeaseRecord, MissionRecord, WorkerRecord
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
@@ -71,9 +78,11 @@ class Laws:
             unwanted = mission.tasks.keys() - head.wanted.get(wire, set())
             self.demand("nothing is kept that its mission does not want", not unwanted, unwanted)
         elif isinstance(message, Started):
-            record = head.hub.missions.links[wire]
-            for task in message.tasks:
-                head.informed[record, task] = message.worker
+            self.on_started(head, wire, message)
+        elif isinstance(message, WorkerFacts):
+            head.facts.setdefault(wire, set()).add(message.worker)
+        elif isinstance(message, WorkerEnded):
+            head.facts.setdefault(wire, set()).discard(message.worker)
         elif isinstance(message, Revoke):
             self.on_revoked(head, wire, message)
         elif isinstance(message, AckRuns):
@@ -117,6 +126,17 @@ class Laws:
         self.check_stated(head, lease)
         self.check_needed(head, lease)
         self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
+
+    def on_started(self, head: HeadProcess, wire: Wire, message: Started) -> None:
+        """Check that a mission has the facts of a worker that is named to it, if that is here."""
+        record = head.hub.missions.links[wire]
+        for task in message.tasks:
+            head.informed[record, task] = message.worker
+            lease = record.tasks[task].lease if task in record.tasks else None
+            there = lease is not None and lease.worker.id == message.worker
+            has_facts = message.worker in head.facts.get(wire, ())
+            law = "a mission has the facts of a worker before that is named to it"
+            self.demand(law, has_facts or not there, message)
 
     def on_revoked(self, head: HeadProcess, wire: Wire, message: Revoke) -> None:
         """Check which of two runs of one task is revoked."""
@@ -351,9 +371,23 @@ class Laws:
             used = not hub.scheduler.workers[worker.number].draining
             self.demand("a worker is in use that serves, and no other", used == serves, worker.name)
             for lease in worker.leases.values():
+                if lease.current and lease.scheduler_id is not None and not lease.alone:
+                    self.check_queue(head, lease)
+                if lease.chain is not None and lease.chain.number:
+                    law = "a head makes no longer what another one has begun as a chain"
+                    own = (hub.tasks.epoch, lease.chain.number) in self.leased
+                    self.demand(law, own, lease)
                 if not lease.current:
                     late = lease.revoked or lease.scheduler_id is None
                     self.demand("what nobody waits for is revoked", late, lease)
+
+    def check_queue(self, head: HeadProcess, lease: LeaseRecord) -> None:
+        """Check that a run counts among those that ask for the same as its task."""
+        task = lease.task
+        if task is not None and task.claimed and not task.retracted:
+            queues = task.queue, head.hub.scheduler.tasks[lease.scheduler_id or 0].queue
+            kinds = {(one.priority, one.request, one.share) for one in queues if one is not None}
+            self.demand("a run counts for what its task asks for", len(kinds) == 1, lease)
 
     # ---- at the end
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Incoming, Ready, Record, Refusal
-from simulation.bridge import Line, RelayedWire
+from grain.edge.bridge.leader import Caller
+from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Call, Incoming, Ready, Record, Refusal
+from simulation.bridge.calls import Calling, CallingBack
+from simulation.bridge.server import Line, RelayedWire
 
 if TYPE_CHECKING:
     from grain.edge.bridge.leader import Leader
     from grain.edge.bridge.wire import AnyMessage
-    from simulation.bridge import Bridge
+    from simulation.bridge.server import Bridge
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedPeer
+    from simulation.wire import Wire
     from simulation.world import World
 
 _ANSWER = 10.0  # seconds for an answer of the server
+_HEAD_START = 0.25  # seconds by which a call begins before the way through the server
 
 
 class HeadAtBridge:
-    """A head's side: it leads, and takes who wants to join.
+    """A head's side: it leads, takes who wants to join, and connects to who calls.
 
     Args:
         world: the world.
@@ -39,6 +43,7 @@ class HeadAtBridge:
         self._record = str(world.heads.index(head)).encode()
         self._heard = self._beaten = 0.0
         self._taking: set[Taking] = set()
+        self._calling_back: set[CallingBack] = set()
         self.dial()
 
     def dial(self) -> None:
@@ -74,10 +79,11 @@ class HeadAtBridge:
             own = self._bridge.keys.unseal(message.sealed) == self._record
             law = "a head that connects again to a bridge is not turned away for itself"
             self._world.laws.demand(law, not own, message.epoch)
-        to_send, incoming = self.leader.on_message(message)
+        to_send, member = self.leader.on_message(message)
         line.send(to_send)
-        if isinstance(incoming, Incoming):
-            self._take(incoming)
+        if isinstance(message, Call):
+            self._check_call(message, member)
+        self._follow(member)
         if self.leader.higher:
             self._world.end_head(self._head)
         elif self.leader.leads and not self._has_led:
@@ -85,6 +91,24 @@ class HeadAtBridge:
             line.send(self.leader.publish(self._record))
         elif not self.leader.leads:
             self._again()
+
+    def _follow(self, member: Incoming | Caller | None) -> None:
+        if isinstance(member, Incoming):
+            self._take(member)
+        elif isinstance(member, Caller):
+            one = CallingBack(self._bridge, self._head, member, self._on_called_back)
+            self._calling_back.add(one)
+
+    def _check_call(self, message: Call, member: Incoming | Caller | None) -> None:
+        calling = self._bridge.calls[message.sealed]
+        expected = self.leader.leads and calling.epoch == self.leader.epoch
+        reached = isinstance(member, Caller) and calling.address in member.addresses
+        law = "a head that leads connects to who calls it, and to nobody else"
+        self._world.laws.demand(law, reached if expected else member is None, calling.address)
+
+    def _on_called_back(self, one: CallingBack) -> None:
+        self._calling_back.remove(one)
+        self.leader.calling -= 1
 
     def _take(self, incoming: Incoming) -> None:
         if self.deaf:
@@ -108,6 +132,9 @@ class HeadAtBridge:
     def tick(self) -> None:
         """Let time pass, as its shell does."""
         now = self._world.clock.now
+        leader = self.leader
+        counted = (leader.taking, leader.calling) == (len(self._taking), len(self._calling_back))
+        self._world.laws.demand("a head counts those that are about to join", counted)
         if self.line is None:
             return
         if now - self._heard > (SILENCE if self.leader.leads else _ANSWER):
@@ -159,84 +186,156 @@ class Taking:
 
 
 class PeerAtBridge:
-    """A peer's attempt to reach the head that leads.
+    """A peer's way to the head that leads.
 
     Args:
         peer: its process.
-        direct: it reaches heads without the server.
+        direct: it can connect to heads.
+        back: heads can connect to it.
     """
 
-    def __init__(self, peer: SimulatedPeer, *, direct: bool) -> None:
+    def __init__(self, peer: SimulatedPeer, *, direct: bool, back: bool) -> None:
         assert peer.world.bridge is not None
         self.direct = direct
+        self.back = back
+        # The connection that a head has made because of a call.
+        self.called: Wire | None = None
         self._peer = peer
         self._bridge = peer.world.bridge
         self._clock = peer.world.clock
         self._line: Line | None = None
+        self._race: Race | None = None
 
     def dial(self) -> None:
         """Look who leads, unless an attempt is under way."""
-        if self._line is None:
-            self._open("look")
-
-    def _open(self, purpose: str) -> None:
-        line = self._line = Line(self._bridge, self, self._peer, purpose)  # type: ignore[arg-type]
+        if self._line is not None or self._race is not None:
+            return
+        line = self._line = Line(self._bridge, self, self._peer, "look")
 
         def give_up() -> None:
             if line is self._line:
-                self._again()
+                self.again()
 
         self._clock.after(_ANSWER, give_up)
 
-    def _again(self) -> None:
+    def again(self) -> None:
+        """End the attempt, and let the peer begin another one after a while."""
         self.close()
-        self._clock.after(1.0 + 2.0 * self._bridge.chance.random(), self._peer.dial)
+        if self._peer.alive:
+            self._clock.after(1.0 + 2.0 * self._bridge.chance.random(), self._peer.dial)
 
     def close(self) -> None:
         """End the attempt."""
         if self._line is not None:
             self._line.close()
             self._line = None
+        if self._race is not None:
+            race, self._race = self._race, None
+            race.end()
 
     def on_answer(self, line: Line, message: AnyMessage) -> None:
         peer = self._peer
         if not peer.alive or line is not self._line:
             line.close()
-            return
-        if peer.frozen:
+        elif peer.frozen:
             self._clock.at(peer.frozen_until, lambda: self.on_answer(line, message))
         elif isinstance(message, Record) and message.sealed:
-            self._reach(int(self._bridge.keys.unseal(message.sealed)))
+            self.close()
+            head = peer.world.heads[int(self._bridge.keys.unseal(message.sealed))]
+            if self.direct and head.alive:
+                peer.join(peer.world.connect(head, peer))
+            else:
+                self._race = Race(self, self._bridge, peer, head, message.epoch)
+        else:
+            self.again()
+
+    def on_lost(self, line: Line) -> None:
+        if line is self._line:
+            self.again()
+
+    def on_reached(self, wire: Wire, *, called: bool) -> None:
+        """Use the connection that an attempt has led to."""
+        self.close()
+        self.called = wire if called else None
+        self._peer.join(wire)
+
+
+class Race:
+    """An attempt to reach one head: by a call, and a little later also through the server.
+
+    The first that leads to a connection wins, as among the routes of the product.
+
+    Args:
+        way: gets the connection.
+        bridge: where.
+        peer: the process.
+        head: the head.
+        epoch: that of its record.
+    """
+
+    def __init__(
+        self, way: PeerAtBridge, bridge: Bridge, peer: SimulatedPeer, head: HeadProcess, epoch: int
+    ) -> None:
+        self._way = way
+        self._bridge = bridge
+        self._peer = peer
+        self._clock = bridge.clock
+        self._left = {"call", "relay"}  # the routes that may still succeed
+        self._line: Line | None = None
+        self._calling = Calling(bridge, peer, head, epoch, self._on_called)
+        self._clock.after(_HEAD_START, self._relay)
+
+    def end(self) -> None:
+        """Give up the routes that are left."""
+        self._left.clear()
+        self._calling.end()
+        if self._line is not None:
+            self._line.close()
+
+    def _fail(self, route: str) -> None:
+        if route not in self._left:
+            return
+        self._left.remove(route)
+        if not self._left:
+            self._way.again()
+        elif route == "call":
+            self._relay()
+
+    def _on_called(self, wire: Wire | None) -> None:
+        if wire is None:
+            self._fail("call")
+        else:
+            self._way.on_reached(wire, called=True)
+
+    def _relay(self) -> None:
+        if "relay" in self._left and self._line is None:
+            self._line = Line(self._bridge, self, self._peer, "join")
+            self._clock.after(_ANSWER, lambda: self._fail("relay"))
+
+    def on_answer(self, line: Line, message: AnyMessage) -> None:
+        peer = self._peer
+        if not peer.alive or "relay" not in self._left:
+            line.close()
+        elif peer.frozen:
+            self._clock.at(peer.frozen_until, lambda: self.on_answer(line, message))
         elif isinstance(message, Ready):
-            self._line = None
             self._join(line)
         else:
-            self._again()
+            line.close()
+            self._fail("relay")
 
-    def _reach(self, number: int) -> None:
-        assert self._line is not None
-        self._line.close()
-        self._line = None
-        head = self._peer.world.heads[number]
-        if self.direct and head.alive:
-            self._peer.join(self._peer.world.connect(head, self._peer))
-        else:
-            self._open("join")
+    def on_lost(self, _: Line) -> None:
+        self._fail("relay")
 
     def _join(self, line: Line) -> None:
         taker = next((t for t, member in line.server.pairs if member is line), None)
         if taker is None or not taker.here or not taker.of.alive or not line.here:
             line.close()
-            self._again()
+            self._fail("relay")
             return
         world = self._peer.world
         wire = RelayedWire(self._bridge, taker, line, world.number_connection())
         taker.wire = line.wire = wire
         wire.head.wires[wire] = None
-        self._peer.join(wire)
-
-    def on_lost(self, line: Line) -> None:
-        if line is self._line:
-            self._line = None
-            if self._peer.alive:
-                self._clock.after(1.0 + 2.0 * self._bridge.chance.random(), self._peer.dial)
+        self._line = None  # it is the wire's
+        self._way.on_reached(wire, called=False)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from grain.edge.bridge.key import MeetingKeys
-from grain.edge.bridge.wire import SILENCE, Incoming, Publish, Record
+from grain.edge.bridge.wire import SILENCE, Call, Called, Incoming, Publish, Record
 from grain.edge.relay.switchboard import Close, Limits, Send
-from simulation.promptness import Passing
+from simulation.laws.promptness import Passing
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from grain.edge.bridge.wire import AnyMessage, Purpose
     from grain.edge.relay.switchboard import Splice, Switchboard
+    from simulation.bridge.calls import Calling
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedPeer
     from simulation.wire import End, Mail
@@ -45,7 +46,7 @@ class Line:
         member: its process.
         of: the head or the peer whose process that is.
         purpose: what it is for.
-        token: of the member that is to be taken.
+        token: of the member that is to be taken; or the sealed call.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Server:
     def __init__(self, bridge: Bridge, board: Switchboard) -> None:
         self.alive = True
         self.frozen_until = 0.0
+        self.fragile = False  # it is to die at the next introduction
         self._bridge = bridge
         self._board = board
         self.lines: dict[int, Line] = {}
@@ -146,6 +148,7 @@ class Server:
         # The member that each introduction is for, and the heads that have shown each record.
         self._introduced: dict[bytes, Line] = {}
         self._shown: dict[bytes, Line] = {}
+        self._passed_on: set[bytes] = set()  # sealed calls
         self._entering: Line | None = None
         self.pairs: list[tuple[Line, Line]] = []
 
@@ -222,6 +225,8 @@ class Server:
     def _carry_out(self, entered: Line | None = None) -> None:
         while effects := self._board.take_effects():
             for effect in effects:
+                if not self.alive:
+                    return
                 if isinstance(effect, Send):
                     self._send(effect, entered)
                 elif isinstance(effect, Close):
@@ -230,21 +235,40 @@ class Server:
                     self._splice(effect)
 
     def _send(self, effect: Send, entered: Line | None) -> None:
-        laws, message = self._bridge.world.laws, effect.message
         line = self.lines.get(effect.connection)
-        laws.demand("a bridge sends to those that are connected", line, effect)
+        law = "a bridge sends to those that are connected"
+        self._bridge.world.laws.demand(law, line, effect)
         assert line is not None
+        self._check(line, effect.message, entered)
+        if isinstance(effect.message, Call | Incoming) and self.fragile and not self._bridge.calm:
+            if self._bridge.chance.random() < 0.5:
+                line.deliver(effect.message)
+            self.kill()
+            self._bridge.clock.after(self._bridge.chance.choice((0.0, 20.0)), self._bridge.restart)
+        elif isinstance(effect.message, Call):
+            self._bridge.pass_on(line, effect.message)
+        else:
+            line.deliver(effect.message)
+
+    def _check(self, line: Line, message: AnyMessage, entered: Line | None) -> None:
+        """Check a message that the server is about to send."""
+        demand = self._bridge.world.laws.demand
         if isinstance(message, Incoming):
             law = "a bridge introduces members to a head"
-            laws.demand(law, line.purpose == "lead", message)
+            demand(law, line.purpose == "lead", message)
             if entered is not None:
                 self._introduced[message.token] = entered
+        elif isinstance(message, Call):
+            demand("a bridge passes calls on to a head", line.purpose == "lead", message)
+            self._passed_on.add(message.sealed)
+        elif isinstance(message, Called):
+            law = "a bridge has passed on the call of whom it answers so"
+            demand(law, line.token in self._passed_on, line.number)
         elif isinstance(message, Record) and message.sealed:
             head = self._shown[message.sealed]
             here = any(one.of is head.of for one in self.lines.values() if one.purpose == "lead")
             law = "a bridge does not show the record of a head that it has lost"
-            laws.demand(law, here, message.epoch)
-        line.deliver(message)
+            demand(law, here, message.epoch)
 
     def _close(self, line: Line | None) -> None:
         if line is None:
@@ -343,12 +367,51 @@ class Bridge:
         self.keys = MeetingKeys(bytes(32))
         # How likely a peer reaches heads directly.
         self.directly = self.chance.choice((0.0, 0.5, 1.0))
+        # How likely heads reach a peer directly.
+        self.back = self.chance.choice((0.0, 0.5, 1.0, 1.0))
+        # The members that listen for a head, by address; and all that ever did, by sealed call.
+        self.listening: dict[tuple[str, int], Calling] = {}
+        self.calls: dict[bytes, Calling] = {}
+        # How many calls are to be lost, repeated and late from now on.
+        self.lost_calls = self.repeated_calls = self.late_calls = 0
         self._make = make
         self.server = Server(self, make(Limits()))
+
+    @property
+    def calm(self) -> bool:
+        """True when nothing goes wrong any more."""
+        return self.world.calm
 
     def delay(self) -> float:
         """Return the seconds that a message takes."""
         return self.world.slow * self.chance.random() ** 3
+
+    def listen(self, calling: Calling) -> tuple[str, int]:
+        """Return the address at which a member listens from now on; no other one ever did."""
+        number = len(self.calls) + 1
+        address = f"10.0.{number >> 8}.{number & 255}", 4000
+        self.listening[address] = calling
+        return address
+
+    def pass_on(self, head: Line, call: Call) -> None:
+        """Pass a call on to a head; or not, or twice, or later to whoever is connected then."""
+        if self.calm:
+            head.deliver(call)
+        elif self.lost_calls:
+            self.lost_calls -= 1
+        elif self.late_calls:
+            self.late_calls -= 1
+            self.clock.after(self.chance.choice((1.0, 6.0, 20.0, 60.0)), lambda: self._late(call))
+        else:
+            head.deliver(call)
+            if self.repeated_calls:
+                self.repeated_calls -= 1
+                head.deliver(call)
+
+    def _late(self, call: Call) -> None:
+        for line in self.server.lines.values():
+            if line.purpose == "lead" and line.there:
+                line.deliver(call)
 
     def restart(self) -> None:
         """Start a server unless there is one."""
@@ -358,7 +421,7 @@ class Bridge:
     def tick(self) -> None:
         """Let time pass, once a second."""
         self.server.tick()
-        if self.world.calm:
+        if self.calm:
             self.restart()
 
     def passing(self) -> Iterator[Passing]:
@@ -372,6 +435,9 @@ class Bridge:
                 law = "of a pair neither outlives the other at a bridge"
                 yield Passing(law, 3.0, (*own, taker.number))
         for line in server.lines.values():
+            if line.purpose in ("look", "call") and line.there:
+                law = "a bridge keeps no connection of whom it has answered"
+                yield Passing(law, 3.0, (*own, line.number))
             # Time in which the server was stopped does not count.
             silent = self.clock.now - max(line.heard, server.frozen_until)
             if line.purpose == "lead" and line.there and silent > SILENCE:

@@ -150,6 +150,10 @@ class Promptness:
             if pending.worker != runs_on and task.ending is None and task.awaits != pending.worker:
                 law = "a connected mission knows where its tasks run"
                 yield Passing(law, self._trip, (*key, runs_on, lease and lease.attempt))
+            assert mission.wire is not None
+            if runs_on and runs_on not in head.facts.get(mission.wire, ()):
+                law = "a connected mission has the facts of the workers where its tasks run"
+                yield Passing(law, 2.0, (*key, runs_on))
             if {crash.attempt for crash in task.crashes} - {c.attempt for c in pending.crashes}:
                 law = "a connected mission knows of crashes"
                 yield Passing(law, self._trip, (*key, len(task.crashes)))

@@ -1,0 +1,8 @@
+"""The laws of a world: what holds whatever goes wrong.
+
+Map:
+
+- ``laws``: the invariants that are checked with every message and after every step
+- ``promptness``: the laws on what may not last, checked once a second
+- ``turns``: the law on the turns of missions
+"""

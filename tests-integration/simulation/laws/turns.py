@@ -1,0 +1,137 @@
+"""The laws on turns: missions of equal priority start their tasks in turns.
+
+While tasks of one mission wait at a head, no other mission starts more than a few more there,
+however many it has, and whatever either had running or waiting before: also where they have come
+over from another head. Nor would one that came now. Tasks that have run before go first, and so are
+not counted; a task that was cancelled had a turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from grain.head.hub.fair_share import Share
+from grain.head.hub.state import TaskRecord
+from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
+from grain.worker.messages import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.head.scheduler.state import TaskQueue
+    from simulation.heads import HeadProcess
+    from simulation.wire import Mail
+    from simulation.world import World
+
+_AHEAD = 2
+"""Starts by which one mission may get ahead of another: the bound of start-time fair queueing for
+tasks of one size (see `grain.head.hub.fair_share`)."""
+
+
+class Turns:
+    """The observer of the order in which the missions of one head start their tasks.
+
+    Args:
+        world: the world.
+        head: the head.
+    """
+
+    def __init__(self, world: World, head: HeadProcess) -> None:
+        self._world = world
+        self._head = head
+        pauses = world.max_unconfirmed, world.max_unconfirmed_bytes
+        never = pauses == (MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES)
+        # Else a younger task may use what an older one cannot; and a mission that is paused keeps
+        # its place, and has all its turns at once when it goes on.
+        self._comparable = never and len(world.requests) == 1
+        # The starts of each mission, by its number: of all tasks, and of those that are new.
+        self._starts: Counter[int] = Counter()
+        self._new_starts: Counter[int] = Counter()
+        # The tasks that have left the queues to run alone, by mission and number.
+        self._suspects: set[tuple[str, int]] = set()
+        # By how much a mission was ahead of one that waits, at the least since that began to wait.
+        self._ahead: dict[tuple[int, int], int] = {}
+
+    def on_dispatched(self, mail: Iterable[Mail]) -> None:
+        """Check what the head has started since the last call."""
+        missions = self._head.hub.registry.missions
+        for message in (message for messages in mail for message, _ in messages):
+            if isinstance(message, Lease) and message.mission in missions:
+                number = missions[message.mission].number
+                self._starts[number] += 1
+                task = message.mission, message.task
+                if message.alone:
+                    self._suspects.add(task)
+                if task not in self._world.leased:
+                    self._new_starts[number] += 1
+                self._world.leased.setdefault(task, set()).add(self._head)
+        suspects = self._head.hub.tasks.quarantine.waiting
+        self._suspects.update((task.mission.id, task.number) for task in suspects)
+        before, self._ahead = self._ahead, {}
+        scheduler = self._head.hub.scheduler
+        queues = [queue for _, _, queue in scheduler.in_order_of_service]
+        self._check_newcomer(queues)
+        # The tasks for which a worker is reserved start there one after the other.
+        free = all(worker.reservation is None for worker in scheduler.workers.values())
+        for waiting in queues if free and self._comparable else ():
+            for other in queues:
+                if other is not waiting and other.priority == waiting.priority:
+                    self._check_pair(waiting, other, before)
+
+    def _check_newcomer(self, queues: list[TaskQueue]) -> None:
+        """Check how many tasks a mission that came now would start before one that waits."""
+        first: dict[tuple[int, int], int] = {}
+        for queue in queues:
+            assert queue.rank is not None
+            key = queue.share, queue.priority
+            first[key] = min(queue.rank[1], first.get(key, queue.rank[1]))
+        shares = self._head.hub.tasks.shares
+        for (number, priority), age in first.items():
+            cancelled = self._lost_turns(number)
+            newcomer = Share()
+            if cancelled is not None:
+                # It has the last of these behind the other's first.
+                ages = [shares.age(newcomer, priority) for _ in range(cancelled + 2)]
+                law = "a mission that waits goes before those that come late"
+                self._world.laws.demand(law, ages[-1] > age, number)
+
+    def _check_pair(
+        self, waiting: TaskQueue, other: TaskQueue, before: dict[tuple[int, int], int]
+    ) -> None:
+        cancelled = self._lost_turns(waiting.share)
+        if cancelled is None:
+            return
+        key = waiting.share, other.share
+        ahead = self._new_starts[other.share] - self._starts[waiting.share]
+        least = self._ahead[key] = min(ahead, before.get(key, ahead))
+        # A new task that is more urgent takes the place of one that has run, and gives it its own.
+        again = sum(self._has_run(task.id) for task in other.tasks)
+        law = "missions take turns"
+        self._world.laws.demand(law, ahead - least <= _AHEAD + again + cancelled, key)
+
+    def _has_run(self, scheduler_id: int) -> bool:
+        task = self._head.hub.tasks.by_scheduler_id.get(scheduler_id)
+        if not isinstance(task, TaskRecord):
+            return False  # it was cancelled
+        return (task.mission.id, task.number) in self._world.leased
+
+    def _lost_turns(self, number: int) -> int | None:
+        """Return how many tasks of a mission had a turn, and did not start by it.
+
+        They were cancelled; or are to run alone; or another head had started them, which their
+        mission did not know when it registered here, until their worker reported them.
+        None if no mission is to be looked at.
+        """
+        ids = [one.id for one in self._head.hub.registry.missions.values() if one.number == number]
+        for mission in self._world.missions:
+            story, id = mission.story, mission.session.id  # noqa: A001 - its name
+            if id in ids and not story.ended_outside:
+                workers = [w for one, (w, _) in mission.stated.items() if one.head is self._head]
+                named = {task for task, worker in (workers or [{}])[-1].items() if worker}
+                leased = self._world.leased.items()
+                elsewhere = {t for (one, t), at in leased if one == id and at - {self._head}}
+                alone = {task for one, task in self._suspects if one == id}
+                cancelled = story.cancelled | story.cancelled_outside
+                return len(cancelled | alone | (elsewhere - named))
+        return None
