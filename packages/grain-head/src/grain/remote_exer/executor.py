@@ -179,13 +179,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
+        mission = secrets.token_hex(8) if run_log is None else run_log.id
         self._session = MissionSession(
-            secrets.token_hex(8) if run_log is None else run_log.id,
+            mission,
             self.name,
             socket.gethostname(),
             os.getpid(),
             own_versions(),
-            mission_settings(self.name, env or {}, echo=echo),
+            mission_settings(self.name, env or {}, echo=echo, id=mission),
         )
         if connect is None:
             finder = GnawConnector(address, name=self.name)
