@@ -28,12 +28,10 @@ def worker(folder: Path, name: str, log: str) -> None:
     records.add(records.new_file(), record)
 
 
-def event_log(started: float, *lines: Any) -> None:
-    folder = logs_folder() / folder_name(started, "opt", "1234abcd")
+def event_log(started: float, *lines: Any, mission: str = "1234abcd") -> None:
+    folder = logs_folder() / folder_name(started, "opt", mission)
     folder.mkdir(parents=True)
-    first = LogStarted(
-        time=started, version=1, grain="1", source="mission", id="1234abcd", name="opt"
-    )
+    first = LogStarted(time=started, version=1, grain="1", source="mission", id=mission, name="opt")
     (folder / "events.jsonl").write_bytes(b"".join(map(encode, (first, *lines))))
 
 
@@ -63,9 +61,9 @@ def test_the_runs_and_the_files_of_the_programs_come_from_the_event_log(alone: P
         **common,
     )
     event_log(0.0, lost, ended)
-    worker(alone, "w1", "opt:1 energy | one\n")
+    worker(alone, "w1", "opt:1 (1234abcd) energy | one\n")
     assert (
-        "opt:1 energy | one\n"
+        "opt:1 (1234abcd) energy | one\n"
         "Note: run 1 on worker w1 (host n17) was lost with its worker\n"
         "Note: run 2 on worker w2 (host n17) raised ValueError after 00:00:10\n"
         "Note: its programs wrote to /job/a.out\n"
@@ -87,6 +85,56 @@ def test_the_programs_of_a_task_that_runs_come_from_the_scheduler(
     with answering(address, why={"task": 1, "state": "running"}, programs=programs):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt:1")
     assert "Note: it has run for 00:01:15: xtb coord > /job/xtb.out\n" == shown.output
+
+
+def test_of_missions_of_one_name_that_run_at_the_same_time_each_has_its_lines(
+    alone: Path,
+) -> None:
+    worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
+    task = TaskSubmitted(time=1.0, task=1, function="f")
+    event_log(0.0, task)
+    event_log(60.0, task, mission="99ee00ff5678")
+
+    assert "opt:1 (1234abcd) f | first\n" == grain("logs", "1234:1").output
+    shown = grain("logs", "opt:1")
+    assert "opt:1 (99ee00ff) f | second\n" in shown.output
+    assert "first" not in shown.output
+    assert "this is the last of 2 missions of that name; the other is 1234abcd" in shown.output
+
+
+def test_a_beginning_of_the_ids_of_several_missions_is_refused_with_those(alone: Path) -> None:
+    for at, mission in enumerate(("12aa5678", "12bb5678")):
+        event_log(60.0 * at, TaskSubmitted(time=1.0, task=1, function="f"), mission=mission)
+
+    failed = grain("logs", "12:1")
+    assert 1 == failed.exit_code
+    assert "12aa5678" in failed.output
+    assert "12bb5678" in failed.output
+
+
+def test_lines_of_several_missions_without_a_log_are_not_mixed(alone: Path) -> None:
+    worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
+
+    failed = grain("logs", "opt:1")
+    assert 1 == failed.exit_code
+    assert (
+        "Error: several missions called opt have lines of a task 1: 1234abcd, 99ee00ff. "
+    ) in failed.output
+
+
+def test_a_mission_without_a_log_has_its_lines_by_what_the_scheduler_knows(
+    alone: Path, answering: Any
+) -> None:
+    address = f"unix://{alone}/socket"
+    (alone / "grain.toml").write_text(f'address = "{address}"\n')
+    worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
+    here = [
+        {"label": "opt", "name": "opt", "id": "1234abcd5678"},
+        {"label": "opt@2", "name": "opt", "id": "99ee00ff5678"},
+    ]
+    with answering(address, state={"missions": here, "workers": []}):
+        shown = grain("logs", "-c", f"{alone}/grain.toml", "opt@2:1")
+    assert "opt:1 (99ee00ff) f | second\n" == shown.output
 
 
 def test_a_task_without_a_line_is_explained(alone: Path) -> None:

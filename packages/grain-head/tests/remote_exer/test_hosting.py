@@ -35,7 +35,7 @@ from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable
 
     from trio.testing import MockClock
 
@@ -87,9 +87,10 @@ async def test_large_arguments_and_results_arrive_in_one_piece(address: str) -> 
     async with HostingExecutor(Cores(1), address=address) as executor:
         resolve = executor._resolve
 
-        def resolving(resolution: Resolution) -> None:
-            arrived.append(resolution.payload)
-            resolve(resolution)
+        def resolving(resolutions: Iterable[Resolution]) -> None:
+            some = list(resolutions)
+            arrived.extend(resolution.payload for resolution in some)
+            resolve(some)
 
         executor._resolve = resolving  # type: ignore[method-assign]
         executor.submit(Cores(1), echo, data)

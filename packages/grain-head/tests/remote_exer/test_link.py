@@ -17,6 +17,7 @@ from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import pack
+from grain.eventlog.schema import TaskSubmitted
 from grain.head.events import (
     CanStart,
     MissionCancelled,
@@ -41,11 +42,13 @@ from grain.head.messages import (
     Synced,
     Trouble,
 )
+from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.messages import Dismissed
+from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -71,6 +74,7 @@ def channel_over(end: socket.socket) -> FramedChannel:
 @asynccontextmanager
 async def listened_to(
     on_event: Callable[[Event], object] | None = None,
+    run_log: RunLog | None = None,
 ) -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
     """Yield a mission that is connected, its head's channel, and the socket of that."""
     ours, theirs = socket.socketpair()
@@ -82,7 +86,7 @@ async def listened_to(
 
     async with (
         channel_over(theirs) as head,
-        RemoteExecutor(connect=connect, on_event=on_event) as executor,
+        RemoteExecutor(connect=connect, on_event=on_event, run_log=run_log) as executor,
     ):
         executor.submit(Cores(1), nothing)
         synced = False
@@ -280,6 +284,27 @@ async def test_the_time_without_a_turn_of_the_event_loop_is_measured(mock_clock:
 
         assert executor._link.stopped > 0
         head.post([(Retracted(1), None)])
+
+
+async def test_jobs_that_leave_together_have_the_time_of_the_first_in_the_log(
+    mock_clock: MockClock,
+) -> None:
+    """And no earlier one, also if they leave with something else that was sent before them."""
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    async with listened_to(run_log=run_log) as (executor, head, _):
+        for _ in range(2):
+            mock_clock.jump(1.0)
+            executor.cancel(1)  # a message without a job
+            for seconds in 0.01, 0.0:
+                executor.submit(Cores(1), nothing)
+                mock_clock.jump(seconds)
+            await wait_all_tasks_blocked()
+        head.post([(Retracted(task), None) for task in range(1, 6)])
+    run_log.close()
+
+    first, *others = (line.time for line in log.lines if isinstance(line, TaskSubmitted))
+    assert [1.0, 1.0, 2.01, 2.01] == [round(time - first, 3) for time in others]
 
 
 async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> None:

@@ -46,6 +46,14 @@ def test_a_run_has_the_directory_and_the_variables_of_its_mission(
     )
 
 
+def test_a_label_has_the_beginning_of_its_missions_id_as_others_may_have_its_name() -> None:
+    of_worker = Settings(WorkerSettings(own_directory=True, labels=True))
+    settings = of_worker.of(run(mission_settings("m", {}, id="1234abcd5678")), energy)
+
+    assert settings is not None
+    assert "m:3 (1234abcd)" == settings.label
+
+
 def test_a_run_needs_no_settings_where_they_change_nothing() -> None:
     worker = WorkerSettings(own_directory=True)
     assert Settings(worker).of(run(mission_settings("m", {})), energy) is None

@@ -51,6 +51,6 @@ class KeptJobs:
         job = self.jobs.pop(task)
         self._log.tick()
         if job.submitted is not None and not self._log.room:
-            self._log.count(job, seconds)
+            self._log.count(job, 1, seconds, job.submitted)
         else:
             self._log.ended(task, None, job=job, report=seconds)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
+from grain.cli.show import clean, minute
 from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog
 from grain.eventlog.names import fit_name, logs_folder
 from grain.eventlog.store import LogStore
@@ -68,6 +69,17 @@ def namesakes(store: LogStore, log: StoredLog, word: str) -> list[StoredLog]:
         return []
     same = [one for one in store.logs() if one.name == log.name]
     return same if len(same) > 1 and not log.id.startswith(word) else []
+
+
+def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
+    """Return the sentence on missions that a word may mean as well as that of a log; "" if none."""
+    same = namesakes(store_of(config), log, word)
+    if not same:
+        return ""
+    others = ", ".join(f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4])
+    more = f" and {len(same) - 4} more" if len(same) > 4 else ""
+    are = "the other is" if len(same) == 2 else "others are"
+    return f"this is the last of {len(same)} missions of that name; {are} {others}{more}"
 
 
 def find_log(config: Config, word: str) -> StoredLog:

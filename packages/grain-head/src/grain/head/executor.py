@@ -197,8 +197,8 @@ class GrainExecutor(ExecutorBase[Job]):
         # Of jobs that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedJob] = {}
         self._wake = trio.Event()
-        # True if the clock was read for the log since there are jobs that `_wake` is for.
-        self._timed = False
+        # True if `_wake` was set for a job that was submitted, and nothing was dispatched since.
+        self._awake = False
         if run_log is not None:
             run_log.follow(self._jobs, self._note_starts)
 
@@ -240,13 +240,16 @@ class GrainExecutor(ExecutorBase[Job]):
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
         self._scheduler.on_submitted(job, queue, urgency=urgency)
-        submitted = None
-        if self._run_log is not None:
-            # An end since then has had the clock read again, so no job precedes what it waited for.
-            submitted = self._run_log.now if self._timed else self._run_log.tick()
-            self._timed = True
+        run_log = self._run_log
+        if not self._awake:
+            self._awake = True
+            self._wake.set()
+            if run_log is not None:
+                # Once for jobs that are dispatched together; and every end has the clock read, so
+                # none of them precedes what it waited for.
+                run_log.tick()
+        submitted = None if run_log is None else run_log.now
         self._jobs[job] = Job(call, deliver, queue.request, urgency, after, submitted)
-        self._wake.set()
         return job
 
     def cancel(self, job: int) -> None:
@@ -327,7 +330,7 @@ class GrainExecutor(ExecutorBase[Job]):
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            self._timed = False
+            self._awake = False
             self._dispatch(channel)
 
     async def _receive(self, channel: WorkerChannel) -> None:
@@ -437,27 +440,35 @@ class GrainExecutor(ExecutorBase[Job]):
         job = self._jobs.pop(id)
         if self._crashes:
             self._crashes.pop(id, None)
+        error: BaseException | None = None
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
-            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})"))
+            error = Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})")
+            ended = outcome.Error(error)
         elif type(ended) is outcome.Error:
+            error = ended.error
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
-            self._on_event(TaskFailed(id, ended.error, "", text))
+            self._on_event(TaskFailed(id, error, "", text))
         run_log = self._run_log
         if run_log is None:
             pass
         elif (
-            report is not None
+            error is None
+            and report is not None
             and report.ran is None
-            and type(ended) is outcome.Value
             and job.submitted is not None
             and not run_log.room
-            and 0.0 <= report.ended - report.started <= BRIEF
+            and 0.0 <= (seconds := report.ended - report.started) <= BRIEF
         ):
-            run_log.count(job, report.ended - report.started)
+            # As `run_log.count` does, whose call would cost as much again.
+            last = run_log.last
+            if job.call.fn is not last.key or job.request is not last.request:
+                last = run_log.count_for(job, run_log.now - seconds)
+            last.tasks += 1
+            last.seconds += seconds
+            last.taken += run_log.now - job.submitted
         else:
-            error = ended.error if type(ended) is outcome.Error else None
             crashed = type(error) is TaskCrashed
             run_log.ended(
                 id,

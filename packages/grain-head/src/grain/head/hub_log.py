@@ -173,7 +173,7 @@ class HubLog(TaskLog):
             seconds: the length of the run.
             taken: the time since its submission.
         """
-        count, queue, key = self._last, task.queue, task.function
+        count, queue, key = self.last, task.queue, task.function
         if queue is not self._last_queue or key != count.key:
             assert queue is not None
             self._last_queue, mission = queue, task.mission

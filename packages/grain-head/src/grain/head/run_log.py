@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Report
     from grain.head.base import JobRecord
     from grain.head.messages import Crash
-    from grain.head.task_log import Lines
+    from grain.head.task_log import BriefCount, Lines
 
 Outcome = Literal["value", "error", "cancelled", "crashed"]
 
@@ -197,20 +197,31 @@ class RunLog(TaskLog):
         """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
         self._starts.append((now, worker, tasks))
 
-    def count(self, job: JobRecord, seconds: float) -> None:
-        """Count a task that has ended with a value after a brief run, while there is no `room`.
+    def count(self, job: JobRecord, tasks: int, seconds: float, submitted: float) -> None:
+        """Count tasks that have ended with a value after brief runs, while there is no `room`.
 
         Args:
-            job: its record; it has no line.
-            seconds: the length of the run.
+            job: the record of the first one. None of them has a line; all have its function, and
+                ask for the same.
+            tasks: how many there are.
+            seconds: the lengths of their runs, added up.
+            submitted: the times of their submissions, likewise.
         """
-        count, now = self._last, self.now
+        count, now = self.last, self.now
         if job.function is not count.key or job.request is not count.request:
-            count = self._counted_as(job.function, "", job.name, job.request, now - seconds)
-        assert job.submitted is not None
-        count.tasks += 1
+            count = self.count_for(job, now - seconds / tasks)
+        count.tasks += tasks
         count.seconds += seconds
-        count.taken += now - job.submitted
+        count.taken += tasks * now - submitted
+
+    def count_for(self, job: JobRecord, began: float) -> BriefCount:
+        """Return the count to which `count` adds a task, which is `last` from then on.
+
+        Args:
+            job: the record of the task.
+            began: when its run began.
+        """
+        return self._counted_as(job.function, "", job.name, job.request, began)
 
     def crashed(self, task: int, crash: Crash, report: Report | RunReport = b"") -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""

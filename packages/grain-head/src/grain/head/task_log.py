@@ -155,6 +155,7 @@ class TaskLog(ABC):
 
     Attributes:
         room: how many tasks are listed, brief or not, before brief ones are counted.
+        last: the count to which the last brief task was added; most tasks are like the one before.
         now: the last reading of the clock, which holds for all that is noted. Whoever has one sets
             it; without one, `tick` reads the clock.
     """
@@ -168,7 +169,7 @@ class TaskLog(ABC):
         self._clock = clock
         self._words = RequestWords()
         self._lines: list[AnyLine] = []
-        self._last = BriefCount("", "", ZERO, 0.0)
+        self.last = BriefCount("", "", ZERO, 0.0)
         # By identity, as to hash a request costs more than all else here: each keeps its request.
         self._counts: dict[tuple[str, str, int], BriefCount] = {}
         self._latest = -math.inf  # when lines are written without a reminder
@@ -210,7 +211,7 @@ class TaskLog(ABC):
         if count is None:
             count = self._counts[counted_as] = BriefCount(mission, function, request, began)
         count.key = key
-        self._last = count
+        self.last = count
         return count
 
     @abstractmethod
@@ -298,4 +299,4 @@ class TaskLog(ABC):
                 )
             )
         self._counts.clear()
-        self._last = BriefCount("", "", ZERO, 0.0)
+        self.last = BriefCount("", "", ZERO, 0.0)

@@ -48,7 +48,7 @@ from grain.worker.payload import Function, Payloads, failure_in, interpreter_of
 from grain.worker.session import mission_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
@@ -179,13 +179,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
+        mission = secrets.token_hex(8) if run_log is None else run_log.id
         self._session = MissionSession(
-            secrets.token_hex(8) if run_log is None else run_log.id,
+            mission,
             self.name,
             socket.gethostname(),
             os.getpid(),
             own_versions(),
-            mission_settings(self.name, env or {}, echo=echo),
+            mission_settings(self.name, env or {}, echo=echo, id=mission),
         )
         if connect is None:
             finder = GnawConnector(address, name=self.name)
@@ -240,16 +241,16 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             request = self._define_request(res, priority, interpreter)
         job = self._session.submit(request, function.digest, arguments, urgency)
         unsent = len(self._session.to_head)
-        submitted = None
-        if self._run_log is not None:
-            # Of the jobs that leave together, the first has the clock read; as has every end.
-            timed = unsent > 1 and not self._link.sending
-            submitted = self._run_log.now if timed else self._run_log.tick()
+        run_log = self._run_log
+        if not self._link.awake:
+            self._link.wake_for_jobs()
+            if run_log is not None:
+                # Of the jobs that leave together, the first has the clock read; as has every end.
+                run_log.tick()
+        submitted = None if run_log is None else run_log.now
         self._jobs[job] = RemoteJob(
             function.name, deliver, self._numbered[request], urgency, after, submitted
         )
-        self._link.wanted.set()
-        self._link.wake()
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return job
@@ -358,7 +359,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._on_event(RunsLeft(len(self._jobs)))
             for job in list(self._jobs):
                 pending = self._session.pending.get(job)
-                self._resolve(Resolution(job, "cancelled", None, (), pending))
+                self._resolve([Resolution(job, "cancelled", None, (), pending)])
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
@@ -382,8 +383,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             run_log.on_messages(session.take_reports())
         if session.unconfirmed >= _MANY:
             self._link.wake()
-        for resolution in session.take_resolved():
-            self._resolve(resolution)
+        self._resolve(session.take_resolved())
         if session.notices:
             self._report_notices()
         if session.registered is not None:
@@ -449,35 +449,49 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             else:
                 self._on_event(event)
 
-    def _resolve(self, resolution: Resolution) -> None:
-        job = self._jobs.pop(resolution.task, None)
-        if job is None:
-            return
-        ended = self._outcome(job, resolution)
-        cancelled = resolution.ending == "cancelled"
-        if type(ended) is outcome.Error and not cancelled:
-            self._report_failure(job, resolution, ended.error)
-        run_log, report = self._run_log, resolution.report
-        if run_log is None:
-            pass
-        elif (
-            type(report) is float
-            and type(ended) is outcome.Value
-            and job.submitted is not None
-            and not run_log.room
-        ):
-            run_log.count(job, report)
-        else:
-            run_log.ended(
-                resolution.task,
-                ended.error if type(ended) is outcome.Error else None,
-                job=job,
-                cancelled=cancelled,
-                crashed=resolution.ending == "crashed",
-                report=report,
-            )
-        begun = resolution.pending is not None and bool(resolution.pending.worker)
-        self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)
+    def _resolve(self, resolutions: Iterable[Resolution]) -> None:
+        """Hand over the outcomes of jobs, and note their ends.
+
+        Brief jobs of one function that ask for the same are added up in local variables while they
+        follow each other: a call of the log for each would cost as much as all else that it does.
+        """
+        run_log = self._run_log
+        counting = run_log is not None and not run_log.room
+        function = request = alike = None
+        count, seconds, submitted = 0, 0.0, 0.0
+        for resolution in resolutions:
+            task, ending, _, _, pending, _, report = resolution
+            job = self._jobs.pop(task, None)
+            if job is None:
+                continue
+            ended = self._outcome(job, resolution)
+            cancelled = ending == "cancelled"
+            error = ended.error if type(ended) is outcome.Error else None
+            if error is not None and not cancelled:
+                self._report_failure(job, resolution, error)
+            if counting and error is None and type(report) is float and job.submitted is not None:
+                if job.function is not function or job.request is not request:
+                    if run_log is not None and alike is not None:
+                        run_log.count(alike, count, seconds, submitted)
+                    alike, function, request = job, job.function, job.request
+                    count, seconds, submitted = 0, 0.0, 0.0
+                count += 1
+                seconds += report
+                submitted += job.submitted
+            elif run_log is not None:
+                run_log.ended(
+                    task,
+                    error,
+                    job=job,
+                    cancelled=cancelled,
+                    crashed=ending == "crashed",
+                    report=report,
+                )
+                counting = not run_log.room
+            begun = pending is not None and bool(pending.worker)
+            self._hand_over(task, job, ended, cancelled=cancelled, begun=begun)
+        if run_log is not None and alike is not None:
+            run_log.count(alike, count, seconds, submitted)
 
     def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
         worker = resolution.crashes[-1].worker if resolution.crashes else ""

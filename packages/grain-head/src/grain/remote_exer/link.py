@@ -73,6 +73,8 @@ class SchedulerLink:
 
     Attributes:
         state: see `LinkState`.
+        awake: True from `wake_for_jobs` until the messages are taken, as a rule in the next turn
+            of the event loop; while that takes longer, for a tenth of a second at most.
         joined: set while it is connected; another event after each loss.
         wanted: to be set when there is something for a scheduler.
         stopped: the longest time for which the event loop did not run, since the shell around has
@@ -93,6 +95,7 @@ class SchedulerLink:
         self._on_event = on_event
         self._until_direct = until_direct
         self.state = LinkState.UNUSED
+        self.awake = False
         self.joined = trio.Event()
         self.wanted = trio.Event()
         self.stopped = 0.0
@@ -108,11 +111,6 @@ class SchedulerLink:
         self._sending = False
 
     @property
-    def sending(self) -> bool:
-        """True while messages are under way to a scheduler that has not taken them all yet."""
-        return self._sending
-
-    @property
     def has_jobs(self) -> bool:
         """True if a scheduler has the mission's jobs, whether it is connected or not."""
         return self.state in (LinkState.CONNECTED, LinkState.LOST)
@@ -120,6 +118,12 @@ class SchedulerLink:
     def wake(self) -> None:
         """Have the messages of the session sent."""
         self._wake.set()
+
+    def wake_for_jobs(self) -> None:
+        """Look for a scheduler if there is none, and have the messages of the session sent."""
+        self.wanted.set()
+        self._wake.set()
+        self.awake = self._channel is not None
 
     # Ctrl-C waits for the next checkpoint: here it would tear a frame, or have one sent twice.
     @trio.lowlevel.enable_ki_protection
@@ -136,6 +140,7 @@ class SchedulerLink:
         except (ChannelBroken, trio.ClosedResourceError):
             return  # the sender is about to notice what is wrong
         self._session.take_mail()  # not before: what cannot be sent stays there
+        self.awake = False
 
     async def run(
         self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
@@ -244,6 +249,7 @@ class SchedulerLink:
                 nursery.cancel_scope.cancel()
         finally:
             self._channel = None
+            self.awake = False
             self.state = LinkState.LOST
             self.joined = trio.Event()
             self._session.on_disconnected()
@@ -255,6 +261,7 @@ class SchedulerLink:
             await trio.sleep(_SOON)
             passed = time.clock_gettime(time.CLOCK_BOOTTIME) - before
             self.stopped = max(self.stopped, passed)
+            self.awake = False
             if self._session.unconfirmed:
                 self._wake.set()
 
@@ -288,7 +295,7 @@ class SchedulerLink:
         while True:
             self._session.confirm()
             mail = self._session.take_mail()
-            self._sending = True
+            self._sending, self.awake = True, False
             try:
                 for at in range(0, len(mail), AT_ONCE):
                     await channel.send(mail[at : at + AT_ONCE])

@@ -64,6 +64,8 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
         inode: the number of that directory in its file system, by which a worker recognises it.
         env: changes to the environment of external programs; None as a value removes a variable.
         echo: True if the mission wants the lines that its tasks print.
+        id: the beginning of the mission's id, which tells its lines from those of others of its
+            name; empty for none.
     """
 
     name: str = ""
@@ -71,6 +73,7 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
     inode: int = 0
     env: tuple[tuple[bytes, bytes | None], ...] = ()
     echo: bool = False
+    id: str = ""
 
 
 # ---- agent and runner

@@ -10,7 +10,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, minute, print_json, terminal_width
+from grain.cli.show import clean, print_json, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -170,18 +170,9 @@ def _write(rows: Iterable[Row], columns: dict[str, type], parquet: str | None) -
 
 def _find(config: Config, word: str) -> StoredLog:
     """Return the log that a word means, and say so where it may mean others as well."""
-    from grain.cli.mission_names import find_log, namesakes, store_of
+    from grain.cli.mission_names import find_log, namesakes_text
 
     log = find_log(config, word)
-    same = namesakes(store_of(config), log, word)
-    if same:
-        others = ", ".join(
-            f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4]
-        )
-        more = f" and {len(same) - 4} more" if len(same) > 4 else ""
-        are = "the other is" if len(same) == 2 else "others are"
-        click.echo(
-            f"Note: this is the last of {len(same)} missions of that name; {are} {others}{more}",
-            err=True,
-        )
+    if text := namesakes_text(config, log, word):
+        click.echo(f"Note: {text}", err=True)
     return log

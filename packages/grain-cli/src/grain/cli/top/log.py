@@ -110,7 +110,7 @@ class TaskLog:
                 log = LogStore().find(self._mission)
             except LogError:
                 log = None
-            self._output = TaskOutput(label, self._number, log)
+            self._output = TaskOutput(label, self._number, log, self._mission)
             self.facts = facts_text(self._output.facts)
         jobs = records().read()
         for file, lines in self._output.read(jobs):

@@ -100,16 +100,19 @@ def _show_task(
         facts_text,
         nothing_text,
         programs_text,
+        several_text,
         unknown_text,
     )
 
     mission, _, digits = task.rpartition(":")
     number = int(digits)
-    log, there = _log_of(config, mission)
-    output = TaskOutput(mission, number, log)
+    log, there, mission_id = _log_of(config, mission)
+    output = TaskOutput(mission, number, log, mission_id)
     if sentence := unknown_text(task, output.facts, there):
         raise click.ClickException(sentence)
     found = output.read(recorded)
+    if sentence := several_text(output, number):
+        raise click.ClickException(sentence)
     for at, (file, of_file) in enumerate(found):
         if len(found) > 1:
             click.echo(("\n" if at else "") + f"==> {clean(file)} <==")
@@ -132,19 +135,33 @@ def _show_task(
         return
 
 
-def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str]]:
-    """Return the log of a mission; without one, the missions that there are, if it is none."""
-    from grain.cli.mission_names import find_log, missions_here, store_of
-    from grain.eventlog.errors import LogError
+def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], str]:
+    """Return the log of a mission, and its id.
+
+    Without a log, it is the id of the mission that is here now; and if none is meant, the missions
+    that there are stand between the two.
+
+    Raises:
+        LogError: several are meant.
+    """
+    from grain.cli.mission_names import find_log, missions_here, namesakes_text, store_of
+    from grain.eventlog.errors import AmbiguousLog, LogError
 
     try:
-        return find_log(config, mission), []
+        log = find_log(config, mission)
+    except AmbiguousLog:
+        raise
     except LogError:
-        here = {name for one in missions_here(config) for name in (one["label"], one["name"])}
-        if mission in here:
-            return None, []
-        names = [*sorted(here), *(log.name for log in store_of(config).logs())]
-        return None, list(dict.fromkeys(names))[:_LISTED]
+        here = missions_here(config)
+        for which in "label", "name", "id":
+            if ids := [one["id"] for one in here if one[which] == mission]:
+                return None, [], ids[0] if len(ids) == 1 else ""
+        named = sorted({name for one in here for name in (one["label"], one["name"])})
+        names = [*named, *(log.name for log in store_of(config).logs())]
+        return None, list(dict.fromkeys(names))[:_LISTED], ""
+    if text := namesakes_text(config, log, mission):
+        click.echo(f"Note: {text}", err=True)
+    return log, [], log.id
 
 
 def _without_output(config: Config, recorded: list[JobRecord], word: str) -> str:

@@ -21,6 +21,8 @@ TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
 """A task as people name it."""
 
 _BLOCK = 1 << 20  # bytes that are searched at once
+_SHORT = 8  # characters of a mission's id in front of its tasks' lines
+_LABEL = re.compile(rb"[^\n]*?:[0-9]+ \((?P<id>[0-9a-f]+)\) ")
 _PATIENCE = 0.5  # seconds to look for a scheduler, which is not needed
 _OUTCOMES = {
     "value": "returned a value",
@@ -37,12 +39,14 @@ class TaskFacts(NamedTuple):
 
     Attributes:
         mission: the name of the mission, as it stands in the output of workers.
+        id: the beginning of its id, as it stands there; empty if it has no log here.
         since: when the mission began, in Unix seconds; 0 if it has no log here.
         runs: the ends of the runs of the task.
         last: the largest number of a task that the mission has submitted; None if it has no log.
     """
 
     mission: str
+    id: str
     since: float
     runs: tuple[RunEnded, ...]
     last: int | None
@@ -64,7 +68,7 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
     label = LABEL.fullmatch(mission)
     name = mission if label is None else label["name"]
     if log is None:
-        return TaskFacts(name, 0.0, (), None)
+        return TaskFacts(name, "", 0.0, (), None)
     reader = LogReader(log.folder)
     last = 0
     runs = []
@@ -75,10 +79,11 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
             elif isinstance(line, RunEnded) and line.task == number:
                 runs.append(line)
     except (LogError, OSError):
-        return TaskFacts(name, 0.0, (), None)
-    if reader.header is None:
-        return TaskFacts(name, 0.0, tuple(runs), last)
-    return TaskFacts(reader.header.name, reader.header.time, tuple(runs), last)
+        return TaskFacts(name, log.id[:_SHORT], 0.0, (), None)
+    header = reader.header
+    if header is None:
+        return TaskFacts(name, log.id[:_SHORT], 0.0, tuple(runs), last)
+    return TaskFacts(header.name, header.id[:_SHORT], header.time, tuple(runs), last)
 
 
 def facts_text(facts: TaskFacts) -> list[str]:
@@ -119,10 +124,16 @@ class TaskLines:
     Args:
         mission: the name of its mission.
         number: its number.
+        id: the beginning of the mission's id; empty if it is not known: then lines of all missions
+            of the name are meant.
+
+    Attributes:
+        ids: those of the missions whose lines were read.
     """
 
-    def __init__(self, mission: str, number: int) -> None:
-        self._prefix = f"{mission}:{number} ".encode()
+    def __init__(self, mission: str, number: int, id: str = "") -> None:  # noqa: A002 - its name
+        self.ids: set[str] = set()
+        self._prefix = f"{mission}:{number} {f'({id}) ' if id else ''}".encode()
         # The place up to which each file was read: the end of its last whole line.
         self._places: dict[Path, int] = {}
 
@@ -160,6 +171,7 @@ class TaskLines:
                     lines += [
                         line + b"\n" for line in whole.split(b"\n") if line.startswith(self._prefix)
                     ]
+        self.ids.update(label["id"].decode() for line in lines if (label := _LABEL.match(line)))
         self._places[file] = at
         return lines
 
@@ -171,14 +183,26 @@ class TaskOutput:
         mission: as of `task_facts`, with the others.
         number: of the task.
         log: of the mission.
+        id: of the mission; empty if it is not known, as that of its log.
 
     Attributes:
         facts: of the time when this was made.
     """
 
-    def __init__(self, mission: str, number: int, log: StoredLog | None) -> None:
+    def __init__(
+        self,
+        mission: str,
+        number: int,
+        log: StoredLog | None,
+        id: str = "",  # noqa: A002 - its name
+    ) -> None:
         self.facts = task_facts(mission, number, log)
-        self._lines = TaskLines(self.facts.mission, number)
+        self._lines = TaskLines(self.facts.mission, number, self.facts.id or id[:_SHORT])
+
+    @property
+    def ids(self) -> list[str]:
+        """The missions whose lines were read, by the beginnings of their ids."""
+        return sorted(self._lines.ids)
 
     def read(self, recorded: Iterable[JobRecord]) -> list[tuple[Path, list[bytes]]]:
         """Return the new lines of each file that has some.
@@ -200,6 +224,17 @@ def nothing_text(task: str, jobs: int) -> str:
     return (
         f"no line of {clean(task)}: {looked}. What a task prints on a worker that was started in "
         "another way is where that one writes, and on a local worker in the mission's terminal"
+    )
+
+
+def several_text(output: TaskOutput, number: int) -> str:
+    """Return the message on lines of several missions, of which any may be meant; "" if of one."""
+    if len(output.ids) < 2:
+        return ""
+    return (
+        f"several missions called {clean(output.facts.mission)} have lines of a task {number}: "
+        f"{', '.join(output.ids)}. None of them is here or has an event log by which to choose; "
+        f"search the output of a worker: grain logs WORKER | grep '({output.ids[-1]})'"
     )
 
 

@@ -1,6 +1,7 @@
 """Standard output and error of a runner, which many runs share.
 
-Each line that a run prints or logs begins with the run: ``sweep:17 energy | converged``. A line is
+Each line that a run prints or logs begins with the run: ``sweep:17 (a1b2c3d4) energy | converged``,
+with the beginning of the mission's id, as others may have its name. A line is
 written as soon as it is complete, so that a crash loses none, and in one piece, so that those of
 other runs do not break it; what a run leaves without an end of line is written when the run ends.
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _MISSIONS = 64  # missions whose settings are remembered
 
+SHORT_ID = 8
+"""Characters of a mission's id in front of the lines that its tasks print."""
+
 _LARGEST = 64 * 1024  # bytes of a mission's settings, which travel with every task
 
 _ELSEWHERE = (
@@ -63,9 +66,9 @@ class Settings:
 
     def __init__(self, worker: WorkerSettings) -> None:
         self._worker = worker
-        # By their bytes: the name of the mission, what its runs have in common, and that once more
-        # or, if it changes nothing, None.
-        self._missions: dict[bytes, tuple[str, RunSettings, RunSettings | None]] = {}
+        # By their bytes: the mission, what its runs have in common, and that once more or, if it
+        # changes nothing, None.
+        self._missions: dict[bytes, tuple[MissionSettings, RunSettings, RunSettings | None]] = {}
 
     def of(self, run: Run, function: object) -> RunSettings | None:
         """Return the settings of a run that calls a function; None if they change nothing.
@@ -78,15 +81,17 @@ class Settings:
             if len(self._missions) >= _MISSIONS:
                 self._missions.clear()
             entry = self._missions[run.settings] = self._read(run.settings)
-        name, common, needed = entry
+        mission, common, needed = entry
         if not self._worker.labels:
             return needed
-        label = f"{name}:{run.task}"
+        label = f"{mission.name}:{run.task}"
+        if mission.id:
+            label += f" ({mission.id})"
         return RunSettings(
             common.cwd, common.env, common.bind, label, function, run.attempt, common.echo
         )
 
-    def _read(self, data: bytes) -> tuple[str, RunSettings, RunSettings | None]:
+    def _read(self, data: bytes) -> tuple[MissionSettings, RunSettings, RunSettings | None]:
         try:
             mission = msgspec.msgpack.decode(data, type=MissionSettings)
         except msgspec.MsgspecError as error:
@@ -107,16 +112,23 @@ class Settings:
         }
         echo = mission.echo and self._worker.labels
         common = RunSettings(cwd, env, self._worker.bind, echo=echo)
-        return mission.name, common, None if common == _PLAIN else common
+        return mission, common, None if common == _PLAIN else common
 
 
-def mission_settings(name: str, env: Mapping[str, str | None], *, echo: bool = False) -> bytes:
+def mission_settings(
+    name: str,
+    env: Mapping[str, str | None],
+    *,
+    echo: bool = False,
+    id: str = "",  # noqa: A002 - its name
+) -> bytes:
     """Return the settings of a mission in this process, as its runs take them along.
 
     Args:
         name: the mission's name.
         env: changes to the environment of external programs.
         echo: True if it wants the lines that its tasks print on workers elsewhere.
+        id: its id, of which the beginning travels.
 
     Raises:
         ValueError: the variables are too many.
@@ -127,7 +139,7 @@ def mission_settings(name: str, env: Mapping[str, str | None], *, echo: bool = F
     )
     cwd, inode = directory_of_mission()
     data = msgspec.msgpack.encode(
-        MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables, echo)
+        MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables, echo, id[:SHORT_ID])
     )
     if len(data) > _LARGEST:
         raise ValueError(
