@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from grain.delayed import MissionCancelled
 from grain.map.command import map_command
 
 if TYPE_CHECKING:
@@ -256,3 +257,20 @@ def parallel(words: list[str]) -> subprocess.CompletedProcess[str]:
         ["parallel", "--will-cite", "-j1", "-k", *words],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
+
+
+def test_a_map_that_grain_cancel_ends_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after Ctrl-C, with its exit status."""
+
+    async def cancelled(*_: object) -> None:
+        raise MissionCancelled("the mission was cancelled by me on n1 with `grain cancel`")
+
+    monkeypatch.setattr("grain.map.mission.run_map", cancelled)
+    log = str(tmp_path / "log")
+    done = CliRunner().invoke(map_command, ["--joblog", log, "echo", ":::", "a"])
+
+    assert 130 == done.exit_code
+    assert "grain map: interrupted: 0 jobs succeeded, 0 failed; nothing is left" in done.output
+    assert "\nTo go on: grain " in done.output

@@ -324,16 +324,15 @@ def submitted(folder: Path, name: str, log: str) -> None:
 
 def test_the_facts_of_a_task_stay_above_a_long_log(alone: Path) -> None:
     """In half of the screen at most; what does not fit there is found by scrolling."""
-    submitted(alone, "w", "".join(f"opt:12 optimise | cycle {n}\n" for n in range(100)))
+    submitted(alone, "w", "".join(f"opt:12 (mission0) optimise | cycle {n}\n" for n in range(100)))
     reasons = [f"w{n}: not now" for n in range(30)]
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("3", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause(1.1)
+        await until_shown(app, pilot, "cycle 99")
         lines = [line.rstrip() for line in shown(app)]
         assert ["TASK opt:12", "task opt:12 is running"] == [lines[0], lines[1][:22]]
-        assert "opt:12 optimise | cycle 99" == lines[-2]
+        assert "opt:12 (mission0) optimise | cycle 99" == lines[-2]
         assert 11 == sum("cycle" in line for line in lines)
         await pilot.press("home")
         lines = [line.rstrip() for line in shown(app)]
@@ -345,9 +344,11 @@ def test_the_facts_of_a_task_stay_above_a_long_log(alone: Path) -> None:
 
 def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone: Path) -> None:
     submitted(
-        alone, "w", "hello\nopt:12 optimise | SCF \x1b[2Jcycle 1\nopt:121 other\nof opt:12 none\n"
+        alone,
+        "w",
+        "hello\nopt:12 (mission0) optimise | SCF \x1b[2Jcycle 1\nopt:121 (mission0) other\nof opt:12 none\n",
     )
-    submitted(alone, "earlier", "opt:12 optimise | begun elsewhere\n")
+    submitted(alone, "earlier", "opt:12 (mission0) optimise | begun elsewhere\n")
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("3", "enter")
@@ -356,13 +357,13 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         assert "TASK opt:12" in text
         assert "it calls optimise('caffeine.xyz')" in text
         assert "it has run for 00:00:02, with 7.5 s of CPU time and 1.25 GB of memory now" in text
-        assert "opt:12 optimise | SCF ?[2Jcycle 1" in text
-        assert "opt:12 optimise | begun elsewhere" in text
+        assert "opt:12 (mission0) optimise | SCF ?[2Jcycle 1" in text
+        assert "opt:12 (mission0) optimise | begun elsewhere" in text
         assert "opt:121" not in text
         assert "none" not in text
         assert "hello" not in text
         with (alone / "w.log").open("a") as log:
-            log.write("opt:12 optimise | SCF cycle 2\n")
+            log.write("opt:12 (mission0) optimise | SCF cycle 2\n")
         text = await until_shown(app, pilot, "SCF cycle 2")
         assert 1 == text.count("SCF cycle 2")
         await pilot.press("escape")

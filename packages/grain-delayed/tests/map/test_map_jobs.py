@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from click.testing import CliRunner
 
-from grain.delayed import MissionCancelled, mission
-from grain.map.command import map_command
+from grain.delayed import mission
 from grain.map.halting import Tally, parse_halt
 from grain.map.inputs.splitting import Columns
 from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob
@@ -134,20 +132,3 @@ def test_every_line_of_an_output_is_tagged() -> None:
 )
 def test_the_end_of_a_job_reads_as_part_of_a_sentence(end: JobEnd, verdict: str) -> None:
     assert verdict == end.verdict
-
-
-def test_a_map_that_grain_cancel_ends_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after Ctrl-C, with its exit status."""
-
-    async def cancelled(*_: object) -> None:
-        raise MissionCancelled("the mission was cancelled by me on n1 with `grain cancel`")
-
-    monkeypatch.setattr("grain.map.mission.run_map", cancelled)
-    log = str(tmp_path / "log")
-    done = CliRunner().invoke(map_command, ["--joblog", log, "echo", ":::", "a"])
-
-    assert 130 == done.exit_code
-    assert "grain map: interrupted: 0 jobs succeeded, 0 failed; nothing is left" in done.output
-    assert "\nTo go on: grain " in done.output

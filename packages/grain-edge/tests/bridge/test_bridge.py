@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import secrets
@@ -14,7 +15,15 @@ import pytest
 import trio
 import trio.testing
 
-from grain.edge import check_bridge, dial, make_key, serve, serve_bridge, without_key
+from grain.edge import (
+    check_bridge,
+    dial,
+    is_reached_directly,
+    make_key,
+    serve,
+    serve_bridge,
+    without_key,
+)
 from grain.edge.address import BridgeAddress, check_argument, parse_address
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import answer, connect
@@ -141,6 +150,23 @@ async def test_the_relay_is_the_way_where_the_head_cannot_connect_either(
             assert "relay" == peer.transport
             outcomes = {one.transport: one.outcome for one in peer.tried}
             assert "given up, as another route was faster" == outcomes["reverse"]
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_a_member_on_the_relay_finds_a_direct_way_also_when_it_is_the_heads_to_connect(
+    found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nowhere(*_: object, **__: object) -> None:
+        await trio.sleep_forever()
+
+    module = importlib.import_module("grain.edge.connecting.dial")
+    monkeypatch.setattr(module, "DIRECT", {})  # the member cannot connect to the head
+    if not found:
+        monkeypatch.setattr(Acceptor, "dial_back", nowhere)
+        monkeypatch.setattr(module, "_DIRECT", 0.5)
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)), joining(url(port), "relay"):
+            assert found == await is_reached_directly(url(port))
 
 
 async def test_either_side_may_come_first() -> None:

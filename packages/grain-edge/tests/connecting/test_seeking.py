@@ -1,4 +1,4 @@
-"""The way back from files to a direct way."""
+"""The way back to a direct way, from files and from a relay."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ class Ways:
         return len(self.at) >= self._looks
 
 
-async def test_a_direct_way_is_looked_for_ever_less_often(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("transport", ["files", "relay"])
+async def test_a_direct_way_is_looked_for_ever_less_often(
+    transport: str, autojump_clock: MockClock
+) -> None:
     """Each pause is twice as long, up to 15 minutes, and differs by a quarter."""
     ways = Ways(9)
     begun = trio.current_time()
-    await DirectWaySeeker(ways.find).until_direct("files")
+    await DirectWaySeeker(ways.find).until_direct(transport)
 
     pauses = [after - before for before, after in zip([begun, *ways.at], ways.at, strict=False)]
     expected = [min(SEEK_FIRST * 2**i, SEEK_LAST) for i in range(9)]
@@ -37,10 +40,8 @@ async def test_a_direct_way_is_looked_for_ever_less_often(autojump_clock: MockCl
     assert all(0.74 * e < p < 1.26 * e for p, e in zip(pauses, expected, strict=True))
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp", "reverse", "relay"])
-async def test_a_connection_that_is_not_over_files_stays(
-    transport: str, autojump_clock: MockClock
-) -> None:
+@pytest.mark.parametrize("transport", ["unix", "tcp", "reverse"])
+async def test_a_direct_connection_stays(transport: str, autojump_clock: MockClock) -> None:
     ways = Ways(1)
     with trio.move_on_after(10 * SEEK_LAST):
         await DirectWaySeeker(ways.find).until_direct(transport)
@@ -51,11 +52,11 @@ async def test_a_connection_that_is_not_over_files_stays(
 async def test_a_way_that_is_found_and_fails_is_not_tried_all_the_time(
     autojump_clock: MockClock,
 ) -> None:
-    """The pauses grow from one connection over files to the next, until there was another one."""
+    """The pauses grow from one such connection to the next, until there was a direct one."""
     ways = Ways(1)
     seeker = DirectWaySeeker(ways.find)
     spent = []
-    for transport in ("files", "files", "files", "unix", "files"):
+    for transport in ("files", "relay", "files", "unix", "files"):
         begun = trio.current_time()
         with trio.move_on_after(1000):
             await seeker.until_direct(transport)

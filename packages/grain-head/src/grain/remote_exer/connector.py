@@ -59,7 +59,7 @@ class GnawConnector:
         start: whether a scheduler may be started.
         frozen: seconds for which a scheduler of this host may answer nobody, although its process
             is there, before another one is started to take its place.
-        seek: seconds until the first look for a direct way, over files.
+        seek: seconds until the first look for a direct way, over files or a relay.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class GnawConnector:
             patience = _START
 
     async def until_direct(self) -> None:
-        """Wait until the next connection is better than this one, which goes over files.
+        """Wait until the next connection is better than this one, over files or a relay.
 
         For ever where it does not.
         """

@@ -280,7 +280,7 @@ class SchedulerLink:
             before = why
 
     async def _seek_direct(self, connection: trio.CancelScope) -> None:
-        """End a connection over files when there is a direct way, which the next one takes.
+        """End a connection over files or a relay when there is a direct way for the next one.
 
         The switch is a connection lost and made again: what is under way then is sent again.
         """
@@ -288,7 +288,7 @@ class SchedulerLink:
             return
         await self._until_direct()
         if not self._departing:  # else it is about to end, in good order
-            _log.info("there is a direct way to the scheduler: leaving the files")
+            _log.info("there is a direct way to the scheduler: leaving this one")
             connection.cancel()
 
     async def _send(self, channel: WireChannel, scope: trio.CancelScope) -> None:

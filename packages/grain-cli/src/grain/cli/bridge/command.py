@@ -104,7 +104,7 @@ def serve(listen: str, memory: int, allow: str | None) -> None:
       grain bridge serve
       grain bridge serve --listen 192.0.2.7:4747
       grain bridge serve --memory 2000       for some ten thousand meetings
-      grain bridge serve --allow meetings    whose ids `grain bridge id` has printed
+      grain bridge serve --allow meetings    ids that `grain bridge id` prints
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     host, port = parse_listen(listen)
     with report_errors():

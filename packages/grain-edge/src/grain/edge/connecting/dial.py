@@ -303,7 +303,8 @@ async def dial(
 async def is_reached_directly(address: str = DEFAULT) -> bool:
     """Return True if the head of an address can be reached by a socket, and joins nothing.
 
-    For a peer that has come by way of files, which costs the shared filesystem something.
+    For a peer that has come by way of files, which cost the shared filesystem something, or of a
+    bridge's relay. At a bridge the head may be the one that connects.
 
     Args:
         address: as in `grain.toml`.
@@ -311,8 +312,10 @@ async def is_reached_directly(address: str = DEFAULT) -> bool:
     Raises:
         AddressError: not an address.
     """
+    at_bridge = isinstance(parse_address(address), BridgeAddress)
+    transports = frozenset({*DIRECT, "reverse"} if at_bridge else DIRECT)
     try:
-        dialler = Dialler(address, "probe", "", CORE, frozenset(DIRECT))
+        dialler = Dialler(address, "probe", "", CORE, transports)
         with trio.move_on_after(_DIRECT):
             greeted = await dialler.once([])
             if greeted is not None:

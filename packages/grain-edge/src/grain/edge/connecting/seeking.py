@@ -1,4 +1,4 @@
-"""The way back from files to a direct way, for peers that have come over files."""
+"""The way back to a direct way, for peers that have come over files or a bridge's relay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SEEK_FIRST, SEEK_LAST = 30.0, 900.0
-"""Seconds between two looks for a direct way to a head that was reached over files: from one to the
-other, twice as long each time."""
+"""Seconds between two looks for a direct way to a head that was reached by another one: from one to
+the other, twice as long each time."""
+
+_CARRIED = frozenset({"files", "relay"})  # which need somebody else for all that passes
 
 
 class DirectWaySeeker:
-    """The search of one peer for a direct way to its head, as files cost the shared filesystem.
+    """The search of one peer for a direct way to its head.
 
-    The peer ends a connection over files when there is one, and dials again. For everybody else
+    Files cost the shared filesystem something, and a relay the server of a bridge. The peer ends
+    such a connection when there is a direct way, and dials again. For everybody else
     that is a connection lost and made again, in which nothing is lost.
 
     Args:
@@ -33,13 +36,13 @@ class DirectWaySeeker:
     async def until_direct(self, transport: str) -> None:
         """Wait, on a new connection, until there is a direct way; for ever where it is one.
 
-        The pauses begin anew after a connection that was not over files. Else they grow from one
+        The pauses begin anew after a connection that was direct. Else they grow from one
         connection to the next, too: a way that is found, and fails, is not tried all the time.
 
         Args:
             transport: of the connection, as in `Peer`.
         """
-        if transport != "files":
+        if transport not in _CARRIED:
             self._pause = self._first
             await trio.sleep_forever()
         while True:

@@ -64,7 +64,7 @@ class Agent:
         grace: seconds for what is left when it ends.
         settings: the settings of its runs.
         direct: looks for a direct way to the head, which ``dial`` would find, while the connection
-            goes over files.
+            goes over files or a relay.
     """
 
     def __init__(
@@ -231,13 +231,13 @@ class Agent:
             return msgspec.structs.replace(message, status="returned"), None
 
     async def _seek_direct(self, transport: str, connection: trio.CancelScope) -> None:
-        """End a connection over files when there is a direct way, which the next one takes.
+        """End a connection over files or a relay when there is a direct way for the next one.
 
         The switch is a connection lost and made again: what is under way then is sent again.
         """
         if self._direct is not None:
             await self._direct.until_direct(transport)
-            _log.info("there is a direct way to the scheduler: leaving the files")
+            _log.info("there is a direct way to the scheduler: leaving this one")
             connection.cancel()
 
     def _take(self, batch: WireBatch) -> None:
