@@ -346,7 +346,8 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
     submitted(
         alone,
         "w",
-        "hello\nopt:12 (mission0) optimise | SCF \x1b[2Jcycle 1\nopt:121 (mission0) other\nof opt:12 none\n",
+        "hello\nopt:12 (mission0) optimise | SCF \x1b[2Jcycle 1\nopt:121 (mission0) other\n"
+        "of opt:12 none\n",
     )
     submitted(alone, "earlier", "opt:12 (mission0) optimise | begun elsewhere\n")
 
