@@ -191,6 +191,29 @@ async def test_a_network_that_loses_packets_loses_no_results(world: World) -> No
             await world.check_results(opt)
 
 
+async def test_what_the_bridge_carries_goes_over_to_a_direct_way_that_opens(world: World) -> None:
+    """It is looked for half a minute later; jobs that run meanwhile go on, and run once."""
+    with (
+        trio.fail_after(300),
+        world.bridge() as bridge,
+        world.here.gnaw(),
+        world.worker(world.here),
+        world.worker(world.far),
+        world.here.script("opt.py") as opt,
+    ):
+        await world.until_both_wait(0)
+        assert "(relay)" in world.log(world.far).read_text()
+        world.network.open_way("one", "two")
+        while "(reverse)" not in world.log(world.far).read_text():
+            await trio.sleep(0.1)
+        bridge.kill()
+        bridge.wait()
+        for group in range(3):
+            world.open_gate(group)
+            await world.until_both_wait(min(group + 1, 2))
+        await world.check_results(opt)
+
+
 @pytest.mark.parametrize("way", [("two", "one", "tcp"), ("one", "two", "reverse")])
 async def test_the_bridge_carries_only_what_finds_no_direct_way(
     world: World, way: tuple[str, str, str]
