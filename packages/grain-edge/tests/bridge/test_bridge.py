@@ -152,21 +152,21 @@ async def test_the_relay_is_the_way_where_the_head_cannot_connect_either(
             assert "given up, as another route was faster" == outcomes["reverse"]
 
 
-@pytest.mark.parametrize("found", [True, False])
-async def test_a_member_on_the_relay_finds_a_direct_way_also_when_it_is_the_heads_to_connect(
-    found: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reaches", [True, False])
+async def test_a_direct_way_from_the_relay_may_be_a_connection_that_the_head_makes(
+    reaches: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nowhere(*_: object, **__: object) -> None:
         await trio.sleep_forever()
 
     module = importlib.import_module("grain.edge.connecting.dial")
     monkeypatch.setattr(module, "DIRECT", {})  # the member cannot connect to the head
-    if not found:
+    if not reaches:  # nor the head to the member
         monkeypatch.setattr(Acceptor, "dial_back", nowhere)
         monkeypatch.setattr(module, "_DIRECT", 0.5)
     with trio.fail_after(60):
         async with bridge() as port, head(url(port)), joining(url(port), "relay"):
-            assert found == await is_reached_directly(url(port))
+            assert reaches == await is_reached_directly(url(port))
 
 
 async def test_either_side_may_come_first() -> None:

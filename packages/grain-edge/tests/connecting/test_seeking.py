@@ -1,4 +1,4 @@
-"""The way back to a direct way, from files and from a relay."""
+"""The search for a direct way, while files or a relay carry the connection."""
 
 from __future__ import annotations
 

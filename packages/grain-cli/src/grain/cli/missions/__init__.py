@@ -24,5 +24,5 @@ Map:
 - ``resume``: `grain resume`
 - ``listing``: `grain missions`
 - ``attach``: `grain attach`
-- ``progress``: the line below what that shows
+- ``progress``: the line on progress below the output that `grain attach` prints
 """

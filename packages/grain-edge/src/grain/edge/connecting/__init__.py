@@ -27,7 +27,7 @@ Map:
 
 - ``dial``: find the head of an address and reach it; patience
 - ``routes``: the dialler's side of each transport, and the tables `DIRECT` and `INDIRECT`
-- ``seeking``: from files back to a direct way
+- ``seeking``: the search for a direct way while files or a relay carry the connection
 - ``race``: several routes at once, the first that works wins
 - ``serve``: claim, offer, publish, watch, clean up
 - ``offers``: the head's side of each transport, and the table `OFFERS`

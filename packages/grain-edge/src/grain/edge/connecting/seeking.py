@@ -1,4 +1,4 @@
-"""The way back to a direct way, for peers that have come over files or a bridge's relay."""
+"""`DirectWaySeeker`: the search for a direct way, for peers that files or a relay connect."""
 
 from __future__ import annotations
 
