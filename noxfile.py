@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 nox.needs_version = ">=2025.10.14"
 nox.options.default_venv_backend = "uv|virtualenv"
 # A session whose Python is missing is skipped, and nox says so.
 nox.options.error_on_missing_interpreters = False
 nox.options.download_python = "never"
+
+# Tests start thousands of Pythons. Where this variable is set, as in many images of containers,
+# each of them would compile all its modules again, which takes half of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
@@ -53,16 +60,17 @@ def on_each_python(function: Callable[..., None]) -> None:
         nox.session(name=name, python=HERE.get(version, version))(function)
 
 
-# The oldest Python runs with the lowest versions of all dependencies, the newest with the highest:
-# what lies between rarely fails where both ends pass.
-nox.options.sessions = [
-    "lint",
-    "types",
-    "lowest",
-    f"isolated-{list(HERE)[-1]}" if HERE else "isolated",
-    "integration",
-    "docs",
+# What a change has to pass; `nightly` has the rest.
+nox.options.sessions = ["suite"]
+NIGHTLY = [
     "wheels",
+    "types-all",
+    "lowest",
+    *(f"isolated-{version}" for version in PYTHONS if version in HERE),
+    "slow",
+    "explore",
+    "worlds",
+    "chaos",
 ]
 
 
@@ -104,6 +112,60 @@ def install_all(session: nox.Session, *requirements: str) -> None:
     session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("test"), *requirements)
 
 
+# ---- what runs side by side
+
+
+@contextmanager
+def beside(session: nox.Session, *sessions: str) -> Iterator[None]:
+    """Run sessions in a process of their own while the block runs; fail with them.
+
+    Their output is printed when they have ended, so that two outputs do not mix.
+    """
+    with tempfile.TemporaryFile() as output:
+        command = [sys.executable, "-m", "nox", "-f", __file__, "-s", *sessions]
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
+        try:
+            yield
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+        finally:  # also where the block has failed: one run names all that is red
+            status = process.wait()
+            output.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(output, sys.stdout.buffer)
+            sys.stdout.flush()
+    if status:
+        session.error(f"failed: {', '.join(sessions)}; its output is above")
+
+
+def nox_again(session: nox.Session, *sessions: str) -> None:
+    """Run sessions one after the other, each in the environment that it makes."""
+    session.run(sys.executable, "-m", "nox", "-f", __file__, "-s", *sessions, external=True)
+
+
+@nox.session(venv_backend="none")
+def suite(session: nox.Session) -> None:
+    """Run every test once, with lint, types and documentation: what a change has to pass."""
+    # Tests that wait fill the gaps of what computes.
+    with beside(session, "integration"), beside(session, "lint", "types", "docs"):
+        nox_again(session, "packages")
+
+
+@nox.session(venv_backend="none")
+def check(session: nox.Session) -> None:
+    """Run lint, types, and the tests of what changed since the main branch, in three minutes."""
+    with beside(session, "lint", "types"):
+        nox_again(session, "changed")
+
+
+@nox.session(venv_backend="none")
+def nightly(session: nox.Session) -> None:
+    """Run what `suite` leaves out: other Pythons, long cuts, real batch systems, many worlds."""
+    for name in NIGHTLY:
+        session.notify(name)
+
+
 # ---- sessions for every day
 
 
@@ -116,56 +178,58 @@ def demo(session: nox.Session) -> None:
 
 @on_each_python
 def tests(session: nox.Session) -> None:
-    """Run every test, or those that are named, with every package installed."""
+    """Run the tests that are named, or all, with every package installed."""
     install_all(session)
     session.run("pytest", *(session.posargs or ["packages", "tests-integration"]))
 
 
-@on_each_python
-@nox.parametrize("package", PACKAGES, ids=PACKAGES)
-def isolated(session: nox.Session, package: str) -> None:
-    """Run the tests of one package, with nothing installed but what it declares."""
-    install_declared(session, package)
-    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
-
-
-@nox.session(python=HERE.get(OLDEST, OLDEST))
-@nox.parametrize("package", PACKAGES, ids=PACKAGES)
-def lowest(session: nox.Session, package: str) -> None:
-    """Run them on the oldest Python, with the lowest versions that pyproject.toml allows."""
-    if session.venv_backend != "uv":
-        session.skip("only uv installs the lowest versions")
-    install_declared(session, package, "--resolution", "lowest-direct")
-    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
+@nox.session
+def packages(session: nox.Session) -> None:
+    """Run the tests of all packages, with every package installed."""
+    install_all(session)
+    # One process compiles the tests' modules, which takes twelve seconds, or each of four would.
+    session.run("pytest", "-q", "--collect-only", "packages", silent=True)
+    # More processes than cores, as some tests wait.
+    session.run("pytest", "-q", "-n", "4", "--durations=25", "packages", *session.posargs)
 
 
 @nox.session
 def integration(session: nox.Session) -> None:
     """Run the tests that cross packages, with every package installed."""
     install_all(session)
-    # They wait most of the time: for time limits, cut networks, nodes that are lost. Each file has
-    # one process, as the batch systems and hosts that it starts are for all of its tests.
-    aside = ["-n", "3", "--dist", "loadfile"]
+    # They wait most of the time: for programs, workers and batch systems. Each file has one
+    # process, as the batch systems and hosts that it starts are for all of its tests.
+    aside = ["-q", "-n", "5", "--dist", "loadfile", "--durations=25"]
     session.run("pytest", *aside, "tests-integration", *session.posargs)
-    if not session.posargs:
-        # Alone, as faults have deadlines that a busy machine does not keep.
-        # The seed kills guards of each kind, but no agent: over files, that takes minutes.
-        session.run("python", "-m", "tools.chaos", "--seconds", "60", "--seed", "493")
+
+
+@nox.session
+def changed(session: nox.Session) -> None:
+    """Run the tests of what changed since the main branch, and of the packages that need it."""
+    install_all(session)
+    paths = session.run("python", "tools/changed.py", silent=True, log=False).split()
+    if not paths:
+        session.skip("nothing changed since the main branch that has tests")
+    session.run("pytest", "-q", "-n", "2", *paths, *session.posargs)
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types with mypy --strict, as on the oldest and on the newest Python."""
+    """Check types with mypy --strict, as on the oldest Python."""
+    check_types(session, OLDEST)
+
+
+def check_types(session: nox.Session, version: str) -> None:
+    """Run mypy over all sources at once, then over each package's tests."""
     install_all(session, *group("types"))
     # The tutorial's programs are for newcomers: they are run, not typed.
     typed = ["factor.py", "licences.py", "xtb_conformers.py"]
+    sources = [f"packages/{package}/src" for package in PACKAGES]
     others = ["tests-integration", "tools", *(f"docs/examples/{name}" for name in typed)]
-    for version in (OLDEST, NEWEST):
-        # One run per package: a single one would check one portion of `grain`.
-        for package in PACKAGES:
-            folders = [f"packages/{package}/src", f"packages/{package}/tests"]
-            session.run("mypy", "--python-version", version, *folders)
-        session.run("mypy", "--python-version", version, *others)
+    session.run("mypy", "--python-version", version, *sources, *others)
+    # Modules of two packages' tests may have one name, so each package has a run.
+    for package in PACKAGES:
+        session.run("mypy", "--python-version", version, f"packages/{package}/tests")
 
 
 @nox.session
@@ -207,15 +271,72 @@ def docs(session: nox.Session) -> None:
     session.run("python", "tools/check_site.py", str(site))
 
 
+# ---- sessions for every night, and for .ci/run as far as its time allows
+
+
+@nox.session(name="types-all")
+def types_all(session: nox.Session) -> None:
+    """Check types as on the newest Python; `types` has the oldest."""
+    check_types(session, NEWEST)
+
+
+@on_each_python
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def isolated(session: nox.Session, package: str) -> None:
+    """Run the tests of one package, with nothing installed but what it declares."""
+    install_declared(session, package)
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
+
+
+@nox.session(python=HERE.get(OLDEST, OLDEST))
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def lowest(session: nox.Session, package: str) -> None:
+    """Run them on the oldest Python, with the lowest versions that pyproject.toml allows."""
+    if session.venv_backend != "uv":
+        session.skip("only uv installs the lowest versions")
+    install_declared(session, package, "--resolution", "lowest-direct")
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
+
+
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build everything, then try the five ways in which people install it."""
-    session.install("build", "uv")
+    session.install("build", "uv", *backends())
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     for source in [".", *(f"packages/{name}" for name in PACKAGES)]:
-        session.run("python", "-m", "build", "--installer", "uv", "-q", "-o", str(dist), source)
+        session.run("python", "-m", "build", "--no-isolation", "-q", "-o", str(dist), source)
     session.run("python", "tools/check_wheels.py", str(dist))
+
+
+def backends() -> list[str]:
+    """Return what the distributions need to be built, so that one environment builds them all."""
+    files = [ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml")]
+    needs = (nox.project.load_toml(file)["build-system"]["requires"] for file in files)
+    return sorted({requirement for each in needs for requirement in each})
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the tests that the suite leaves out: long cuts, whole matrices, real batch systems."""
+    install_all(session)
+    aside = ["-q", "-n", "4", "--dist", "loadfile", "--durations=25"]
+    paths = session.posargs or ["packages", "tests-integration"]
+    session.run("pytest", *aside, "--nightly", "-m", "nightly", *paths)
+
+
+@nox.session
+def explore(session: nox.Session) -> None:
+    """Run the property tests with other examples than every day: nox -s explore -- [PATH ...]."""
+    install_all(session)
+    profile = ["--hypothesis-profile=explore", "-m", "hypothesis"]
+    session.run("pytest", "-q", "-n", "2", *profile, *(session.posargs or ["packages"]))
+
+
+@nox.session
+def worlds(session: nox.Session) -> None:
+    """Simulate 5,000 worlds, from a new first seed each time; it is printed."""
+    run_simulation(session, "--seeds", "5000", "--first", "random", *session.posargs)
 
 
 # ---- sessions for now and then
@@ -232,9 +353,14 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Simulate the protocol under every fault: nox -s simulate -- [--seed N | --seeds COUNT]."""
+    run_simulation(session, *session.posargs)
+
+
+def run_simulation(session: nox.Session, *words: str) -> None:
+    """Install what the simulation needs, and run it."""
     session.install(*editable(closure("grain-head")))
     env = {"PYTHONPATH": str(ROOT / "tests-integration")}
-    session.run("python", "-m", "simulation", *session.posargs, env=env)
+    session.run("python", "-m", "simulation", *words, env=env)
 
 
 @nox.session

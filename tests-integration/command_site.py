@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING, Any
 import trio
 from fake_batch.start import until
 
+from grain.config import load
+from grain.edge import dial
+from grain.edge.errors import EdgeError
+from grain.edge.questions import CODEC, Ask, unpack
+from grain_testkit.programs import run, start
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tools.hosts import Host
 
+    from grain_testkit.programs import Process
+
 SCALE = """\
 from grain.cli import main
-from grain.cli.workers import scale
+from grain.cli.workers import loop
 from grain.cli.scaling import swarm
-scale._LOOK_ELSEWHERE = 0.3
+loop.LOCAL = loop.BATCH = 0.3
 swarm.PAUSES, swarm.PROVEN, swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
 main(prog_name="grain")
 """
@@ -33,14 +41,14 @@ is up to the test."""
 
 
 @contextmanager
-def running(*words: str, host: Host | None = None, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", *words]
-    process = subprocess.Popen(
-        command if host is None else host.entering(command),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **env},
-    )
+def running(*words: str, host: Host | None = None, **env: str) -> Iterator[Process]:
+    nowhere, environ = subprocess.DEVNULL, {**os.environ, **env}
+    process: Process
+    if host is None:
+        process = start("-m", *words, stdout=nowhere, stderr=nowhere, env=environ)
+    else:
+        command = host.entering([sys.executable, "-m", *words])
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environ)
     try:
         yield process
     finally:
@@ -90,17 +98,21 @@ class Site:
         """
         if words[0] in {"ls", "why", "quit", "cancel"} and "--patience" not in words:
             words = (words[0], "--patience", "30", *words[1:])
-        run = partial(
-            subprocess.run,
-            self.command("-m", "grain.cli", *words),
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        done = await trio.to_thread.run_sync(run)
+        words = ("-m", "grain.cli", *words)
+        if self.host is None:
+            type_it = partial(run, *words, cwd=self.folder, env=self.environ, timeout=120)
+        else:
+            type_it = partial(
+                subprocess.run,
+                self.command(*words),
+                cwd=self.folder,
+                env=self.environ,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        done = await trio.to_thread.run_sync(type_it)
         assert "\x1b" not in done.stdout + done.stderr
         return done
 
@@ -110,34 +122,43 @@ class Site:
         assert 0 == done.returncode, done.stderr
         return json.loads(done.stdout)
 
-    async def until(self, what: Any) -> Any:
-        """Look until it is so."""
+    async def until(self, what: Callable[[Any], object]) -> Any:
+        """Ask the scheduler until it is so, and return its state.
+
+        That costs next to nothing, while each `grain ls` is a process to start. On another host
+        there is no way but that.
+        """
+        if self.host is not None:
+            return await self.until_listed(what)
+        address = load(self.folder / "grain.toml", env=self.environ).worker.dial
+        lost = (EdgeError, trio.BrokenResourceError, trio.EndOfChannel)
+        while True:
+            with suppress(*lost):
+                async with dial(address, role="cli", codec=CODEC, patience=2) as peer:
+                    while True:
+                        await peer.channel.send([(Ask("state"), None)])
+                        [(_, answer)] = await peer.channel.receive()
+                        if what(state := unpack(answer)):
+                            return state
+                        await trio.sleep(0.05)
+
+    async def until_listed(self, what: Callable[[Any], object]) -> Any:
+        """Type `grain ls` until it is so, and return what it lists: with the jobs."""
         while True:
             done = await self.grain("ls", "--json", "--patience", "2")
             if not done.returncode and what(state := json.loads(done.stdout)):
                 return state
             await trio.sleep(0.1)
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Type a command that goes on until a signal ends it."""
-        return subprocess.Popen(
-            self.command("-m", "grain.cli", *words),
-            cwd=self.folder,
-            env=self.environ,
-            stdout=subprocess.DEVNULL,
-        )
+    def scale(self, *words: str, proven: float = 60.0) -> Process:
+        """Type `grain scale` in a hurry: it goes on until a signal ends it."""
+        words = ("-c", SCALE.format(proven=proven), "scale", *words)
+        return self._started(*words, stdout=subprocess.DEVNULL)
 
     @contextmanager
-    def script(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+    def script(self, *words: str) -> Iterator[Process]:
         """Run a script of the directory, or another command of Python, as a user would."""
-        process = subprocess.Popen(
-            self.command(*words),
-            cwd=self.folder,
-            env=self.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = self._started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield process
         finally:
@@ -145,7 +166,7 @@ class Site:
             process.communicate()
 
     @contextmanager
-    def gnaw(self, grace: float = 20) -> Iterator[subprocess.Popen[bytes]]:
+    def gnaw(self, grace: float = 20) -> Iterator[Process]:
         """Run a scheduler, which serves when the block begins.
 
         A mission that finds none starts one of its own, which is more patient with whom it has
@@ -160,3 +181,8 @@ class Site:
     def worker(self, name: str, **res: float) -> Any:
         words = ("--url", self.address, "--res", json.dumps(res), "--name", name)
         return running("grain.worker", *words, host=self.host)
+
+    def _started(self, *words: str, **streams: Any) -> Process:
+        if self.host is None:
+            return start(*words, cwd=self.folder, env=self.environ, **streams)
+        return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environ, **streams)

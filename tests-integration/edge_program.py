@@ -1,6 +1,7 @@
 """A head or a worker, for the tests on several hosts: python edge_program.py ROLE ADDRESS.
 
-A head echoes. A worker sends numbers, checks the echoes, and prints a line for each event:
+A head echoes. A successor is a head that takes the place of one on another host which has not
+answered for a second. A worker sends numbers, checks the echoes, and prints a line for each event:
 "joined TRANSPORT", "echo NUMBER", "lost REASON". It dials again when it lost its head.
 """
 
@@ -12,6 +13,7 @@ import sys
 import trio
 
 from grain.edge import Peer, Serving, dial, serve
+from grain.edge.connecting.serve import FAR
 from grain.edge.errors import ChannelBroken, EdgeError
 from grain.edge.testing import CODEC, Note
 
@@ -21,7 +23,7 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-async def head(address: str) -> None:
+async def head(address: str, far: float = FAR) -> None:
     """Serve until killed or superseded."""
 
     async def echo(peer: Peer) -> None:
@@ -30,13 +32,18 @@ async def head(address: str) -> None:
 
     async def ready(task_status: trio.TaskStatus[Serving]) -> None:
         try:
-            await serve(echo, address, codec=CODEC, watch=2.0, task_status=task_status)
+            await serve(echo, address, codec=CODEC, watch=2.0, far=far, task_status=task_status)
         except EdgeError as e:
             say("ended", type(e).__name__)
 
     async with trio.open_nursery() as nursery:
         serving = await nursery.start(ready)
         say("serving", serving.epoch)
+
+
+async def successor(address: str) -> None:
+    """Serve in the place of a head elsewhere that does not answer at once."""
+    await head(address, far=1.0)
 
 
 async def worker(address: str) -> None:
@@ -60,4 +67,4 @@ async def worker(address: str) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    trio.run({"head": head, "worker": worker}[sys.argv[1]], sys.argv[2])
+    trio.run({"head": head, "successor": successor, "worker": worker}[sys.argv[1]], sys.argv[2])

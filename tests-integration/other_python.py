@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parent.parent
 SUPPORTED = ["3.10", "3.11", "3.12", "3.13"]
 
@@ -25,18 +30,31 @@ def others() -> dict[str, str]:
 
 
 def with_grain(python: str, folder: Path) -> str:
-    """Make an environment in a folder, with the packages of this tree; return its interpreter."""
-    packages = sorted(str(package) for package in ROOT.glob("packages/grain-*"))
-    editable = [word for package in packages for word in ("-e", package)]
+    """Make an environment in a folder, with the packages of this tree; return its interpreter.
+
+    The packages are on its search path, as after an editable installation, which would build each
+    of them first: three quarters of the time.
+    """
+    sources = sorted(str(source) for source in ROOT.glob("packages/grain-*/src"))
     made = str(folder / "bin/python")
     if importlib.util.find_spec("uv") is not None:
         uv = [sys.executable, "-m", "uv"]
         _run(*uv, "venv", "-q", "--python", python, str(folder))
-        _run(*uv, "pip", "install", "-q", "--python", made, *editable)
+        _run(*uv, "pip", "install", "-q", "--python", made, *_requirements())
     else:  # ten times slower
         _run(python, "-m", "venv", str(folder))
-        _run(made, "-m", "pip", "install", "-q", *editable)
+        _run(made, "-m", "pip", "install", "-q", *_requirements())
+    [packages] = folder.glob("lib/python*/site-packages")
+    (packages / "grain.pth").write_text("\n".join(sources) + "\n")
     return made
+
+
+def _requirements() -> list[str]:
+    """Return what the packages of this tree require, except for one another."""
+    files = ROOT.glob("packages/grain-*/pyproject.toml")
+    projects = [tomllib.loads(file.read_text())["project"] for file in files]
+    all_of_them = {each for project in projects for each in project["dependencies"]}
+    return sorted(each for each in all_of_them if not each.startswith("grain-"))
 
 
 def _run(*words: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,10 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 GROUP = 8  # jobs of which each waits for the same sign
 PORT = 4747
+PATIENT = 600.0
+"""Seconds for which a scheduler waits for who is away: no job of theirs begins again, also where a
+busy machine lets them come back late."""
+
 HOSTNAMES = f"""
 from grain.delayed import delayed, run
 from grain.resource import Node
@@ -52,6 +56,14 @@ async def main():
 run(main)
 """
 """The tutorial's program, of which each job says that it begins, and waits for its group's sign."""
+
+
+WORKER = ("-m", "grain.worker")
+IMPATIENT = (
+    "-c",
+    "import sys; from grain.worker.agent.command import main; sys.exit(main(seek=0.5))",
+)
+"""A worker that does not wait for half a minute before it looks for a direct way."""
 
 
 class World:
@@ -83,14 +95,13 @@ class World:
             process.communicate()
 
     @contextmanager
-    def worker(self, site: Site) -> Iterator[None]:
-        """Start a worker of one core."""
+    def worker(self, site: Site, *program: str) -> Iterator[None]:
+        """Start a worker of one core, by Python's options for it if it is a special one."""
         assert site.host is not None
-        words = ["--url", site.address, "--res", '{"Cores": 1, "Memory": 1}']
+        words = [*(program or WORKER), "--url", site.address]
+        words += ["--res", '{"Cores": 1, "Memory": 1}']
         with self.log(site).open("wb") as log:
-            process = subprocess.Popen(
-                site.command("-m", "grain.worker", *words), env=site.environ, stderr=log
-            )
+            process = subprocess.Popen(site.command(*words), env=site.environ, stderr=log)
         try:
             yield
         finally:
@@ -144,34 +155,39 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(network, site)
 
 
-async def test_a_bridge_that_is_killed_twice_loses_nothing(world: World) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly)])
+async def test_a_bridge_that_is_killed_loses_nothing(world: World, times: int) -> None:
     """Jobs end while the bridge is away; the clusters have no other way to each other."""
-    with trio.fail_after(300), world.bridge() as first, world.here.gnaw():
+    with trio.fail_after(300), ExitStack() as stack:
+        bridge = stack.enter_context(world.bridge())
+        stack.enter_context(world.here.gnaw(PATIENT))
         world.open_gate(0)
         with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
-            await world.until_both_wait(1)
-            first.kill()
-            first.wait()
-            world.open_gate(1)
-            with world.bridge() as second:
-                await world.until_both_wait(2)
-                second.kill()
-                second.wait()
-                world.open_gate(2)
-            with world.bridge():
-                await world.check_results(opt)
+            for group in (1, 2):
+                await world.until_both_wait(group)
+                if group <= times:
+                    bridge.kill()
+                    bridge.wait()
+                world.open_gate(group)
+                if group <= times:
+                    bridge = stack.enter_context(world.bridge())
+            await world.check_results(opt)
     assert "(relay)" in world.log(world.far).read_text()
 
 
-async def test_a_cut_of_20_seconds_costs_nothing_but_time(world: World) -> None:
-    """The bridge vanishes for both clusters, without a word; jobs end meanwhile."""
-    with trio.fail_after(300), world.bridge(), world.here.gnaw():
+@pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.nightly)])
+async def test_a_cut_costs_nothing_but_time(world: World, seconds: int) -> None:
+    """The bridge vanishes for both clusters, without a word; jobs end meanwhile.
+
+    The longer cut is as long as the silence after which the bridge counts as lost.
+    """
+    with trio.fail_after(300), world.bridge(), world.here.gnaw(PATIENT):
         world.open_gate(0)
         with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
             await world.until_both_wait(1)
             world.network.relay.cut()
             world.open_gate(1)
-            await trio.sleep(20)
+            await trio.sleep(seconds)
             world.network.relay.mend()
             await world.until_both_wait(2)
             world.open_gate(2)
@@ -182,7 +198,7 @@ async def test_a_network_that_loses_packets_loses_no_results(world: World) -> No
     """One of a hundred, everywhere and in both directions."""
     for host in (world.network.relay, *world.network.hosts.values()):
         host.lose(1)
-    with trio.fail_after(300), world.bridge(), world.here.gnaw():
+    with trio.fail_after(300), world.bridge(), world.here.gnaw(PATIENT):
         world.open_gate(0)
         world.open_gate(2)
         with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
@@ -191,14 +207,23 @@ async def test_a_network_that_loses_packets_loses_no_results(world: World) -> No
             await world.check_results(opt)
 
 
-async def test_what_the_bridge_carries_goes_over_to_a_direct_way_that_opens(world: World) -> None:
-    """It is looked for half a minute later; jobs that run meanwhile go on, and run once."""
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(IMPATIENT, id="after half a second"),
+        pytest.param(WORKER, id="after half a minute", marks=pytest.mark.nightly),
+    ],
+)
+async def test_what_the_bridge_carries_goes_over_to_a_direct_way_that_opens(
+    world: World, program: tuple[str, str]
+) -> None:
+    """It is looked for; jobs that run meanwhile go on, and run once."""
     with (
         trio.fail_after(300),
         world.bridge() as bridge,
-        world.here.gnaw(),
+        world.here.gnaw(PATIENT),
         world.worker(world.here),
-        world.worker(world.far),
+        world.worker(world.far, *program),
         world.here.script("opt.py") as opt,
     ):
         await world.until_both_wait(0)
@@ -221,7 +246,7 @@ async def test_the_bridge_carries_only_what_finds_no_direct_way(
     """One cluster may connect to the other one, whichever it is: the bridge may leave for good."""
     source, target, transport = way
     world.network.open_way(source, target)
-    with trio.fail_after(300), world.bridge() as bridge, world.here.gnaw():
+    with trio.fail_after(300), world.bridge() as bridge, world.here.gnaw(PATIENT):
         world.open_gate(0)
         with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
             await world.until_both_wait(1)

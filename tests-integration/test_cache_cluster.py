@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,12 +14,15 @@ import trio
 
 from grain.edge import dial
 from grain.edge.questions import CODEC, Ask, unpack
+from grain_testkit.programs import start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    Running = AbstractContextManager[subprocess.Popen[str]]
+    from grain_testkit.programs import Process
+
+    Running = AbstractContextManager[Process]
 
 # Each line of a file is one write: whole, or not there. Where {free} tasks have ended, the others
 # wait for a file `go`.
@@ -68,13 +70,10 @@ run(main, progress=False, cache=f"{{HERE}}/results")
 
 
 @contextmanager
-def running(home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def running(home: Path, *words: str) -> Iterator[Process]:
     """A process, ended at last. Of a mission, what it says is kept."""
     err = subprocess.DEVNULL if words[0] == "-m" else subprocess.PIPE
-    process = subprocess.Popen(
-        [sys.executable, *words], cwd=home, text=True,
-        stdout=subprocess.DEVNULL, stderr=err,
-    )  # fmt: skip
+    process = start(*words, cwd=home, text=True, stdout=subprocess.DEVNULL, stderr=err)
     try:
         yield process
     finally:
@@ -143,8 +142,9 @@ async def forgotten(home: Path) -> None:
             await trio.sleep(0.1)
 
 
-async def ended(mission: subprocess.Popen[str]) -> str:
+async def ended(mission: Process) -> str:
     """Wait for the end of a mission, and return its stderr."""
+    err: str
     _, err = await trio.to_thread.run_sync(mission.communicate)
     assert not mission.returncode, err
     return err

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from grain.cli.app import main as grain
+from grain_testkit.programs import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +47,7 @@ def mission(
 ) -> None:
     """Run the program, perhaps edited."""
     (here / "chem.py").write_text(PROGRAM.format(options=options, more=more, calls=calls))
-    subprocess.run([sys.executable, "chem.py"], check=True, timeout=60, cwd=here)
+    run("chem.py", cwd=here, timeout=60).check_returncode()
 
 
 def output(*words: str, code: int = 0) -> str:
@@ -186,12 +185,7 @@ def test_of_the_configuration(here: Path) -> None:
 def test_as_a_command(here: Path) -> None:
     """It is found by the command `grain`."""
     mission(here)
-    done = subprocess.run(
-        [sys.executable, "-c", "from grain.cli.app import main; main()", "cache", "ls"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        cwd=here,
-    )
+    words = ("-c", "from grain.cli.app import main; main()", "cache", "ls")
+    done = run(*words, cwd=here, timeout=60)
+    done.check_returncode()
     assert "3 results" in done.stdout

@@ -6,11 +6,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+
+from grain_testkit.programs import run, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,10 +70,9 @@ def test_a_killed_program_computes_no_result_twice(tmp_path: Path, seed: int) ->
     while not (tmp_path / "ended").exists():
         assert kills < 100
         (tmp_path / "computed").unlink(missing_ok=True)
-        with subprocess.Popen(
-            [sys.executable, "program.py"], cwd=tmp_path, start_new_session=True,
-            stderr=subprocess.PIPE,
-        ) as mission:  # fmt: skip
+        with start(
+            "program.py", cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE
+        ) as mission:
             begun = time.monotonic()
             while not (tmp_path / "computed").exists() and mission.poll() is None:
                 if kept and time.monotonic() > begun + 10:
@@ -99,6 +99,6 @@ def test_a_program_whose_results_are_all_cached_runs_nothing(tmp_path: Path) -> 
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "go").touch()
     for _ in range(2):
-        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=120)
+        run("program.py", cwd=tmp_path, timeout=120).check_returncode()
 
     assert sorted(numbers(tmp_path / "computed")) == list(range(TASKS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from grain.resource import Cores
 from grain.util import QueueLimiter
 from grain.worker.external import run_external
 from grain_testkit.local_processes import alive
+from grain_testkit.programs import start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ async def double(x: int) -> int:
 
 async def note_and_sleep(path: str) -> None:
     """A program that never ends, and notes its process."""
-    await run_external(["sh", "-c", f"echo $$ >> {path}; exec sleep 1000.25"])
+    await run_external(["sh", "-c", f"echo $$ >> '{path}'; exec sleep 1000.25"])
 
 
 async def fail() -> None:
@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> Iterator[str]:
     ]
     with ExitStack() as stack:
         for words in services:
-            process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+            process = start("-m", *words, stderr=subprocess.DEVNULL)
             stack.callback(process.wait, 120)
             stack.callback(process.terminate)
         deadline = time.monotonic() + 180

@@ -50,7 +50,7 @@ class Program:
                 self._lines.put(self._said[-1])
 
     def expect(self, pattern: str, seconds: float = 300.0) -> str:
-        """Wait for a line; echoes must be right all the time."""
+        """Wait for a line; echoes must be right all the time. What takes minutes hangs."""
         end, seen = time.monotonic() + seconds, []
         while True:
             try:
@@ -147,16 +147,24 @@ def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     return there
 
 
-SITES = [
-    "all",
-    "no connections to workers",
-    "no connections to the head",
-    "nothing",
-    "nothing, with resets",
-]
+def nightly(*case: object) -> Any:
+    """Return a case for the nightly session.
+
+    Each story has one case by day at least, and so has each transport.
+    """
+    return pytest.param(*case, marks=pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize(
+    "site",
+    [
+        "all",
+        nightly("no connections to workers"),
+        "no connections to the head",
+        nightly("nothing"),
+        "nothing, with resets",
+    ],
+)
 def test_a_worker_joins_by_the_best_route_that_its_site_allows(
     site: str, two: list[Host], shared: Path, start: Start
 ) -> None:
@@ -185,7 +193,15 @@ def test_a_worker_on_the_heads_host_joins_by_the_unix_socket(
     worker.expect("echo 1 True")
 
 
-@pytest.mark.parametrize("site", SITES[:4])
+@pytest.mark.parametrize(
+    "site",
+    [
+        nightly("all"),
+        nightly("no connections to workers"),
+        nightly("no connections to the head"),
+        "nothing",
+    ],
+)
 def test_a_worker_moves_to_the_successor_of_a_killed_head(
     site: str, two: list[Host], shared: Path, start: Start
 ) -> None:
@@ -196,7 +212,7 @@ def test_a_worker_moves_to_the_successor_of_a_killed_head(
     worker = start(two[1], "worker", shared)
     worker.expect("echo 3 True")
     head.kill()
-    successor = start(two[1], "head", shared)
+    successor = start(two[1], "successor", shared)
     successor.expect("serving 2")
 
     worker.expect("lost")
@@ -206,14 +222,22 @@ def test_a_worker_moves_to_the_successor_of_a_killed_head(
     assert eventually(lambda: sorted(os.listdir(f"{shared}/meeting.d")) == ["2", "claim.2"])
 
 
-@pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_a_network_cut_for_twenty_seconds_loses_nobody(
-    site: str, two: list[Host], shared: Path, start: Start
+@pytest.mark.parametrize(
+    ("site", "seconds"),
+    [
+        ("all", 2),
+        nightly("all", 20),
+        nightly("no connections to the head", 20),
+        nightly("nothing", 20),
+    ],
+)
+def test_a_network_cut_loses_nobody(
+    site: str, seconds: int, two: list[Host], shared: Path, start: Start
 ) -> None:
     """Nobody is lost: the same connection goes on."""
     worker = echoing_worker(site, two, shared, start)
     two[1].cut()
-    time.sleep(20)
+    time.sleep(seconds)
     worker.drain()
     two[1].mend()
 
@@ -221,14 +245,22 @@ def test_a_network_cut_for_twenty_seconds_loses_nobody(
     assert not worker.was_lost()
 
 
-@pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_a_host_frozen_for_fifteen_seconds_is_not_lost(
-    site: str, two: list[Host], shared: Path, start: Start
+@pytest.mark.parametrize(
+    ("site", "seconds"),
+    [
+        ("no connections to the head", 2),
+        nightly("all", 15),
+        nightly("no connections to the head", 15),
+        nightly("nothing", 15),
+    ],
+)
+def test_a_host_that_was_frozen_is_not_lost(
+    site: str, seconds: int, two: list[Host], shared: Path, start: Start
 ) -> None:
-    """Fifteen seconds without any of its processes running: late, not lost."""
+    """Some seconds without any of its processes running: late, not lost."""
     worker = echoing_worker(site, two, shared, start)
     two[0].freeze()
-    time.sleep(15)
+    time.sleep(seconds)
     worker.drain()
     two[0].thaw()
 
@@ -243,7 +275,7 @@ def test_a_frozen_head_steps_down_when_it_wakes(
     old = start(two[0], "head", shared)
     old.expect("serving 1")
     two[0].freeze()
-    new = start(two[1], "head", shared)
+    new = start(two[1], "successor", shared)
     new.expect("serving 2")
     two[0].thaw()
 
@@ -284,7 +316,10 @@ def test_the_files_of_a_killed_worker_are_removed(
 
 
 @pytest.mark.skipif(bool(why_no_views()), reason=why_no_views() or "-")
-def test_hosts_with_stale_views_of_the_filesystem_still_talk(shared: Path, start: Start) -> None:
+@pytest.mark.parametrize("echoes", [2, pytest.param(20, marks=pytest.mark.nightly)])
+def test_hosts_with_stale_views_of_the_filesystem_still_talk(
+    echoes: int, shared: Path, start: Start
+) -> None:
     """Each host with its own view that believes old names and sizes for five seconds."""
     real = shared / "real"
     real.mkdir(mode=0o700)
@@ -299,6 +334,6 @@ def test_hosts_with_stale_views_of_the_filesystem_still_talk(shared: Path, start
         head = start(machines[0], "head", first)
         head.expect("serving 1")
         worker.expect("joined files")
-        worker.expect("echo 20 True")
+        worker.expect(f"echo {echoes} True")
         worker.kill()
         head.kill()

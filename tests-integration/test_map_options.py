@@ -10,7 +10,6 @@ import io
 import re
 import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,7 @@ from click.testing import CliRunner
 
 from grain.delayed import MissionCancelled
 from grain.map.command import map_command
+from grain_testkit.programs import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -245,11 +245,8 @@ def test_a_table_has_the_columns_of_gnu_parallel() -> None:
 
 def grain_map(words: list[str]) -> subprocess.CompletedProcess[str]:
     program = "from grain.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, "map", "-j1", *([] if "--results" in words else ["-k"]),
-         "--shell", *words],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    order = [] if "--results" in words else ["-k"]
+    return run("-c", program, "map", "-j1", *order, "--shell", *words, timeout=240)
 
 
 def parallel(words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +12,7 @@ import trio
 from command_site import Site
 
 from grain_testkit.local_processes import alive
+from grain_testkit.programs import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,10 +66,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def missions(site: Site) -> list[dict[str, Any]]:
-    words = [sys.executable, "-m", "grain.cli", "missions", "--json"]
-    done = subprocess.run(
-        words, cwd=site.folder, env=site.environ, check=True, capture_output=True, text=True
-    )
+    words = ("-m", "grain.cli", "missions", "--json")
+    done = run(*words, cwd=site.folder, env=site.environ, timeout=120)
+    done.check_returncode()
     return list(json.loads(done.stdout))
 
 

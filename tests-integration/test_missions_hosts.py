@@ -214,5 +214,7 @@ async def test_another_host_says_where_a_mission_is(
         assert "rest@1 runs on login1" in done.stderr
         os.utime(start / "alive", (0, 0))
         assert "killed" == (await listed(two))["rest@1"]["state"]
-        assert 0 == (await two.grain("resume", "rest")).returncode
+        done = await two.grain("resume", "rest")
+        assert "If it still runs there, its tasks would run twice" in " ".join(done.stderr.split())
+        assert 0 == (await two.grain("resume", "--lost", "rest")).returncode
         assert "login2" == (await listed(one))["rest@2"]["host"]

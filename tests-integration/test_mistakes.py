@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import json
 import math
@@ -44,14 +45,18 @@ import pytest
 import trio
 from command_site import Site
 
+from grain.cli import main as grain
 from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission, run
 from grain.resource import Capacity, Cores, Memory, Node, WTime
 from grain.worker.blocking import in_thread
 from grain.worker.external import run_external
+from grain_testkit.programs import start
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from grain_testkit.programs import Process
 
 
 @delayed
@@ -140,7 +145,7 @@ IN_A_MISSION = [
     ("math.sqrt(f(1))", NOT_KNOWN),
     ("range(f(1))", NOT_KNOWN),
     ("open(f('a.xyz'))", NOT_KNOWN),
-    ("Path(f('a.xyz'))", NOT_KNOWN),
+    ("Path(f('a.xyz'))", NOT_KNOWN if sys.version_info < (3, 12) else STANDS_FOR),
     ("os.path.exists(f('a.xyz'))", NOT_KNOWN),
     ("os.path.join('run', f('a.xyz'))", STANDS_FOR),
     ("','.join([f('a')])", STANDS_FOR),
@@ -376,7 +381,7 @@ COMMANDS = [
     ("grain map -j x echo ::: a", "write a number of jobs, as 8; or one relative to the"),
     ("grain map -j 0 echo ::: a", "-j 0: write how many jobs may run at a time, as in -j 100"),
     ("grain map --shell 'echo $(( {} ))' ::: 010", "before a number make it octal. Write 10"),
-    ("grain map --shell 'sh -c {}' ::: a", "Use --shell instead of sh -c"),
+    ("grain map --shell 'sh -c {}' ::: a", "Write a script of your own"),
     ("grain map --env NOSUCH echo ::: a", "--env NOSUCH: there is no such variable here"),
     ("grain map --nice 10 echo ::: a", "write it before the command: grain map nice -n 10 COMMAND"),
     ("grain map --pipe wc ::: a", "a job reads nothing from standard input. Give it files"),
@@ -421,7 +426,7 @@ def shown(error: BaseException) -> str:
 
 def main_of(code: str) -> Callable[[], Awaitable[Any]]:
     """Return an async function with some code as its body."""
-    names = dict(NAMES)
+    names = {**NAMES, "__name__": "__main__"}  # asyncio looks at the name of the module
     exec(f"async def main():\n{textwrap.indent(textwrap.dedent(code), '    ')}", names)
     main: Callable[[], Awaitable[Any]] = names["main"]
     return main
@@ -449,6 +454,7 @@ def test_outside_of_a_mission_it_raises(code: str, text: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(("code", "text"), IN_A_MISSION, ids=ids(IN_A_MISSION))
 def test_in_a_mission_it_is_said(code: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = ""
@@ -456,6 +462,7 @@ def test_in_a_mission_it_is_said(code: str, text: str, capsys: pytest.CaptureFix
         run(main_of(code), local=Cores(2), config_file=False, progress=False)
     except Exception as raised:
         error = shown(raised)
+    gc.collect()  # what asyncio left behind warns here, and not in a test that comes later
 
     out, err = capsys.readouterr()
     assert 1 == (error + out + err).count(text)
@@ -522,14 +529,14 @@ def test_a_program_ends_with_its_status_and_says_why(
     program: str, number: signal.Signals | None, status: int, texts: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "sweep.py").write_text(f"{IMPORTS}{_F if 'f @' in program else ''}{program}")
-    with subprocess.Popen(
-        [sys.executable, "-u", "sweep.py"],
+    with start(
+        "-u",
+        "sweep.py",
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "GRAIN_CPU_LOCKS": str(tmp_path / "cpus")},
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None
         before = ""
@@ -597,16 +604,11 @@ def test_what_blocks_an_event_loop_is_named_with_its_line(tmp_path: Path) -> Non
     (tmp_path / "sweep.py").write_text(program)
     lines = program.splitlines()
 
-    def start(*words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "sweep.py", *words],
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def sweep(*words: str) -> Process:
+        return start("sweep.py", *words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
 
     with site.gnaw(), site.worker("n17", Cores=1):
-        runs = {"of this process": start("local"), "on n17": start()}
+        runs = {"of this process": sweep("local"), "on n17": sweep()}
         printed = {where: process.communicate(timeout=120)[1] for where, process in runs.items()}
 
     for where, text in printed.items():
@@ -620,34 +622,52 @@ def test_what_blocks_an_event_loop_is_named_with_its_line(tmp_path: Path) -> Non
             assert 1 == len(re.findall(words, text)), f"{words}\n{text}"
 
 
-def typed(words: str, folder: Path) -> str:
-    """Return what a command prints on standard error; it must fail, without a traceback."""
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """Type a command, in this process; it must fail, as it should; return its standard error."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("GRAIN_CONFIG", raising=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def type_words(words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            grain(shlex.split(words)[1:], prog_name="grain")
+        assert ended.value.code
+        return capfd.readouterr().err
+
+    return type_words
+
+
+@pytest.mark.parametrize(("words", "text"), COMMANDS, ids=ids(COMMANDS))
+def test_a_command_says_what_to_write(words: str, text: str, typed: Callable[[str], str]) -> None:
+    assert text in typed(words)
+
+
+def test_a_command_in_a_process_of_its_own_says_what_to_write(tmp_path: Path) -> None:
+    """Without a traceback."""
+    words, text = COMMANDS[0]
     done = subprocess.run(
         [sys.executable, "-m", "grain.cli", *shlex.split(words)[1:]],
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")},
+        env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode
     assert "Traceback" not in done.stderr
-    return done.stderr
-
-
-@pytest.mark.parametrize(("words", "text"), COMMANDS, ids=ids(COMMANDS))
-def test_a_command_says_what_to_write(words: str, text: str, tmp_path: Path) -> None:
-    assert text in typed(words, tmp_path)
+    assert text in done.stderr
 
 
 @pytest.mark.parametrize(("toml", "text", "advice"), CONFIGURATIONS, ids=ids(CONFIGURATIONS))
 def test_a_configuration_is_refused_with_the_key_and_what_is_expected(
-    toml: str, text: str, advice: str, tmp_path: Path
+    toml: str, text: str, advice: str, tmp_path: Path, typed: Callable[[str], str]
 ) -> None:
     (tmp_path / "grain.toml").write_text(f"{toml}\n")
 
-    complaint = typed("grain up", tmp_path)
+    complaint = typed("grain up")
     assert text in complaint
     assert advice in complaint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,20 @@ from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import Iterator
 
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Jupyter neither sees nor writes anything of this user."""
-    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
+            monkeypatch.setenv(name, str(folder / name))
+        monkeypatch.chdir(folder)
+        yield
 
 
 def shown(cell: Any) -> list[str]:
@@ -48,13 +50,13 @@ def shown(cell: Any) -> list[str]:
     return lines
 
 
-def client_of(notebook: Any) -> NotebookClient:
+def client_of(notebook: Any, kernel: str) -> NotebookClient:
     """Runs cells; what a cell shows may come long after its end where the machine is busy.
 
-    A kernel has sockets in the test's directory instead of ports: of those that are free when they
-    are chosen, another test may have one when the kernel has started.
+    A kernel has sockets of its name in the tests' directory instead of ports: of those that are
+    free when they are chosen, another test may have one when the kernel has started.
     """
-    options = Config({"KernelManager": {"transport": "ipc", "ip": "kernel"}})
+    options = Config({"KernelManager": {"transport": "ipc", "ip": kernel}})
     return NotebookClient(
         notebook, timeout=120, iopub_timeout=120, kernel_name="python3", config=options
     )
@@ -64,16 +66,21 @@ def test_each_cell_of_the_notebook_shows_what_the_repository_has() -> None:
     """Each cell shows what it shows in the repository."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     expected = [shown(cell) for cell in notebook.cells if cell.cell_type == "code"]
-    client_of(notebook).execute()
+    client_of(notebook, "of the page").execute()
     assert expected == [shown(cell) for cell in notebook.cells if cell.cell_type == "code"]
     assert any("[0, 1, 4, 9, 16]" in text for cell in expected for text in cell)
 
 
 class Kernel:
-    """Runs cells."""
+    """Runs cells.
 
-    def __init__(self, client: NotebookClient) -> None:
+    Attributes:
+        loop: the event loop that talks to it.
+    """
+
+    def __init__(self, client: NotebookClient, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
+        self.loop = loop
 
     @property
     def all(self) -> list[Any]:
@@ -94,12 +101,19 @@ class Kernel:
         assert caught.value.ename in ("CancelledError", "KeyboardInterrupt")
 
 
-@asynccontextmanager
-async def kernel() -> AsyncGenerator[Kernel]:
+@pytest.fixture(scope="module")
+def cells() -> Iterator[Kernel]:
+    """One kernel for all tests, as its start takes longer; each test closes what it opens."""
+    loop = asyncio.new_event_loop()
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
-    client = client_of(notebook)
-    async with client.async_setup_kernel():
-        yield Kernel(client)
+    client = client_of(notebook, "of the tests")
+    started = client.async_setup_kernel()
+    loop.run_until_complete(started.__aenter__())
+    try:
+        yield Kernel(client, loop)
+    finally:
+        loop.run_until_complete(started.__aexit__(None, None, None))
+        loop.close()
 
 
 DEFINE = """
@@ -137,41 +151,37 @@ def interrupt_when(condition):  # what the button does
 """
 
 
-def test_interrupting_a_cell_with_a_block() -> None:
+def test_interrupting_a_cell_with_a_block(cells: Kernel) -> None:
     """The block's mission ends, with its programs; the next cell runs."""
 
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(DEFINE)
-            await cells.interrupted(
-                "interrupt_when(sleeping)\nasync with here(): await (external @ Cores(1))()"
-            )
-            assert ["False False\n"] == await cells.run(
-                "print(trio.lowlevel.in_trio_run(), sleeping())"
-            )
-            again = "async with here():\n    print(await delayed(trio.sleep)(0))"
-            assert ["None\n"] == await cells.run(again)
+        await cells.run(DEFINE)
+        await cells.interrupted(
+            "interrupt_when(sleeping)\nasync with here(): await (external @ Cores(1))()"
+        )
+        assert ["False False\n"] == await cells.run(
+            "print(trio.lowlevel.in_trio_run(), sleeping())"
+        )
+        again = "async with here():\n    print(await delayed(trio.sleep)(0))"
+        assert ["None\n"] == await cells.run(again)
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
-def test_interrupting_a_cell_that_waits() -> None:
+def test_interrupting_a_cell_that_waits(cells: Kernel) -> None:
     """In a mission that several cells use, the wait is given up, and nothing else."""
 
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(DEFINE)
-            await cells.run("stack, event = AsyncExitStack(), trio.Event()")
-            await cells.run("made = await stack.enter_async_context(here())")
-            await cells.interrupted("r_ = waited()\ninterrupt_when(lambda: begun)\nawait r_")
-            assert ["<Delayed waited: not known yet, await it>"] == await cells.run(
-                "event.set()\nr_"
-            )
-            assert ["'waited'"] == await cells.run("await r_")
-            await cells.run("await stack.aclose()")
-            assert ["False\n"] == await cells.run("print(trio.lowlevel.in_trio_run())")
+        await cells.run(DEFINE)
+        await cells.run("stack, event = AsyncExitStack(), trio.Event()")
+        await cells.run("made = await stack.enter_async_context(here())")
+        await cells.interrupted("r_ = waited()\ninterrupt_when(lambda: begun)\nawait r_")
+        assert ["<Delayed waited: not known yet, await it>"] == await cells.run("event.set()\nr_")
+        assert ["'waited'"] == await cells.run("await r_")
+        await cells.run("await stack.aclose()")
+        assert ["False\n"] == await cells.run("print(trio.lowlevel.in_trio_run())")
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
 COMPUTE = """
@@ -203,45 +213,43 @@ def here():
 """
 
 
-def test_functions_of_cells_compute_in_processes_and_threads_without_a_scope() -> None:
+def test_functions_of_cells_compute_in_processes_and_threads_without_a_scope(cells: Kernel) -> None:
     """Functions of a notebook travel with what they use; their prints come back."""
 
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(COMPUTE)
-            assert ["computes 1\n10 True\n"] == await cells.run(
-                "async with here():\n"
-                "    value, pid = await (in_process @ Cores(1))(1)\n"
-                "    print(value, pid != os.getpid())"
-            )
-            assert ["(70, True)\n(30, False) (40, False)\n"] == await cells.run(
-                "async with here():\n"
-                "    print(await (delayed(subprocify(plain)) @ Cores(1))(7))\n"
-                "    print(await (decorated @ Cores(1))(3), await decorated(4))"
-            )
-            await cells.run(COMPUTE.replace("scale = 10", "scale = 100"))
-            assert ["computes 1\n100\n"] == await cells.run(
-                "async with here():\n    print((await (in_process @ Cores(1))(1))[0])"
-            )
+        await cells.run(COMPUTE)
+        assert ["computes 1\n10 True\n"] == await cells.run(
+            "async with here():\n"
+            "    value, pid = await (in_process @ Cores(1))(1)\n"
+            "    print(value, pid != os.getpid())"
+        )
+        assert ["(70, True)\n(30, False) (40, False)\n"] == await cells.run(
+            "async with here():\n"
+            "    print(await (delayed(subprocify(plain)) @ Cores(1))(7))\n"
+            "    print(await (decorated @ Cores(1))(3), await decorated(4))"
+        )
+        await cells.run(COMPUTE.replace("scale = 10", "scale = 100"))
+        assert ["computes 1\n100\n"] == await cells.run(
+            "async with here():\n    print((await (in_process @ Cores(1))(1))[0])"
+        )
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
-def test_a_mission_of_several_cells_has_one_pool_which_ends_with_it() -> None:
+def test_a_mission_of_several_cells_has_one_pool_which_ends_with_it(cells: Kernel) -> None:
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(COMPUTE)
-            await cells.run("stack = AsyncExitStack()")
-            await cells.run("entered = await stack.enter_async_context(here())")
-            await cells.run("_, first = await (in_process @ Cores(1))(1)")
-            await cells.run("_, second = await (in_process @ Cores(1))(2)")
-            assert ["True True\n"] == await cells.run(
-                "print(first == second, os.path.exists(f'/proc/{first}'))"
-            )
-            await cells.run("await stack.aclose()")
-            assert ["False\n"] == await cells.run("print(os.path.exists(f'/proc/{first}'))")
+        await cells.run(COMPUTE)
+        await cells.run("stack = AsyncExitStack()")
+        await cells.run("entered = await stack.enter_async_context(here())")
+        await cells.run("_, first = await (in_process @ Cores(1))(1)")
+        await cells.run("_, second = await (in_process @ Cores(1))(2)")
+        assert ["True True\n"] == await cells.run(
+            "print(first == second, os.path.exists(f'/proc/{first}'))"
+        )
+        await cells.run("await stack.aclose()")
+        assert ["False\n"] == await cells.run("print(os.path.exists(f'/proc/{first}'))")
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
 def bars(cell: Any) -> list[str]:
@@ -266,72 +274,64 @@ await stack.enter_async_context(mission(Cores(2), config_file=False, name="t"))
 """
 
 
-def test_each_cell_that_runs_tasks_has_a_bar_of_its_own() -> None:
+def test_each_cell_that_runs_tasks_has_a_bar_of_its_own(cells: Kernel) -> None:
     """Also in a mission that an earlier cell has opened; other cells have none."""
 
     async def main() -> None:
-        async with kernel() as cells:
-            codes = [
-                DEFINE + SLEEP + OPEN,
-                "1 + 1",
-                "await (sleep @ Cores(1))(2)",
-                "2 + 2",
-                "broken = (sleep @ Cores(1))(0)\nawait (sleep @ Cores(1))(2)",
-                "await asyncio.wait([asyncio.ensure_future(stack.aclose())])",
-            ]
-            for code in codes:
-                await cells.run(code)
-            shown = [bars(cell) for cell in cells.all]
-            assert [[], [], [], []] == [shown[0], shown[1], shown[3], shown[5]]
-            [first], [second] = shown[2], shown[4]
-            assert first.startswith("100 %, 1 done, 0 running, 0 queued, ")
-            assert second.startswith("100 %, 2 done, 1 failed, 0 running, 0 queued, ")
+        codes = [
+            DEFINE + SLEEP + OPEN,
+            "1 + 1",
+            "await (sleep @ Cores(1))(2)",
+            "2 + 2",
+            "broken = (sleep @ Cores(1))(0)\nawait (sleep @ Cores(1))(2)",
+            "await asyncio.wait([asyncio.ensure_future(stack.aclose())])",
+        ]
+        for code in codes:
+            await cells.run(code)
+        shown = [bars(cell) for cell in cells.all[-len(codes) :]]
+        assert [[], [], [], []] == [shown[0], shown[1], shown[3], shown[5]]
+        [first], [second] = shown[2], shown[4]
+        assert first.startswith("100 %, 1 done, 0 running, 0 queued, ")
+        assert second.startswith("100 %, 2 done, 1 failed, 0 running, 0 queued, ")
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
-def test_a_call_before_a_mission_is_opened_says_how_a_cell_opens_one() -> None:
+def test_a_failure_in_a_cell_says_what_to_do_and_shows_the_frames_of_the_notebook(
+    cells: Kernel,
+) -> None:
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(DEFINE + SLEEP)
-            with pytest.raises(CellExecutionError) as caught:
-                await cells.run("await (sleep @ Cores(1))(0)")
-            assert "open one in this cell by `async with mission(Cores(2)):`" in str(caught.value)
-            assert "asyncio.run" not in str(caught.value)
+        await cells.run(DEFINE + SLEEP)
+        with pytest.raises(CellExecutionError) as before_a_mission:
+            await cells.run("await (sleep @ Cores(1))(0)")
+        with pytest.raises(CellExecutionError) as in_a_task:
+            await cells.run(
+                "async with mission(Cores(1), config_file=False):\n    await (sleep @ Cores(1))(0)"
+            )
+        shown = str(before_a_mission.value)
+        assert "open one in this cell by `async with mission(Cores(2)):`" in shown
+        assert "asyncio.run" not in shown
+        shown = str(in_a_task.value)
+        assert "no time" in shown
+        assert "graph.py" not in shown
+        assert "value.py" not in shown
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())
 
 
-def test_a_failure_in_a_cell_shows_the_frames_of_the_notebook() -> None:
+# Lines, and what their errors say.
+OUT_OF_PLACE = [
+    ("async with subprocess_pool_scope(): pass", "in notebooks, leave it out"),
+    ("await subprocify(plain)(1)", "await (delayed(plain) @ Cores(1))(...)"),
+]
+
+
+def test_what_has_no_place_in_a_cell_says_what_to_write(cells: Kernel) -> None:
     async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(DEFINE + SLEEP)
-            with pytest.raises(CellExecutionError) as caught:
-                await cells.run(
-                    "async with mission(Cores(1), config_file=False):\n"
-                    "    await (sleep @ Cores(1))(0)"
-                )
-            shown = str(caught.value)
-            assert "no time" in shown
-            assert "graph.py" not in shown
-            assert "value.py" not in shown
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("async with subprocess_pool_scope(): pass", "in notebooks, leave it out"),
-        ("await subprocify(plain)(1)", "await (delayed(plain) @ Cores(1))(...)"),
-    ],
-)
-def test_what_has_no_place_in_a_cell_says_what_to_write(line: str, message: str) -> None:
-    async def main() -> None:
-        async with kernel() as cells:
-            await cells.run(COMPUTE)
+        await cells.run(COMPUTE)
+        for line, message in OUT_OF_PLACE:
             for block in ("async with here():", "if True:"):
                 lines = f"try:\n  {block}\n    {line}\nexcept RuntimeError as e:\n  print(e)"
                 assert message in (await cells.run(lines))[0]
 
-    asyncio.run(main())
+    cells.loop.run_until_complete(main())

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -19,10 +20,13 @@ from other_python import others, with_grain
 from grain.edge import dial
 from grain.edge.questions import Ask, unpack
 from grain.head.service import CODEC
+from grain_testkit.programs import run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from grain_testkit.programs import Process
 
 OWN = "{}.{}".format(*sys.version_info)
 HERE = others()
@@ -120,22 +124,41 @@ class Pair(NamedTuple):
     worker_version: str
 
 
-@pytest.fixture(scope="module", params=list(HERE)[-2:] or [""])
-def other(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, str]:
-    if not request.param:
-        pytest.skip(f"Python {OWN} is the only version here")
-    folder = tmp_path_factory.mktemp(f"python{request.param}")
-    return with_grain(HERE[request.param], folder / "venv"), request.param
+VERSIONS = list(HERE)[-2:]
+SIDES = ["mission", "worker"]
+# One pair; at night, every version on both sides.
+PAIRS = [
+    pytest.param(
+        version,
+        side,
+        marks=[] if (version, side) == (VERSIONS[-1], "worker") else pytest.mark.nightly,
+        id=f"the {side} has {version}",
+    )
+    for version in VERSIONS
+    for side in SIDES
+]
 
 
-@pytest.fixture(params=["mission", "worker"], ids=lambda side: f"{side} is other")
-def pair(request: pytest.FixtureRequest, other: tuple[str, str]) -> Pair:
-    python, version = other
-    if request.param == "mission":
-        return Pair(python, sys.executable, version, OWN)
-    return Pair(sys.executable, python, OWN, version)
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return the interpreter of a version, with Grain; its environment is made when it is asked."""
+
+    @cache
+    def python(version: str) -> str:
+        return with_grain(HERE[version], tmp_path_factory.mktemp(f"python{version}") / "venv")
+
+    return python
+
+
+@pytest.fixture
+def pair(version: str, side: str, pythons: Callable[[str], str]) -> Pair:
+    if side == "mission":
+        return Pair(pythons(version), sys.executable, version, OWN)
+    return Pair(sys.executable, pythons(version), OWN, version)
+
+
+# Without another version, they are skipped.
+both_ways = pytest.mark.parametrize(("version", "side"), PAIRS)
 
 
 class Site:
@@ -148,15 +171,21 @@ class Site:
         (folder / "grain.toml").write_text(f'address = "{self.address}"\n')
 
     @contextmanager
-    def running(self, *words: str, log: str = "log") -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, python: str, *words: str, log: str = "log") -> Iterator[Process]:
+        process: Process
         with (self.folder / log).open("wb") as out:
-            process = subprocess.Popen(words, stdout=out, stderr=out, cwd=self.folder)
+            if python == sys.executable:
+                process = start(*words, stdout=out, stderr=out, cwd=self.folder)
+            else:
+                process = subprocess.Popen(
+                    [python, *words], stdout=out, stderr=out, cwd=self.folder
+                )
         try:
             yield process
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -179,22 +208,18 @@ class Site:
 
     def typed(self, *words: str) -> str:
         """Type a `grain` command that asks the scheduler; return what it prints."""
-        command = [sys.executable, "-m", "grain.cli", *words, "--patience", "60"]
-        return subprocess.run(command, cwd=self.folder, text=True, capture_output=True).stdout
-
-    async def state(self) -> Any:
-        async with dial(self.address, role="cli", codec=CODEC, patience=60) as peer:
-            await peer.channel.send([(Ask("state"), None)])
-            return unpack((await peer.channel.receive())[0][1])
+        return run("-m", "grain.cli", *words, "--patience", "60", cwd=self.folder).stdout
 
     async def until(self, key: str, count: int, field: str = "") -> Any:
         """Wait until the scheduler has so many workers, or a queue with so many waiting tasks."""
-        while True:
-            state = await self.state()
-            here = sum(one[field] if field else 1 for one in state[key])
-            if here >= count:
-                return state
-            await trio.sleep(0.05)
+        async with dial(self.address, role="cli", codec=CODEC, patience=60) as peer:
+            while True:
+                await peer.channel.send([(Ask("state"), None)])
+                state = unpack((await peer.channel.receive())[0][1])
+                here = sum(one[field] if field else 1 for one in state[key])
+                if here >= count:
+                    return state
+                await trio.sleep(0.05)
 
 
 @pytest.fixture
@@ -202,12 +227,13 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-async def ended(process: subprocess.Popen[bytes]) -> int:
-    while process.poll() is None:
+async def ended(process: Process) -> int:
+    while (code := process.poll()) is None:
         await trio.sleep(0.05)
-    return process.returncode
+    return code
 
 
+@both_ways
 async def test_tasks_by_value_wait_for_a_worker_with_the_python_of_the_mission(
     site: Site, pair: Pair
 ) -> None:
@@ -232,6 +258,7 @@ async def test_tasks_by_value_wait_for_a_worker_with_the_python_of_the_mission(
     assert f"Python {pair.worker_version}." in site.read("foreign.log")
 
 
+@both_ways
 async def test_functions_of_modules_run_on_a_worker_of_another_python(
     site: Site, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +314,7 @@ for line in sys.stdin:
 """
 
 
+@both_ways
 def test_bytecode_of_another_python_is_refused_before_it_is_loaded(pair: Pair) -> None:
     """Nothing crashes, wherever it comes from: the last net below the scheduler's choice."""
     made = subprocess.check_output([pair.mission, "-c", DUMP])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from grain_testkit.local_processes import alive
+from grain_testkit.programs import run, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,15 +188,8 @@ def home(tmp_path: Path) -> Path:
 def execute(home: Path, config: str, local: str, script: str = "mission.py") -> str:
     """Run the mission, and return what it prints."""
     (home / "mine.toml").write_text(f'address = "edge://{home}/meeting/point"\n{config}')
-    done = subprocess.run(
-        [sys.executable, home / script, local],
-        cwd=home,
-        env={**os.environ, "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "HOME": str(home)}
+    done = run(home / script, local, cwd=home, env=environment, timeout=120)
     assert 0 == done.returncode, done.stderr
     return done.stdout
 
@@ -209,10 +202,10 @@ def test_the_context_module_of_the_head_serves_the_local_worker(home: Path) -> N
 
 def test_the_context_module_of_a_worker_serves_its_runs(home: Path) -> None:
     """Classes of the script keep their identity."""
-    command = [sys.executable, "-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
+    command = ["-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
     command += ["--url", f"edge://{home}/meeting/point"]
     command += ["--context", str(home / "elsewhere" / "pool_context.py")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+    with start(*command, stderr=subprocess.PIPE, text=True) as worker:
         try:
             printed = execute(home, "[head.gnaw]\nenabled = false\n", "elsewhere")
         finally:
@@ -230,10 +223,10 @@ def test_functions_that_block_or_compute_need_no_scope_on_the_local_worker(home:
 
 
 def test_functions_that_block_or_compute_need_no_context_module_on_a_worker(home: Path) -> None:
-    command = [sys.executable, "-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
+    command = ["-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
     command += ["--url", f"edge://{home}/meeting/point"]
     environment = {**os.environ, "PYTHONPATH": str(home)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as worker:
+    with start(*command, env=environment, stderr=subprocess.PIPE, text=True) as worker:
         try:
             config = "[head.gnaw]\nenabled = false\n"
             printed = execute(home, config, "elsewhere", "without_scope.py").split()

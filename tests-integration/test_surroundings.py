@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from grain.delayed import delayed, mission
 from grain.resource import Cores
 from grain.subproc import subprocify
 from grain.worker.external import run_external
+from grain_testkit.programs import start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -85,8 +85,10 @@ class Site:
         """Have a worker serve, which was started in a directory of its own."""
         words = ["--url", self.address, "--name", "w1", "--res", '{"Cores": [0]}', *options]
         with self.log.open("wb") as log:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "grain.worker", *words],
+            process = start(
+                "-m",
+                "grain.worker",
+                *words,
                 cwd=self.worker,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **env},
                 stdout=log,
@@ -99,7 +101,7 @@ class Site:
         finally:
             process.terminate()
             with trio.CancelScope(shield=True):
-                await process.wait()
+                await trio.to_thread.run_sync(process.wait)
 
 
 @pytest.fixture

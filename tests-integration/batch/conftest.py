@@ -28,25 +28,22 @@ for ((i = 0; i < 12000; i++)); do
 done
 """
 
-# Seconds, in which processes have had their say even if they get no processor for some of them.
-KILL_WAIT = 20
 
-
-@pytest.fixture(scope="module", params=["fake", "real"])
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.nightly)])
 def slurm(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Batch]:
-    """A fake Slurm, and where it can be had, a real one: three nodes of 4 cores and 4000 MiB."""
+    """A fake Slurm whose time tests let pass, and where it can be had by night, a real one.
+
+    Three nodes of 4 cores and 4000 MiB.
+    """
     if request.param == "fake":
-        # Its delays are a tenth of the usual, but for KillWait, as in the real one's, for how long
-        # ended jobs are known, and for how long those that were queued again wait to be seen so.
-        folder = tmp_path_factory.mktemp("fake")
-        waits = [f"--kill-wait={10 * KILL_WAIT}", "--keep=36000", "--requeue=1200"]
-        with fake("slurm", folder, *waits, pace=10) as batch:
+        with fake("slurm", tmp_path_factory.mktemp("fake"), "--keep=36000", pace=0) as batch:
             yield batch
         return
     try:
-        with real(f"--kill-wait={KILL_WAIT}") as batch:
+        # In 20 s processes have had their say even if they get no processor for some of them.
+        with real("--kill-wait=20") as batch:
             yield batch
     except Missing as missing:
         pytest.skip(str(missing))
@@ -54,8 +51,8 @@ def slurm(
 
 @pytest.fixture
 def pbs(tmp_path: Path) -> Iterator[Batch]:
-    """A fake PBS, whose 2 s from SIGTERM to SIGKILL are 20."""
-    with fake("pbs", tmp_path / "pbs", pace=0.1) as batch:
+    """A fake PBS whose time tests let pass, as the 2 s from SIGTERM to SIGKILL."""
+    with fake("pbs", tmp_path / "pbs", pace=0) as batch:
         yield batch
 
 

@@ -7,15 +7,20 @@ from pathlib import Path
 import pytest
 from fake_batch.start import Batch, until
 
-# It takes both signals, logs them, and goes on.
+# It takes both signals, logs them, and goes on until there is a file.
 STUBBORN = """\
 #!/bin/bash
 trap 'echo shell TERM' TERM
 trap 'echo shell USR1' USR1
 bash -c 'trap "echo child TERM" TERM; trap "echo child USR1" USR1; echo $$ > part; mv part ready
-    while :; do sleep 0.1; done' &
-while :; do wait; done
+    until [ -e stop ]; do sleep 0.1; done' &
+until [ -e stop ]; do wait; done
 """
+
+# What a real Slurm shows soon is compared by day, the rest by night.
+REAL_TOO = pytest.mark.parametrize("slurm", ["fake", "real"], indirect=True)
+# Seconds from SIGTERM to SIGKILL in the fake.
+KILL_WAIT = 30
 
 
 def submit(slurm: Batch, folder: Path, script: str, *options: str) -> str:
@@ -49,22 +54,8 @@ def command_of(pid: str) -> str:
         return ""
 
 
-@pytest.fixture(scope="module")
-def limited(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A job that takes both signals and has a minute; submitted first, looked at last.
-
-    Where time is fast there are more minutes, or the warning might come before it can be taken,
-    and it is due for longer, as a controller that gets no processor meanwhile forgets it.
-    """
-    folder = tmp_path_factory.mktemp("limited")
-    minutes, before = (1, 1) if slurm.pace == 1 else (5, 150)
-    options = [f"--time={minutes}", f"--signal=B:USR1@{before}"]
-    return submit(slurm, folder, STUBBORN, *options), folder
-
-
-def test_job_runs_and_is_known_afterwards(
-    slurm: Batch, limited: tuple[str, Path], tmp_path: Path
-) -> None:
+@REAL_TOO
+def test_job_runs_and_is_known_afterwards(slurm: Batch, tmp_path: Path) -> None:
     """A script runs in the folder of submission, with its id and node, and its end is recorded."""
     script = "#!/bin/bash\necho $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE\npwd\nexit 3\n"
 
@@ -110,6 +101,7 @@ REFUSALS = [
 ]
 
 
+@REAL_TOO
 @pytest.mark.parametrize(("options", "code", "message"), REFUSALS)
 def test_an_impossible_request_is_refused_on_standard_error(
     slurm: Batch, options: list[str], code: int, message: str
@@ -122,6 +114,7 @@ def test_an_impossible_request_is_refused_on_standard_error(
     assert "" == done.stdout
 
 
+@REAL_TOO
 def test_a_text_without_a_shebang_is_refused(slurm: Batch) -> None:
     """A text without a first line of a script is refused."""
     done = slurm.run("sbatch", stdin="echo hi\n")
@@ -130,6 +123,7 @@ def test_a_text_without_a_shebang_is_refused(slurm: Batch) -> None:
     assert done.stderr.startswith("sbatch: error: This does not look like a batch script.")
 
 
+@REAL_TOO
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -147,6 +141,7 @@ def test_accepted_for_ever(slurm: Batch, tmp_path: Path, options: list[str], rea
     until(lambda: state(slurm, job) == "CANCELLED")
 
 
+@REAL_TOO
 def test_output_into_a_missing_folder(slurm: Batch, tmp_path: Path) -> None:
     """It is accepted, and fails without a trace but for its record."""
     job = submit(slurm, tmp_path, "#!/bin/sh\necho hi\n", "--output=missing/out")
@@ -158,6 +153,7 @@ def test_output_into_a_missing_folder(slurm: Batch, tmp_path: Path) -> None:
     )
 
 
+@REAL_TOO
 def test_ids_that_nobody_knows(slurm: Batch) -> None:
     """scancel passes over them, squeue and scontrol fail, and none takes what is no id."""
     cancelled = slurm.run("scancel", "99999")
@@ -176,6 +172,7 @@ def test_ids_that_nobody_knows(slurm: Batch) -> None:
     assert (1, "squeue: error: Invalid job id: abc\n") == (bad.returncode, bad.stderr)
 
 
+@REAL_TOO
 def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path) -> None:
     """Tasks have ids of their own, the last one the array's; %a keeps their outputs apart."""
     script = "#!/bin/bash\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\n"
@@ -192,6 +189,7 @@ def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path
     assert job in {words[2] for words in lines}
 
 
+@REAL_TOO
 def test_waiting_tasks_of_an_array_are_one_line(slurm: Batch, tmp_path: Path) -> None:
     """Unless each is asked for."""
     job = submit(slurm, tmp_path, "#!/bin/sh\n", "--array=0-2%1", "-p", "short", "-t", "9")
@@ -208,12 +206,14 @@ def test_cancelled_job_has_its_say(slurm: Batch, tmp_path: Path) -> None:
 
     slurm.out("scancel", job)
     until(lambda: "child TERM" in text(tmp_path) and "shell TERM" in text(tmp_path))
+    slurm.let_pass(KILL_WAIT)
     until(lambda: state(slurm, job) == "CANCELLED")
 
     assert f"*** JOB {job} ON n" in text(tmp_path)
     assert "child TERM" not in command_of(text(tmp_path, "ready").strip()), "the child goes on"
 
 
+@REAL_TOO
 def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
     """With --batch a signal goes to the shell alone; without, to steps, of which there are none."""
     job = submit(slurm, tmp_path, STUBBORN)
@@ -224,7 +224,8 @@ def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
     until(lambda: "shell USR1" in text(tmp_path))
 
     assert "shell USR1\n" == text(tmp_path)
-    slurm.out("scancel", job)
+    (tmp_path / "stop").touch()
+    until(lambda: state(slurm, job) == "COMPLETED")
 
 
 def test_a_requeued_job_keeps_its_id_and_waits_two_minutes(slurm: Batch, tmp_path: Path) -> None:
@@ -246,6 +247,7 @@ def test_a_requeued_job_keeps_its_id_and_waits_two_minutes(slurm: Batch, tmp_pat
     slurm.out("scancel", job)
 
 
+@REAL_TOO
 def test_node_taken_down(slurm: Batch, tmp_path: Path) -> None:
     """The jobs of a node that an operator takes down are queued again."""
     # All cores of a node, so that no other test has a job there.
@@ -261,6 +263,7 @@ def test_node_taken_down(slurm: Batch, tmp_path: Path) -> None:
     until(lambda: "CANCELLED" == state(slurm, job))
 
 
+@REAL_TOO
 def test_quotes_keep_a_hash_and_spaces_in_a_directive(slurm: Batch, tmp_path: Path) -> None:
     """Quotes keep a "#" and spaces in a value; outside of them a "#" ends the line."""
     script = (
@@ -278,6 +281,7 @@ def test_quotes_keep_a_hash_and_spaces_in_a_directive(slurm: Batch, tmp_path: Pa
     assert "a b#c\n" == text(tmp_path, 'x "y" # z')
 
 
+@REAL_TOO
 def test_sinfo_lists_partitions_with_limits_and_nodes(slurm: Batch) -> None:
     """sinfo lists partitions with their limits and nodes."""
     lines = slurm.out("sinfo", "-h", "-o", "%P|%l|%c|%m|%a").splitlines()
@@ -286,14 +290,20 @@ def test_sinfo_lists_partitions_with_limits_and_nodes(slurm: Batch) -> None:
 
 
 def test_a_time_limit_warns_the_shell_then_terminates_then_kills(
-    slurm: Batch, limited: tuple[str, Path]
+    slurm: Batch, tmp_path: Path
 ) -> None:
     """The shell alone is warned, long before; then SIGTERM to all, and SIGKILL after KillWait."""
-    job, folder = limited
+    job = submit(slurm, tmp_path, STUBBORN, "--time=1", "--signal=B:USR1@1")
+    until((tmp_path / "ready").exists)
 
+    slurm.let_pass(30)
+    until(lambda: "shell USR1" in text(tmp_path))
+    slurm.let_pass(30)
+    until(lambda: "child TERM" in text(tmp_path) and "shell TERM" in text(tmp_path))
+    slurm.let_pass(KILL_WAIT)
     until(lambda: state(slurm, job) == "TIMEOUT", seconds=300)
 
-    lines = text(folder).splitlines()
+    lines = text(tmp_path).splitlines()
     first = next(line for line in lines if "slurmstepd" not in line)
     assert "shell USR1" == first
     assert "child USR1" not in lines
@@ -303,4 +313,5 @@ def test_a_time_limit_warns_the_shell_then_terminates_then_kills(
 
 def test_no_process_is_left(slurm: Batch) -> None:
     """The jobs of this file are over."""
+    slurm.let_pass(KILL_WAIT)
     until(lambda: slurm.out("squeue", "-h") == "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,14 +19,14 @@ COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qselect, qd
 
 
 def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
-    """Return the findings of `grain doctor --slow`, by check."""
+    """Return the findings of `grain doctor`, by check."""
     (folder / "edge").mkdir(mode=0o700, exist_ok=True)
     (folder / "grain.toml").write_text(
         f'system = "{batch.system}"\naddress = "edge://{folder}/edge/meeting"\n'
     )
     env = {**batch.env, "XDG_STATE_HOME": str(folder / "state")}
     env.pop("GRAIN_CONFIG", None)
-    words = [sys.executable, "-m", "grain.cli", "doctor", "--slow", "--json"]
+    words = [sys.executable, "-m", "grain.cli", "doctor", "--json"]
     done = subprocess.run(
         words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
@@ -41,17 +40,17 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
 def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
     """The controller dies, then the commands are missing."""
     with fake(system, tmp_path / "fake") as batch:
-        # The disk of a busy machine is slow, which is reported.
-        while (well := doctor(tmp_path, batch))["file system"]["says"].endswith(" s to write"):
-            time.sleep(1)
+        well = doctor(tmp_path, batch)
     dead = doctor(tmp_path, batch)
     batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
     without = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
-    # A directory on a disk of this host is a warning: workers are on other hosts.
+    # A directory on a disk of this host is a warning, as workers are on other hosts; so is a slow
+    # disk, as that of a busy machine may be.
     complaints = {name for name, one in well.items() if one["state"] != "ok"}
-    assert {"scheduler"} == complaints - {"directory"}
+    assert {"scheduler"} == complaints - {"directory", "file system"}
+    assert "fail" != well["file system"]["state"]
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
     assert without["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

@@ -1,6 +1,8 @@
 """What Grain relies on in every batch system: fakes of all, a real Slurm, a real Grid Engine.
 
-Submit, see, warn, cancel, refuse, forget, no answer, in doubt, stuck, started again.
+Submit, see, warn, cancel, refuse, forget, no answer, in doubt, stuck, started again. The suite
+tells the first story of each batch system, and the others of those that differ most in it; the
+nightly session tells each of each.
 """
 
 from __future__ import annotations
@@ -174,15 +176,12 @@ def opened(name: str, folder: Path) -> Iterator[Site]:
             return Site(system, different(batch.env), batch, unknown, refusal, **more)  # type: ignore[arg-type]
 
         if name.endswith("slurm"):
-            waits = ["--kill-wait=200", "--keep=36000", "--requeue=1200"]
             batch = stack.enter_context(
-                fake("slurm", folder, *waits, pace=10)
-                if name == "slurm"
-                else real("--kill-wait=20")
+                fake("slurm", folder, pace=0) if name == "slurm" else real("--kill-wait=20")
             )
             yield of("slurm", batch, "99999", stuck=SLURM_STUCK, warned="USR1")
         elif name == "pbs":
-            batch = stack.enter_context(fake("pbs", folder, pace=0.1))
+            batch = stack.enter_context(fake("pbs", folder, pace=0))
             yield of("pbs", batch, "999.pbs", stuck="cores = 99", warned="USR1")
         elif name == "real sge":
             batch, _ = stack.enter_context(real_grid_engine())
@@ -219,7 +218,7 @@ def opened(name: str, folder: Path) -> Iterator[Site]:
             )
 
 
-@pytest.fixture(scope="module", params=SITES)
+@pytest.fixture(scope="module")
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
@@ -229,6 +228,14 @@ def site(
             yield one
     except Missing as missing:
         pytest.skip(str(missing))
+
+
+def told_of(*by_day: str) -> pytest.MarkDecorator:
+    """Tell a story of these batch systems by day, and of the others by night."""
+    sites = [
+        name if name in by_day else pytest.param(name, marks=pytest.mark.nightly) for name in SITES
+    ]
+    return pytest.mark.parametrize("site", sites, indirect=True)
 
 
 Start = tuple[BatchSystem, BatchJob]
@@ -290,6 +297,7 @@ def begin(site: Site, system: BatchSystem, job: BatchJob, folder: Path) -> str:
     return one.id
 
 
+@told_of(*SITES)
 def test_workers_are_submitted_seen_and_cancelled(
     site: Site, start: Callable[..., Start], tmp_path: Path
 ) -> None:
@@ -325,12 +333,11 @@ def test_workers_are_submitted_seen_and_cancelled(
             assert 1 == log(tmp_path, f"{one.name}.log").count("worker: TERM")
 
 
+@pytest.mark.parametrize("site", ["real sge"], indirect=True)
 def test_jobs_of_the_real_grid_engine_read_no_profile(
     site: Site, start: Callable[..., Start], tmp_path: Path
 ) -> None:
     """The profile of whoever runs the tests may print lines, or take a minute."""
-    if site.system != "sge" or "FAKE_SMALL" in site.env:
-        pytest.skip("only that one has jobs of a real user")
     system, job = start()
 
     # A login shell has a dash before its name.
@@ -341,6 +348,7 @@ def test_jobs_of_the_real_grid_engine_read_no_profile(
     assert ("set up", "bash", "clean") == (first, shell.split()[0], last)
 
 
+@told_of("sge", "flux")
 def test_a_warning_reaches_the_worker_and_does_not_end_it(
     site: Site, start: Callable[..., Start], tmp_path: Path
 ) -> None:
@@ -361,6 +369,7 @@ def test_a_warning_reaches_the_worker_and_does_not_end_it(
     until(lambda: phase(system, one) is JobPhase.GONE)
 
 
+@told_of("htcondor", "oar")
 def test_a_refusal_names_the_setting_to_change(site: Site, start: Callable[..., Start]) -> None:
     setting, remedy = site.refusal
     system, job = start(setting)
@@ -372,6 +381,7 @@ def test_a_refusal_names_the_setting_to_change(site: Site, start: Callable[..., 
     assert not isinstance(info.value, BatchUnreachable)
 
 
+@told_of("sge", "lsf")
 def test_a_job_that_never_starts_is_stuck_and_can_be_cancelled(
     site: Site, start: Callable[..., Start]
 ) -> None:
@@ -398,6 +408,7 @@ def test_a_job_that_never_starts_is_stuck_and_can_be_cancelled(
     until(lambda: phase(system, one.id) is JobPhase.GONE)
 
 
+@told_of("slurm", "htcondor")
 def test_a_job_that_is_started_again_keeps_its_id(
     site: Site, start: Callable[..., Start], tmp_path: Path
 ) -> None:
@@ -420,6 +431,7 @@ def test_a_job_that_is_started_again_keeps_its_id(
     until(lambda: phase(system, one) is JobPhase.GONE)
 
 
+@told_of("sge")
 @pytest.mark.parametrize("status", [99, 100])
 def test_no_exit_status_of_a_worker_has_its_job_run_again(
     site: Site, start: Callable[..., Start], tmp_path: Path, status: int
@@ -433,6 +445,7 @@ def test_no_exit_status_of_a_worker_has_its_job_run_again(
     assert 1 == log(tmp_path).count("ran\n")
 
 
+@told_of("ssh", "oar")
 def test_no_answer_is_no_end(site: Site, start: Callable[..., Start], tmp_path: Path) -> None:
     """Not of a job, and not of a submission, which may succeed later."""
     if site.system in {"slurm", "pbs"} or (site.system == "sge" and "FAKE_SMALL" not in site.env):
@@ -536,6 +549,7 @@ def later(system: BatchSystem, store: JobRecords, seconds: float) -> Tracked:
     return Tracked(system, store, lambda: time.time() + seconds)
 
 
+@told_of("custom", "pbs")
 def test_a_submission_that_hangs_after_it_was_accepted_makes_one_job(
     site: Site, start: Callable[..., Start], worker: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -561,6 +575,7 @@ def test_a_submission_that_hangs_after_it_was_accepted_makes_one_job(
     assert JobPhase.GONE is phase(system, mark)
 
 
+@told_of("ssh", "lsf")
 def test_a_submission_that_hangs_before_it_was_accepted_makes_place_for_one_job(
     site: Site, start: Callable[..., Start], worker: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

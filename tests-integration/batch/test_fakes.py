@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_batch.processes import MARK
-from fake_batch.start import HERE, fake, until
+from fake_batch.start import HERE, fake, until, write_command
 
 GOES_ON = """\
 #!/bin/bash
@@ -174,12 +175,14 @@ def test_commands_fail_without_a_controller(tmp_path: Path) -> None:
     """Without one the commands fail as those of a batch system that is down."""
     env = {**os.environ, "FAKE_BATCH": str(tmp_path)}
     codes = {}
+    for system, name in (("slurm", "squeue"), ("slurm", "scancel"), ("pbs", "qstat")):
+        write_command(tmp_path / name, HERE / "fake_batch/client.py", system)
     # One that has patience still has it when the others have ended.
-    squeue = [sys.executable, str(HERE / "fake_slurm/squeue")]
-    with subprocess.Popen(squeue, env={**env, "FAKE_BATCH_DEAF": "600"}) as patient:
-        for name in ("fake_slurm/squeue", "fake_slurm/scancel", "fake_pbs/qstat"):
+    squeue = str(tmp_path / "squeue")
+    with subprocess.Popen([squeue], env={**env, "FAKE_BATCH_DEAF": "600"}) as patient:
+        for name in ("squeue", "scancel", "qstat"):
             done = subprocess.run(
-                [sys.executable, str(HERE / name)],
+                [str(tmp_path / name)],
                 env={**env, "FAKE_BATCH_DEAF": "0"},
                 capture_output=True,
                 text=True,
@@ -193,9 +196,37 @@ def test_commands_fail_without_a_controller(tmp_path: Path) -> None:
         waits = patient.poll() is None
         patient.kill()
 
-    assert {
-        "fake_slurm/squeue": (1, True),
-        "fake_slurm/scancel": (8, True),
-        "fake_pbs/qstat": (255, True),
-    } == codes
+    assert {"squeue": (1, True), "scancel": (8, True), "qstat": (255, True)} == codes
     assert waits
+
+
+def test_a_command_prints_what_the_controller_answers(tmp_path: Path) -> None:
+    """With its standard input, its arguments, its directory, its environment and its exit code."""
+    script = "#!/bin/sh\necho $GREETING; pwd; exit 3\n"
+    home = tmp_path / "a home"
+    home.mkdir()
+    with fake("slurm", tmp_path / "a fake") as slurm:
+
+        def typed(*words: str, stdin: str = "") -> tuple[int, str, str]:
+            path = shutil.which(words[0], path=slurm.env["PATH"])
+            done = subprocess.run(
+                [str(path), *words[1:]],
+                cwd=home,
+                env={**slurm.env, "GREETING": "hello"},
+                input=stdin,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            return done.returncode, done.stdout, done.stderr
+
+        code, job, complaints = typed("sbatch", "--parsable", "-o", "an out", stdin=script)
+        job = job.strip()
+        until(lambda: slurm.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job) == "FAILED")
+        refused = typed("squeue", "-j", "99999")
+        same = slurm.run("squeue", "-j", "99999")
+
+    assert (0, "") == (code, complaints)
+    assert f"hello\n{home}\n" == (home / "an out").read_text()
+    assert (same.returncode, same.stdout, same.stderr) == refused
+    assert (1, "slurm_load_jobs error: Invalid job id specified\n") == (refused[0], refused[2])

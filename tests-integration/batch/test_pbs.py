@@ -218,7 +218,7 @@ def test_qrerun_refuses_waiting_and_unknown_jobs(pbs: Batch, tmp_path: Path) -> 
 def test_jobs_of_a_lost_node_start_elsewhere_later(tmp_path: Path) -> None:
     """Jobs of a node that is lost start elsewhere, later; there, they may go on meanwhile."""
     script = (
-        "#!/bin/bash\ntrap '' TERM\nbeat=$PBS_JOBID.$(cat $PBS_NODEFILE)\n"
+        "#!/bin/bash\ntrap '' TERM\nbeat=$PBS_JOBID.$(cat \"$PBS_NODEFILE\")\n"
         "while :; do date >> $beat; sleep 0.05; done\n"
     )
     with fake("pbs", tmp_path / "p", pace=0) as pbs:

@@ -66,6 +66,7 @@ setup_cleanup = ["echo set up", "defer echo clean"]
 """
 
 
+@pytest.mark.parametrize("slurm", ["fake", "real"], indirect=True)
 def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two workers in an array: distinguished, warned, ended by scancel, cleaned up after."""
     use(slurm, here)
@@ -159,7 +160,7 @@ def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path
     until(lambda: system.states([one.id])[one.id].phase is JobPhase.GONE)
 
 
-@pytest.mark.parametrize("kind", ["fake", "real"])
+@pytest.mark.parametrize("kind", ["fake", pytest.param("real", marks=pytest.mark.nightly)])
 def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
     kind: str, here: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -23,10 +23,12 @@ GRAIN = [sys.executable, "-c", "from grain.cli import main; main(prog_name='grai
 def up(
     folder: Path, text: str, *words: str, batch: Batch | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run it in a folder with a configuration of this text."""
+    """Run it in a folder with a configuration of this text; jobs run the worker of the test."""
+    set_up = f"export PATH={folder}/bin:$PATH GRAIN_TEST_STOP={os.environ['GRAIN_TEST_STOP']}"
+    script, table, rest = text.partition("[script]\n")
+    text = f"{script}{table or '[script]' + chr(10)}setup_cleanup = ['{set_up}']\n{rest}"
     (folder / "grain.toml").write_text(text)
     env = {**os.environ, **({} if batch is None else batch.env)}
-    # The worker of the test comes first, then the fakes.
     env["PATH"] = f"{folder / 'bin'}{os.pathsep}{env['PATH']}"
     env.update({name: os.environ[name] for name in ("GRAIN_TEST_STOP", "XDG_STATE_HOME")})
     env.pop("GRAIN_CONFIG", None)
@@ -64,11 +66,7 @@ def test_two_workers_start_through_slurm_with_a_log_each(slurm: Batch, tmp_path:
 def test_two_workers_start_through_pbs(pbs: Batch, tmp_path: Path) -> None:
     """Two workers start, one by one."""
     (tmp_path / "stop").touch()
-    text = (
-        'system = "pbs"\n[worker]\nlog_file = "logs/w{{HHMMSS}}.log"\n'
-        f"[script]\nsetup_cleanup = ['export PATH={tmp_path}/bin:$PATH "
-        f"GRAIN_TEST_STOP={tmp_path}/stop']\n"
-    )
+    text = 'system = "pbs"\n[worker]\nlog_file = "logs/w{{HHMMSS}}.log"\n'
 
     done = up(tmp_path, text, "-n", "2", batch=pbs)
     until(lambda: sum("worker: --url edge://" in text for text in logs(tmp_path)) == 2)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from end_to_end.aside import Asides
-from end_to_end.holding import Holding
-from end_to_end.place import NODES, Place, send
+from end_to_end.place import NODES, Place
 from fake_batch.start import Batch, Missing, fake, real
 
 if TYPE_CHECKING:
@@ -39,11 +37,11 @@ def seen(request: pytest.FixtureRequest, asides: Asides, begun: None) -> Any:
     return asides.result(request.node)
 
 
-@pytest.fixture(scope="session", params=["fake", "real"])
+@pytest.fixture(scope="session", params=["fake", pytest.param("real", marks=pytest.mark.nightly)])
 def slurm(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Batch]:
-    """A fake Slurm, and where it can be had, a real one."""
+    """A fake Slurm, and where it can be had by night, a real one."""
     if request.param == "fake":
         folder = tmp_path_factory.mktemp("fake")
         waits = [f"--kill-wait={KILL_WAIT}", "--keep=3600"]
@@ -57,26 +55,33 @@ def slurm(
         pytest.skip(str(missing))
 
 
-@pytest.fixture(scope="session")
-def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holding]:
-    """A worker of two whose processes stand still; begun with the first test, looked at last.
-
-    That it is lost takes a minute of silence, and the grace period.
-    """
-    place = Place(slurm, tmp_path_factory.mktemp("stopped") / "place")
-    try:
-        holding = Holding(place, walltime="10:00:00")
-        send(signal.SIGSTOP, *place.of_job(holding.workers[0]))
-        yield holding
-    finally:
-        place.close()
-
-
 @pytest.fixture
-def place(slurm: Batch, stopped: Holding, tmp_path: Path) -> Iterator[Place]:
+def place(slurm: Batch, tmp_path: Path) -> Iterator[Place]:
     """A user's home; when the test is over, no process of it is left."""
     place = Place(slurm, tmp_path / "place")
     try:
         yield place
     finally:
         place.close()
+
+
+@pytest.fixture(scope="module")
+def home_of_file(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A user's home for all tests of a file; when they are over, no process of it is left."""
+    place = Place(slurm, tmp_path_factory.mktemp("shared") / "place")
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+@pytest.fixture
+def shared(home_of_file: Place) -> Iterator[Place]:
+    """The home of all tests of a file, with the workers and the Gnaw that earlier ones left.
+
+    A cluster costs far more than what a test does there. A mission ends with its test.
+    """
+    try:
+        yield home_of_file
+    finally:
+        home_of_file.end_missions()

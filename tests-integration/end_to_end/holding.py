@@ -9,7 +9,7 @@ from end_to_end.place import MARK
 from fake_batch.start import until
 
 if TYPE_CHECKING:
-    from end_to_end.place import Mission, Place
+    from end_to_end.place import Place
 
 CONFIG = """\
 system = "{system}"
@@ -55,9 +55,9 @@ class Holding:
     """A place with workers of two cores each, and a mission whose tasks hold.
 
     Args:
-        place: Where.
+        place: Where. Workers that serve there already are taken, and its Gnaw.
         tasks: How many there are; each asks for a core.
-        workers: How many are started.
+        workers: How many there are to be; those that are missing are started.
         walltime: Of the workers' jobs.
         more: The configuration's other tables.
     """
@@ -72,11 +72,14 @@ class Holding:
     ) -> None:
         self.place = place
         self.tasks = tasks
-        self.folder = place.folder / "first"
         self.configure(walltime, more)
-        self.mission = self._start()
-        self.jobs = place.up("-n", str(workers))
-        self.workers = [str(one["name"]) for one in place.records()]
+        serving = place.serving() if place.records() else []
+        self._start()
+        missing = workers - len(serving)
+        started = place.up("-n", str(missing)) if missing else []
+        there = [one for one in place.records() if one["name"] in serving or one["id"] in started]
+        self.workers = [str(one["name"]) for one in there]
+        self.jobs = [str(one["id"]) for one in there]
         self.until_begun(min(tasks, 2 * workers))
 
     def configure(self, walltime: str, more: str = GRACE) -> None:
@@ -86,14 +89,14 @@ class Holding:
         text = CONFIG.format(system=system, walltime=walltime, mark=MARK, folder=place.folder)
         place.configure(text + more)
 
-    def _start(self) -> Mission:
+    def _start(self) -> None:
+        self.folder = self.place.folder / f"held.{len(self.place.missions)}"
         self.folder.mkdir()
-        return self.place.start(PROGRAM, str(self.folder), str(self.tasks))
+        self.mission = self.place.start(PROGRAM, str(self.folder), str(self.tasks))
 
     def again(self) -> None:
         """Another mission, on the workers that are there; its tasks run at once, and end."""
-        self.folder = self.place.folder / "second"
-        self.mission = self._start()
+        self._start()
         self.until_begun(self.tasks)
         self.let_go()
 

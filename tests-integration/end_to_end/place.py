@@ -225,6 +225,13 @@ class Place:
 
     # ---- the end
 
+    def end_missions(self) -> None:
+        """End the missions that still run."""
+        for mission in self.missions:
+            mission.process.terminate()
+        for mission in self.missions:
+            mission.process.wait(LONG)
+
     def close(self) -> None:
         """End everything in the ordinary ways.
 
@@ -234,10 +241,7 @@ class Place:
         try:
             for pid in self.processes():
                 send(signal.SIGCONT, pid)
-            for mission in self.missions:
-                mission.process.terminate()
-            for mission in self.missions:
-                mission.process.wait(LONG)
+            self.end_missions()
             ids = [str(one["id"]) for one in self.records()]
             if ids and self.batch.system != "local":  # whose processes end with Gnaw, or below
                 # PBS says of a job that has ended that it has.

@@ -20,6 +20,7 @@ walltime = "00:30:00"
 [head.gnaw]
 swarm = "auto"
 idle_quit = "5s"
+log_file = "/proc/nowhere/gnaw.log"
 """
 PROGRAM = """\
 from grain.delayed import delayed, run
@@ -38,6 +39,7 @@ run(main)
 
 
 def test_a_mission_without_workers_gets_one_of_gnaw_and_nothing_stays(tmp_path: Path) -> None:
+    """The one has no log here, as it cannot make any: the mission says so, and runs."""
     place = Place(Batch("local", dict(os.environ)), tmp_path / "place")
     try:
         place.configure(CONFIG)
@@ -51,4 +53,6 @@ def test_a_mission_without_workers_gets_one_of_gnaw_and_nothing_stays(tmp_path: 
     assert "0\n2\n4\n6\n" == printed
     assert "No workers are there yet" in mission.err
     assert "4 done" in mission.err
+    assert 1 == mission.err.count("the scheduler goes without a log: ")
+    assert "/proc/nowhere" in mission.err
     assert ("local", "worker", "gnaw") == (record["system"], record["kind"], record["by"])

@@ -103,11 +103,12 @@ def nodes_of(printed: str) -> list[str]:
     return list(match.groups())
 
 
-def test_the_tutorials_cluster_program_prints_what_it_shows(place: Place) -> None:
+def test_the_tutorials_cluster_program_prints_what_it_shows(shared: Place) -> None:
     """The mission pauses, says how to start workers, and ends with the documented output."""
-    check_tutorial(place)
+    check_tutorial(shared)
 
 
+@pytest.mark.nightly
 def test_tutorial_on_pbs(tmp_path: Path) -> None:
     """The same."""
     with fake("pbs", tmp_path / "pbs", *NODES) as batch:
@@ -118,6 +119,7 @@ def test_tutorial_on_pbs(tmp_path: Path) -> None:
             place.close()
 
 
+@pytest.mark.nightly
 def test_tutorial_on_a_real_grid_engine(tmp_path: Path) -> None:
     """The same."""
     try:
@@ -167,22 +169,23 @@ def check_tutorial(place: Place) -> None:
     assert 2 == len(place.records())
 
 
-def test_two_missions_share_workers(place: Place) -> None:
+def test_two_missions_share_workers(shared: Place) -> None:
     """One that comes later gets its turn on the workers of the one that was first."""
-    ready(place)
-    place.up("-n", "2")
+    ready(shared)
+    if not shared.records():
+        shared.up("-n", "2")
     # The first ones of its tasks fill both workers.
-    first = place.start(SHARING, "one", "40", name="one")
-    until(lambda: len([*place.folder.glob("one/*")]) == 4)
-    second = place.start(SHARING, "two", "8", name="two")
-    until(lambda: [8] == [m["waiting"] for m in place.state()["missions"] if m["name"] == "two"])
-    (place.folder / "two.up").touch()
+    first = shared.start(SHARING, "one", "40", name="one")
+    until(lambda: len([*shared.folder.glob("one/*")]) == 4)
+    second = shared.start(SHARING, "two", "8", name="two")
+    until(lambda: [8] == [m["waiting"] for m in shared.state()["missions"] if m["name"] == "two"])
+    (shared.folder / "two.up").touch()
 
     two = json.loads(second.wait())
-    (place.folder / "two.over").touch()
+    (shared.folder / "two.over").touch()
     one = json.loads(first.wait())
 
-    workers = {str(record["name"]) for record in place.records()}
+    workers = {str(record["name"]) for record in shared.records()}
     assert 40 == len(one)
     assert 8 == len(two)
     assert workers == {name for name, _, _ in one}

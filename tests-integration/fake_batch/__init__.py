@@ -1,10 +1,10 @@
 """Fake batch systems for tests: they run scripts as processes on nodes that are only counted.
 
 A controller (``python -m fake_batch slurm FOLDER``) owns the cluster and every process of its
-jobs. The commands in ``fake_slurm/`` and ``fake_pbs/`` hand it their arguments over a socket in
-the folder, which the variable ``FAKE_BATCH`` names, and print what it answers. Texts, exit codes
-and delays are those that Slurm 22.05 and OpenPBS 23.06 were seen to have. What the fakes do not
-know they refuse. ``fakectl`` breaks nodes, lets time pass in leaps, and makes the controller deaf.
+jobs. The commands in ``FOLDER/bin`` hand it their arguments over a socket in the folder, which the
+variable ``FAKE_BATCH`` names, and print what it answers. Texts, exit codes and delays are those
+that Slurm 22.05 and OpenPBS 23.06 were seen to have. What the fakes do not know they refuse.
+``fakectl`` breaks nodes, lets time pass in leaps, and makes the controller deaf.
 """
 
 # The general layout; standard library only:

@@ -45,7 +45,7 @@ class Controller:
         self._deaf = folder / "deaf"
         self._pace = pace
         self._start = time.monotonic()
-        self._skipped = 0.0
+        self._skipped = 1.0  # a job that began at 0 would be one that has not begun
         cluster.manners = system
 
     def run(self) -> None:

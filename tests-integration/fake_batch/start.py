@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fake_batch.client import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +23,16 @@ HERE = Path(__file__).parents[1]
 REAL = HERE.parent / "tools" / "real_slurm.py"
 # Seconds after which it will not happen any more, also where two cores have a lot to do.
 LONG = 180.0
+COMMANDS = {
+    "slurm": ("sbatch", "scancel", "scontrol", "sinfo", "squeue", "fakectl"),
+    "pbs": ("qdel", "qrerun", "qselect", "qsig", "qstat", "qsub", "fakectl"),
+}
+# By the interpreter of the tests, as one of PATH may be a script that looks for one; and without
+# what is installed there, since a story of a batch system has dozens of commands.
+COMMAND = """\
+#!/bin/sh
+exec {python} -IS {client} {system} {name} "$@"
+"""
 
 
 class Missing(Exception):
@@ -32,20 +46,29 @@ class Batch:
     Attributes:
         system: ``slurm`` or ``pbs``.
         env: The environment in which its commands are found and find it.
-        pace: Seconds of its delays in a second of the clock.
     """
 
     system: str
     env: dict[str, str]
-    pace: float = 1.0
 
     def run(
         self, *words: str, cwd: Path | None = None, stdin: str = "", **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of its commands, whatever the exit code."""
+        """Run one of its commands, whatever the exit code.
+
+        A job writes its output where it was submitted: by default that is no directory of a user.
+        The controller of a fake is asked without a process, which a test that waits would start
+        for each of its looks.
+        """
+        env = {**self.env, **env}
+        cwd = cwd or Path(self.env.get("FAKE_BATCH", tempfile.gettempdir()))
+        if "FAKE_BATCH" in env and words[0] in COMMANDS[self.system]:
+            with contextlib.suppress(OSError):  # then the command has its say about silence
+                out, err, code = ask(words[0], [*words[1:]], cwd, env, lambda: stdin)
+                return subprocess.CompletedProcess(words, code, out, err)
         return subprocess.run(
             words,
-            env={**self.env, **env},
+            env=env,
             cwd=cwd,
             input=stdin,
             capture_output=True,
@@ -57,8 +80,13 @@ class Batch:
     def out(self, *words: str, cwd: Path | None = None, stdin: str = "") -> str:
         """Run one of its commands, which must succeed; what it printed."""
         done = self.run(*words, cwd=cwd, stdin=stdin)
-        assert (0, "") == (done.returncode, done.stderr)
+        assert (0, "") == (done.returncode, done.stderr), f"{words}: {done}"
         return done.stdout.strip()
+
+    def let_pass(self, seconds: float) -> None:
+        """Have the clock of a fake leap; the time of a real one passes by itself."""
+        if "FAKE_BATCH" in self.env:
+            self.out("fakectl", "pass", str(seconds))
 
     def hush(self) -> None:
         """Have the controller of a fake answer nobody, until `answer_again`."""
@@ -71,6 +99,14 @@ class Batch:
         until(Path(self.env["FAKE_BATCH"], "socket").exists)
 
 
+def write_command(path: Path, client: Path, system: str) -> None:
+    """Write a command of a fake: a script that runs its client."""
+    python, program = shlex.quote(sys.executable), shlex.quote(str(client))
+    text = COMMAND.format(python=python, client=program, system=system, name=path.name)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 @contextlib.contextmanager
 def fake(system: str, folder: Path, *options: str, pace: float = 1.0) -> Iterator[Batch]:
     """A fake batch system.
@@ -79,16 +115,29 @@ def fake(system: str, folder: Path, *options: str, pace: float = 1.0) -> Iterato
         system: ``slurm`` or ``pbs``.
         folder: For its state; made.
         options: See ``python -m fake_batch --help``.
-        pace: Seconds of its delays in a second of the clock.
+        pace: Seconds of its delays in a second of the clock; with 0, only `Batch.let_pass` lets
+            any pass.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = os.pathsep.join([str(HERE / f"fake_{system}"), os.environ.get("PATH", os.defpath)])
+    commands = folder / "bin"
+    commands.mkdir(parents=True)
+    for name in COMMANDS[system]:
+        write_command(commands / name, HERE / "fake_batch/client.py", system)
+    path = os.pathsep.join([str(commands), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "PATH": path, "FAKE_BATCH": str(folder), "FAKE_BATCH_DEAF": "0"}
-    words = [sys.executable, "-m", "fake_batch", system, str(folder), f"--pace={pace}", *options]
+    words = [
+        sys.executable,
+        "-SEs",
+        "-m",
+        "fake_batch",
+        system,
+        str(folder),
+        f"--pace={pace}",
+        *options,
+    ]
     with subprocess.Popen(words, cwd=HERE, stdin=subprocess.PIPE) as process:
         try:
             until(lambda: (folder / "socket").exists() or process.poll() is not None)
-            yield Batch(system, env, pace)
+            yield Batch(system, env)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -126,10 +175,16 @@ def real(*options: str) -> Iterator[Batch]:
 def until(done: Callable[[], object], seconds: float = LONG) -> None:
     """Wait for something that another process does.
 
+    A look that takes long, since it starts a command, is followed by a longer pause: the time that
+    it takes is what others lack to get there.
+
     Raises:
         AssertionError: It is not so in time.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     while not done():
-        assert time.monotonic() < deadline, f"not so within {seconds:g} s"
-        time.sleep(0.02)
+        looked = time.monotonic()
+        assert looked < deadline, f"not so within {seconds:g} s"
+        time.sleep(min(max(0.02, 4 * (looked - began)), 0.5))
+        began = time.monotonic()

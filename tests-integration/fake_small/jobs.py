@@ -80,7 +80,7 @@ def submit(job: Job, script: str | None = None) -> int:
     if (root() / "hold").exists():
         order(number, "hold")
     subprocess.Popen(
-        [sys.executable, "-m", "fake_small.shepherd", str(folder)],
+        [sys.executable, "-SEs", "-m", "fake_small.shepherd", str(folder)],
         cwd=HERE,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

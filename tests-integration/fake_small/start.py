@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from fake_batch.start import LONG, Batch, Missing, until
+from fake_batch.start import LONG, Batch, Missing, until, write_command
 
 from fake_small.jobs import HERE
 from fake_small.shepherd import marked
@@ -25,16 +25,6 @@ NAMES = {
     "flux": ("flux",),
     "oar": ("oarsub", "oarstat", "oardel"),
 }
-COMMAND = """\
-#!{python}
-import sys
-
-sys.path.insert(0, {here!r})
-
-from fake_small.client import main
-
-sys.exit(main())
-"""
 
 
 @contextlib.contextmanager
@@ -48,9 +38,7 @@ def small(system: str, folder: Path) -> Iterator[Batch]:
     commands = folder / "bin" / system
     commands.mkdir(parents=True)
     for name in NAMES[system]:
-        path = commands / name
-        path.write_text(COMMAND.format(python=sys.executable, here=str(HERE)))
-        path.chmod(0o755)
+        write_command(commands / name, HERE / "fake_small/client.py", system)
     jobs = folder / "jobs"
     jobs.mkdir()
     search = os.pathsep.join([str(commands), os.environ.get("PATH", os.defpath)])

@@ -14,6 +14,7 @@ from grain.worker.messages import (
     Leaving,
     RegisterWorker,
 )
+from simulation.laws.overtaking import Overtaking
 from simulation.laws.turns import Turns
 from simulation.peers import SimulatedMission
 from simulation.wire import Wire
@@ -80,6 +81,7 @@ class HeadProcess:
         # that was given up and comes back is a new one.
         self.crashes: dict[tuple[MissionRecord, int], set[Attempt]] = {}
         self.turns = Turns(world, self)
+        self.overtaking = Overtaking(world, self)
 
     @property
     def now(self) -> float:
@@ -234,6 +236,7 @@ class HeadProcess:
         self.hub.dispatch(self.now)
         to_send = self.hub.take()
         self.turns.on_dispatched(to_send.values())
+        self.overtaking.on_dispatched(to_send.items())
         for wire, mail in to_send.items():
             assert isinstance(wire, Wire)
             for message, _ in mail:

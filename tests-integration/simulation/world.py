@@ -47,6 +47,9 @@ promptness to find.
 BRIDGED = 4
 """Of so many seeds one has a world whose processes meet at a bridge, and not by a file."""
 
+_OVERTAKES = (None, 1, 4)
+"""How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
+
 _DEEPLY = 48  # steps from one look at everything to the next
 
 
@@ -80,6 +83,7 @@ class World:
         # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
         self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
         self.prefetch_seconds = chance.choice((5.0, 100.0))
+        self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
         self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))
@@ -166,6 +170,7 @@ class World:
             grace=GRACE,
             wall=wall[self.clocks],
             prefetch_seconds=self.prefetch_seconds,
+            max_overtakes=self.max_overtakes,
             parts=self._cast.parts,
         )
         hub.tasks.max_unconfirmed = self.max_unconfirmed

@@ -110,7 +110,7 @@ def main() -> None:
             for a, b, c, d in zip(own[False], theirs[False], own[True], theirs[True], strict=True)
         ]
         report("shared_leaf", total, 3)
-        log_folder = next(Path(folder, "logs", "missions").iterdir())
+        log_folder = next(one for one in Path(folder, "logs", "missions").iterdir() if one.is_dir())
         began = time.perf_counter()
         lines = sum(1 for _ in read(log_folder))
         say("event_log.read", (time.perf_counter() - began) / lines * 1e6, "us", lines=lines)

@@ -4,5 +4,6 @@ Map:
 
 - ``laws``: the invariants that are checked with every message and after every step
 - ``promptness``: the laws on what may not last, checked once a second
-- ``turns``: the law on the turns of missions
+- ``turns``: the laws on the turns of missions
+- ``overtaking``: the law on tasks that others overtake
 """

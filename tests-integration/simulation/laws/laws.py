@@ -14,6 +14,7 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.head.scheduler.outlived import blamed
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
 from grain.worker.messages import AckRuns, Dismissed, Lease, Revoke
@@ -108,7 +109,7 @@ class Laws:
         self.demand("what a command has cancelled does not start", not cancelled, lease)
         mission = head.hub.registry.missions[lease.mission]
         task = mission.tasks[lease.task]
-        suspect = len(task.crashes) >= 2
+        suspect = blamed(task.crashes) >= 2
         self.demand("a suspect runs alone", lease.alone == suspect, lease)
         law = "nothing of a mission starts that leaves too much unconfirmed"
         outcomes = [one.outcome or b"" for one in mission.tasks.values() if one.ending is not None]

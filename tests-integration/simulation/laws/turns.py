@@ -3,7 +3,11 @@
 While tasks of one mission wait at a head, no other mission starts more than a few more there,
 however many it has, and whatever either had running or waiting before: also where they have come
 over from another head. Nor would one that came now. Tasks that have run before go first, and so are
-not counted; a task that was cancelled had a turn.
+not counted.
+
+A task that waits no more and has not started had a turn: it was cancelled, or a worker has reported
+a run of it, which this head had forgotten with its mission or never knew. What waits behind it
+keeps its place, and so starts no later than without that; it is behind others by such turns.
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from grain.head.hub.fair_share import Share
-from grain.head.hub.state import TaskRecord
+from grain.head.hub.state import ITS_MISSION, TaskRecord
 from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.worker.messages import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from grain.head.hub.state import Link, MissionRecord
     from grain.head.scheduler.state import TaskQueue
     from simulation.heads import HeadProcess
     from simulation.wire import Mail
@@ -50,17 +55,22 @@ class Turns:
         self._new_starts: Counter[int] = Counter()
         # The tasks that have left the queues to run alone, by mission and number.
         self._suspects: set[tuple[str, int]] = set()
+        # Of each mission, by its number: its connection, the tasks that wait there, and those that
+        # have lost their turns.
+        self._turns: dict[int, tuple[Link | None, set[int], set[int]]] = {}
         # By how much a mission was ahead of one that waits, at the least since that began to wait.
         self._ahead: dict[tuple[int, int], int] = {}
 
     def on_dispatched(self, mail: Iterable[Mail]) -> None:
         """Check what the head has started since the last call."""
         missions = self._head.hub.registry.missions
+        sent: set[tuple[str, int]] = set()
         for message in (message for messages in mail for message, _ in messages):
             if isinstance(message, Lease) and message.mission in missions:
                 number = missions[message.mission].number
                 self._starts[number] += 1
                 task = message.mission, message.task
+                sent.add(task)
                 if message.alone:
                     self._suspects.add(task)
                 if task not in self._world.leased:
@@ -68,6 +78,7 @@ class Turns:
                 self._world.leased.setdefault(task, set()).add(self._head)
         suspects = self._head.hub.tasks.quarantine.waiting
         self._suspects.update((task.mission.id, task.number) for task in suspects)
+        self._turns = {one.number: self._look(one, sent) for one in missions.values()}
         before, self._ahead = self._ahead, {}
         scheduler = self._head.hub.scheduler
         queues = [queue for _, _, queue in scheduler.in_order_of_service]
@@ -78,6 +89,18 @@ class Turns:
             for other in queues:
                 if other is not waiting and other.priority == waiting.priority:
                     self._check_pair(waiting, other, before)
+
+    def _look(
+        self, mission: MissionRecord, sent: set[tuple[str, int]]
+    ) -> tuple[Link | None, set[int], set[int]]:
+        """Return which tasks of a mission wait, and which have lost their turns, by its link."""
+        link, waited, lost = self._turns.get(mission.number, (None, set(), set()))
+        if mission.link != link:  # it submits them again, and all that wait get other turns
+            waited, lost = set(), set()
+        tasks = mission.tasks.items()
+        waits = {n for n, t in tasks if t.scheduler_id is not None or t.awaits == ITS_MISSION}
+        gone = {task for task in waited if (mission.id, task) not in sent}
+        return mission.link, waits, (lost | gone) - waits
 
     def _check_newcomer(self, queues: list[TaskQueue]) -> None:
         """Check how many tasks a mission that came now would start before one that waits."""
@@ -119,19 +142,14 @@ class Turns:
     def _lost_turns(self, number: int) -> int | None:
         """Return how many tasks of a mission had a turn, and did not start by it.
 
-        They were cancelled; or are to run alone; or another head had started them, which their
-        mission did not know when it registered here, until their worker reported them.
-        None if no mission is to be looked at.
+        They were cancelled, or are to run alone, or wait no more for another reason. None if no
+        mission is to be looked at.
         """
         ids = [one.id for one in self._head.hub.registry.missions.values() if one.number == number]
         for mission in self._world.missions:
             story, id = mission.story, mission.session.id  # noqa: A001 - its name
             if id in ids and not story.ended_outside:
-                workers = [w for one, (w, _) in mission.stated.items() if one.head is self._head]
-                named = {task for task, worker in (workers or [{}])[-1].items() if worker}
-                leased = self._world.leased.items()
-                elsewhere = {t for (one, t), at in leased if one == id and at - {self._head}}
                 alone = {task for one, task in self._suspects if one == id}
                 cancelled = story.cancelled | story.cancelled_outside
-                return len(cancelled | alone | (elsewhere - named))
+                return len(cancelled | alone | self._turns[number][2])
         return None

@@ -28,7 +28,7 @@ from simulation.mistakes.slips import SLIPS
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
-    from grain.worker.messages import InventoryRun, RunEnded
+    from grain.worker.messages import InventoryRun, Outlived, RunEnded
 
 
 def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
@@ -100,9 +100,14 @@ def take_stale_failures(
 
 
 def drains_are_crashes(
-    self: Workers, record: WorkerRecord, how: str | None, now: float, why: str = ""
+    self: Workers,
+    record: WorkerRecord,
+    how: str | None,
+    now: float,
+    why: str = "",
+    over: float | None = None,
 ) -> None:
-    Workers._remove(self, record, how or "its worker was lost", now, why)
+    Workers._remove(self, record, how or "its worker was lost", now, why, over)
 
 
 def forget_retractions(self: MissionSession) -> None:
@@ -125,8 +130,9 @@ def never_count(
     how: str | None,
     now: float,
     report: bytes = b"",
+    outlived: Outlived | None = None,
 ) -> None:
-    TaskTable._run_again(self, lease, task, None, now, report)
+    TaskTable._run_again(self, lease, task, None, now, report, outlived)
 
 
 def never_alone(self: TaskTable, task: TaskRecord, now: float) -> None:
@@ -222,11 +228,16 @@ def adopt_nothing(
 
 
 def blame_all(
-    self: Workers, record: WorkerRecord, how: str | None, now: float, why: str = ""
+    self: Workers,
+    record: WorkerRecord,
+    how: str | None,
+    now: float,
+    why: str = "",
+    over: float | None = None,
 ) -> None:
     for lease in list(record.leases.values()):
-        self._table.on_run_lost(lease, how, now)
-    Workers._remove(self, record, how, now, why)
+        self._table.on_run_lost(lease, how, now, over)
+    Workers._remove(self, record, how, now, why, over)
 
 
 def blame_the_chain(self: WorkerSession, *args: Any) -> None:

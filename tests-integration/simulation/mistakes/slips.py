@@ -21,6 +21,7 @@ from grain.head.hub.prefetch import Prefetch
 from grain.head.hub.quarantine import Quarantine
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.workers import Workers
+from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
 from grain.worker.agent.session import WorkerSession
 from simulation.mistakes.cast import Cast
@@ -35,6 +36,7 @@ _PARTS: dict[type, str] = {
     Missions: "missions",
     Workers: "workers",
     Quarantine: "quarantine",
+    StarvationGuard: "guard",
 }
 _ENDS: dict[type, str] = {
     Hub: "hub",
@@ -207,7 +209,7 @@ SLIPS: dict[str, Slip] = {
         Workers, "_register", "worker.sent = worker.arrived = 0", "worker.sent = 0"
     ),
     "a worker that drained may be blamed when it is lost": Slip(
-        Workers, "on_tick", "over = worker.draining or", "over ="
+        Workers, "on_tick", "ended = worker.draining or", "ended ="
     ),
     "a worker that is away is waited for for ever": Slip(
         Workers, "on_link_lost", "worker.deadline = now + self._grace", "pass"
@@ -337,7 +339,7 @@ SLIPS: dict[str, Slip] = {
     "a new head starts what has crashed five times": Slip(
         TaskTable,
         "claim",
-        "elif len(task.crashes) >= CRASHES and task.lease is None:",
+        "elif given_up(task.crashes) and task.lease is None:",
         "elif False:",
     ),
     "an outcome is not delivered again": Slip(TaskTable, "claim", "self.deliver(task)", "pass"),
@@ -533,6 +535,36 @@ SLIPS: dict[str, Slip] = {
     ),
     "a head connects to one member at a time": Slip(
         Leader, "on_message", "self.calling < MOST_CALLS", "not self.calling"
+    ),
+    "a task that was overtaken as often as the limit gets no worker": Slip(
+        StarvationGuard, "_due", "len(overtakers) < self.limit", "len(overtakers) <= self.limit"
+    ),
+    "of a queue only the first task is ever due": Slip(
+        StarvationGuard,
+        "_due",
+        "return next(islice(waiting, place, None)).age < overtakers[0]",
+        "return False",
+    ),
+    "of a queue one task at a time gets a worker": Slip(
+        StarvationGuard, "_reserve_due", "while queue.sought_at", "if queue.sought_at"
+    ),
+    "a task that is due looks for a worker only when it is overtaken": Slip(
+        StarvationGuard, "on_dispatched", "if self._seen_openings != self._openings:", "if False:"
+    ),
+    "a task that is due does not look at a worker whose reservation ends": Slip(
+        StarvationGuard, "end", "self._openings += 1", "pass"
+    ),
+    "a task that is due does not look at a worker that joins": Slip(
+        StarvationGuard, "on_worker_open", "self._openings += 1", "pass"
+    ),
+    "how often tasks were overtaken is forgotten when the first of them starts": Slip(
+        StarvationGuard,
+        "on_head_changed",
+        "del queue.overtakers[: bisect_right(queue.overtakers, head.age)]",
+        "queue.overtakers.clear()",
+    ),
+    "a worker stays reserved for a task that was cancelled": Slip(
+        StarvationGuard, "on_fewer", "len(queue.reservations) > queue.waiting", "False"
     ),
 }
 """Each slip by what it does."""

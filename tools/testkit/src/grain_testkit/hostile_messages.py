@@ -20,6 +20,7 @@ from grain.worker.messages import (
     Ended,
     Inspected,
     InventoryRun,
+    Outlived,
     ProgramNow,
     Status,
 )
@@ -110,6 +111,7 @@ def _built(kind: type[Any], values: Values, **fixed: st.SearchStrategy[Any]) -> 
 for _values in (SENSE, ODD):
     _text = _values["str"]
     _values["Versions"] = st.builds(Versions, _text, _text, _text, _text)
+    _values["Outlived | None"] = st.none() | _built(Outlived, _values)
     _values["Crash"] = _built(Crash, _values)
     _values["BlockingCode"] = _built(BlockingCode, _values)
     _figure = _values["float"]

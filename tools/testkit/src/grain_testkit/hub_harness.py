@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit
-from grain.head.testing import check_scheduler
+from grain.head.testing import check_hub
 from grain.worker.messages import (
     DefineFunction,
     Inventory,
@@ -32,6 +32,7 @@ class HubHarness:
         self.now = 0.0
         self.mail: dict[str, list[tuple[Message, Any]]] = {}
         self.connections = 0
+        self.most_workers = 0
 
     def send(self, link: str, *messages: Message, payload: Any = None) -> None:
         """Let messages of a peer arrive together."""
@@ -41,9 +42,17 @@ class HubHarness:
 
     def dispatch(self) -> None:
         self.hub.dispatch(self.now)
-        check_scheduler(self.hub.scheduler, dispatched=self.now)
+        self.check()
         for link, mail in self.hub.take().items():
             self.mail.setdefault(str(link), []).extend(mail)
+
+    def check(self) -> None:
+        """Check every invariant, and that suspects do not hold up everything else."""
+        check_hub(self.hub, self.now)
+        self.most_workers = max(self.most_workers, len(self.hub.registry.workers))
+        waiting = self.hub.tasks.quarantine.waiting.values()
+        reserved = sum(worker is not None for worker in waiting)
+        assert reserved <= max(1, self.most_workers // 4), "too many workers are held for suspects"
 
     def lose(self, link: str) -> None:
         self.hub.on_link_lost(link, self.now)
@@ -69,12 +78,15 @@ class HubHarness:
         cores: int = 2,
         held: tuple[InventoryRun, ...] = (),
         link: str = "",
+        seconds: float | None = None,
         **more: Any,
     ) -> str:
-        """Register a worker; return its link."""
+        """Register a worker, with its seconds if they are limited; return its link."""
         link = link or name
         self.connections += 1
-        offered = {"Cores": cores}
+        offered: dict[str, Any] = {"Cores": cores}
+        if seconds is not None:
+            offered["WTime"] = {"T": seconds}
         register = RegisterWorker(name, name, "host", offered, connection=self.connections, **more)
         self.send(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link

@@ -1,7 +1,8 @@
-"""The pytest plugin of the tests: a hypothesis profile without time limits; signals; CPUs; logs."""
+"""The pytest plugin of the tests: hypothesis profiles; signals; CPUs; logs; nights; hangs."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -12,20 +13,42 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from grain_testkit.hang import HangReporter, on_terminal
+
 # That of `grain.edge.cpu_locks`, which is not installed for the tests of grain-resource alone.
 _CPU_LOCKS = "GRAIN_CPU_LOCKS"
 _STATE = "XDG_STATE_HOME"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs the tests marked `nightly`, too, and the times of a hang."""
+    parser.addoption("--nightly", action="store_true", help="run tests marked nightly, too")
+    parser.addini("hang_report", "seconds after which a test is reported", default="100")
+    parser.addini("hang_limit", "seconds after which a test fails", default="900")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of the nightly session, unless the command line asks for them."""
+    if config.getoption("--nightly"):
+        return
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Load the profile, before hypothesis loads one that the command line names."""
     # A machine that is busy with something else is no counterexample.
     settings.register_profile(
         "explore", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
-    # A change is not to fail for what another one did: who looks for more asks for `explore`.
-    settings.register_profile("patient", parent=settings.get_profile("explore"), derandomize=True)
+    # A change is not to fail for what another one did: who looks for more asks for `explore`, which
+    # has twice as many examples as well. A test whose law needs more, or is dear, sets its number.
+    settings.register_profile(
+        "patient", parent=settings.get_profile("explore"), derandomize=True, max_examples=50
+    )
     settings.load_profile("patient")
     # Under nohup, and in the background of a shell script, these are ignored, and so they would be
     # in all programs that tests start.
@@ -36,6 +59,18 @@ def pytest_configure() -> None:
     os.environ[_CPU_LOCKS] = _cpu_locks()
     # The logs of missions are no user's.
     os.environ[_STATE] = tempfile.mkdtemp(prefix="grain-state-")
+    after, limit = (float(config.getini(name)) for name in ("hang_report", "hang_limit"))
+    config.pluginmanager.register(HangReporter(after, limit, on_terminal()), "grain-hang")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take what stays until the end, modules and tests, out of the garbage collector's rounds.
+
+    They are half a gigabyte. Hypothesis before 6.138 calls its state machines flaky then.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from grain.worker.processes.fork_server_client import ForkServerClient
 from grain_testkit.local_processes import alive
 
 PYTHON = sys.executable
@@ -84,7 +85,7 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def descendants_named(name: str, top: int | None = None) -> list[int]:
-    """Return the descendants of a process, by default of this one, with this name."""
+    """Return the descendants of a process, by default of this one, with this name; no zombies."""
     pids = []
     waiting = [top or os.getpid()]
     while waiting:
@@ -92,9 +93,21 @@ def descendants_named(name: str, top: int | None = None) -> list[int]:
         with suppress(OSError):  # gone meanwhile
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
                 waiting += map(int, path.read_text().split())
-            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name and alive(pid):
                 pids.append(pid)
     return pids
+
+
+def own_fork_server() -> int:
+    """Return the fork server of this trio run: one of an earlier run may not have ended yet."""
+    pid = ForkServerClient.of_this_run().pid
+    assert pid is not None
+    return pid
+
+
+def own_supervisors() -> list[int]:
+    """Return the supervisors of this trio run."""
+    return descendants_named("grain-supervise", own_fork_server())
 
 
 async def wait_until_gone(pids: list[int]) -> None:

@@ -55,7 +55,7 @@ def slurm(folder: Path, command: Put) -> None:
     (folder / "grain.toml").write_text('system = "slurm"\n[worker]\nname = "w"\nlog_file = ""\n')
     command(
         "sbatch",
-        f"cat > /dev/null; n=$(cat {folder}/n 2>/dev/null || echo 0); n=$((n+1)); echo $n > "
-        f"{folder}/n; echo $n",
+        f"cat > /dev/null; n=$(cat '{folder}/n' 2>/dev/null || echo 0); n=$((n+1)); echo $n > "
+        f"'{folder}/n'; echo $n",
     )
-    command("squeue", f"cat {folder}/listed 2>/dev/null || :")
+    command("squeue", f"cat '{folder}/listed' 2>/dev/null || :")

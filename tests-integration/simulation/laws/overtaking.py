@@ -1,0 +1,82 @@
+"""The law on overtaking: a task that was overtaken as often as the limit has a worker reserved.
+
+A task is overtaken by each one behind it in the order of service that starts, while it waits, on a
+worker that could serve it if nothing else ran there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.worker.messages import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.head.hub.state import Link
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
+    from simulation.heads import HeadProcess
+    from simulation.wire import Mail
+    from simulation.world import World
+
+
+class Overtaking:
+    """The observer of how often the waiting tasks of one head are overtaken.
+
+    Args:
+        world: the world.
+        head: the head.
+    """
+
+    def __init__(self, world: World, head: HeadProcess) -> None:
+        self._world = world
+        self._head = head
+        # How often each waiting task was overtaken, where it was, up to the limit.
+        self._counts: dict[Task, int] = {}
+
+    def on_dispatched(self, mail: Iterable[tuple[Link, Mail]]) -> None:
+        """Count what the head has started since the last call, and check those overtaken by it."""
+        scheduler = self._head.hub.scheduler
+        limit = self._world.max_overtakes or scheduler.max_overtakes
+        takers = list(self._started(mail))
+        before, self._counts = self._counts, {}
+        for _, _, queue in scheduler.in_order_of_service:
+            passed = [one for one in takers if one.queue is not queue and _could_serve(one, queue)]
+            waiting = (task for task in queue.tasks if not task.cancelled)
+            for place, task in enumerate(waiting):
+                behind = sum(_rank(task) < _rank(taker) for taker in passed)
+                count = min(before.get(task, 0) + behind, limit)
+                if count:
+                    self._counts[task] = count
+                if behind and count == limit and place >= len(queue.reservations):
+                    law = "a task that was overtaken often has a worker reserved, if there is one"
+                    free = [w.name for w in scheduler.workers.values() if _reservable(w, queue)]
+                    self._world.laws.demand(law, not free, (queue, place, count, free))
+
+    def _started(self, mail: Iterable[tuple[Link, Mail]]) -> Iterable[Task]:
+        """Yield the tasks that the scheduler has just started, which do not run alone."""
+        hub = self._head.hub
+        for link, messages in mail:
+            for message, _ in messages:
+                if isinstance(message, Lease) and not message.alone and not message.chain:
+                    lease = hub.workers.links[link].leases[message.attempt]
+                    if lease.scheduler_id is not None:
+                        yield hub.scheduler.tasks[lease.scheduler_id]
+
+
+def _rank(task: Task) -> tuple[int, int]:
+    return -task.queue.priority, task.age
+
+
+def _could_serve(taker: Task, queue: TaskQueue) -> bool:
+    """Return True if the worker of a task that has started could serve a queue, when empty."""
+    assert taker.worker is not None
+    return _serves(taker.worker, queue)
+
+
+def _reservable(worker: WorkerState, queue: TaskQueue) -> bool:
+    return worker.reservation is None and not worker.draining and _serves(worker, queue)
+
+
+def _serves(worker: WorkerState, queue: TaskQueue) -> bool:
+    return queue.fits(worker.shape.interpreter, worker.supply.total)
