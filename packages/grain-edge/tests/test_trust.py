@@ -55,13 +55,16 @@ def test_a_working_directory_of_ours_is_searched_last(path: list[str], tmp_path:
 
 @pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o1777, "everybody")])
 def test_a_working_directory_of_others_is_not_searched_and_the_reason_has_the_remedy(
-    path: list[str], tmp_path: Path, mode: int, who: str
+    path: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str
 ) -> None:
-    tmp_path.chmod(mode)
+    folder = tmp_path / "my work"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.chdir(folder)
 
     assert (
-        f"The working directory is not searched, as {who} may write to {tmp_path}. If that is as "
-        f"it should be, set PYTHONPATH={tmp_path} where the worker is started"
+        f"The working directory is not searched, as {who} may write to {folder}. If that is as "
+        f"it should be, set PYTHONPATH='{folder}' where the worker is started"
     ) == trust.search_working_directory()
     assert ["/first", "/last"] == path
 
@@ -200,3 +203,82 @@ def test_directories_above_those_of_grain_are_for_us_alone_too(tmp_path: Path) -
     folders = list(tmp_path.rglob("*"))
     assert 3 == len(folders)
     assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in folders}
+
+
+def test_a_private_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        trust.private_folder(tmp_path / "cache" / "grain")
+        trust.private_folder(tmp_path / "cache" / "grain")
+    finally:
+        os.umask(before)
+    assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("open_one", "why"),
+    [
+        ("cache", "everybody may write to {}"),
+        ("cache/grain", "everybody may write to {}"),
+        ("cache/grain/summaries", "everybody may write to {}"),
+    ],
+)
+def test_a_folder_that_another_user_could_exchange_is_not_private(
+    tmp_path: Path, open_one: str, why: str
+) -> None:
+    path = tmp_path / "cache" / "grain" / "summaries"
+    path.mkdir(parents=True)
+    (tmp_path / open_one).chmod(0o777)
+    with pytest.raises(PermissionError, match=why.format(tmp_path / open_one)):
+        trust.private_folder(path)
+
+
+def test_every_folder_and_link_on_the_way_to_a_private_folder_counts(
+    tmp_path: Path, shared: Path
+) -> None:
+    """Scratch is often behind a link; a link in a place of everybody can be exchanged."""
+    own = tmp_path / "own"
+    (own / "grain").mkdir(parents=True)
+    (own / "link").symlink_to("../own")
+    trust.private_folder(own / "link" / "grain")
+    (own / "by-another").symlink_to(shared / "back")
+    (shared / "back").symlink_to(own)
+    with pytest.raises(PermissionError, match=f"everybody may write to {shared}"):
+        trust.private_folder(own / "by-another" / "grain")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_what_another_user_has_planted_in_a_sticky_folder_is_not_private(
+    tmp_path: Path, shared: Path, what: str
+) -> None:
+    shared.chmod(0o1777)
+    trust.private_folder(shared / "mine")
+    if what == "folder":
+        (shared / "theirs").mkdir(mode=0o755)
+    else:
+        (shared / "theirs").symlink_to(tmp_path)
+    os.chown(shared / "theirs", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(PermissionError, match="user 12345, and"):
+        trust.private_folder(shared / "theirs" / "grain")
+    with pytest.raises(PermissionError, match="user 12345, and"):
+        trust.private_folder(shared / "theirs")
+
+
+def test_only_wanted_plain_files_are_removed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.touch()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "old.json").touch()
+    (folder / "notes").touch()
+    (folder / "link.json").symlink_to(kept)
+    (folder / "sub.json").mkdir()
+
+    trust.remove_files(folder, lambda name, _: name.endswith(".json"))
+
+    assert ["link.json", "notes", "sub.json"] == sorted(path.name for path in folder.iterdir())
+    assert kept.exists()
+    (tmp_path / "elsewhere").symlink_to(folder)
+    with pytest.raises(OSError, match="Not a directory|symbolic links"):
+        trust.remove_files(tmp_path / "elsewhere", lambda *_: True)

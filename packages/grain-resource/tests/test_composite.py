@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from grain.resource import (
     WTime,
     to_data,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_attributes_of_all_parts() -> None:
@@ -189,3 +192,22 @@ def test_copies_and_pickles_are_apart_from_the_original(resource: Resource, prot
         assert resource == again
         assert resource is not again
         assert hash(resource) == hash(again)
+
+
+NODE: Any = Cores(16) & Memory(60)  # type checkers find this mistake by themselves
+CORES: Any = Cores(2)
+
+
+@pytest.mark.parametrize(
+    ("product", "message"),
+    [
+        (lambda: 4 * CORES, r"Cores\(2\) cannot be multiplied: write the amount itself"),
+        (lambda: 4 * NODE, "a task runs on one worker, so .* never spans"),
+        (lambda: NODE * 4, "Submit a task for each node, or ask for more"),
+    ],
+)
+def test_a_product_is_refused_with_what_to_write(
+    product: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        product()

@@ -112,6 +112,40 @@ def test_a_second_giving_back_is_refused() -> None:
     assert supply.idle()
 
 
+def test_a_supply_takes_out_exactly_what_another_one_of_its_worker_handed_out() -> None:
+    supply = Supply(Node(4, 8) & Capacity(2))
+    supply.reclaim(Cores([1, 3]) & Memory(5) & Capacity(1))
+
+    assert Cores([0, 2]) & Memory(3) & Capacity(1) == supply.free
+    supply.dealloc(Cores([1, 3]) & Memory(5) & Capacity(1))
+    assert supply.idle()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Cores([0]) & Memory(5),  # the memory is in use
+        Cores([1]) & Memory(1),  # the core is
+        Cores([0]) & Memory(1) & Capacity(3),
+        Cores([0]) & Memory(1) & GPUs(1),  # it has none
+    ],
+)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_supply_that_cannot_take_out_all_of_it_takes_out_nothing(
+    refused: Resource, backwards: bool
+) -> None:
+    """In whatever order it has its kinds."""
+    total = (
+        Capacity(2) & (Memory(8) & Cores(4)) if backwards else Cores(4) & Memory(8) & Capacity(2)
+    )
+    supply = Supply(total)
+    supply.reclaim(Cores([1]) & Memory(4) & Capacity(1))
+    with pytest.raises(ValueError, match="is not"):
+        supply.reclaim(refused)
+
+    assert Cores([0, 2, 3]) & Memory(4) & Capacity(1) == supply.free
+
+
 def test_a_supply_shows_what_it_has_and_what_is_free() -> None:
     supply = Supply(Cores(4))
     supply.alloc(Cores(1))

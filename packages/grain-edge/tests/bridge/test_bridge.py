@@ -9,6 +9,7 @@ import secrets
 import socket
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,10 +27,10 @@ from grain.edge import (
 )
 from grain.edge.address import BridgeAddress, check_argument, parse_address
 from grain.edge.bridge.call import pack_call
-from grain.edge.bridge.client import answer, connect
+from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, is_signed, parse_key, read_key
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.bridge.wire import Claim, Greeting, Leading, MessageDecoder, Open, encode
+from grain.edge.bridge.wire import Claim, Greeting, Leading, MessageDecoder, Open, Ready, encode
 from grain.edge.connecting.accept import Acceptor
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DialRequest, routes
 from grain.edge.errors import (
@@ -38,6 +39,7 @@ from grain.edge.errors import (
     ExposedFile,
     MeetingError,
     MeetingTaken,
+    NotListed,
     OtherVersion,
     RemoteProtocolError,
     StaleEdgeFile,
@@ -214,6 +216,35 @@ async def test_the_server_is_killed_and_started_again() -> None:
             nursery.cancel_scope.cancel()
 
 
+async def test_a_head_whose_server_is_gone_tries_again_after_growing_pauses_of_ten_seconds_at_most(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    assert autojump_clock.autojump_threshold
+    attempts: list[float] = []
+    enough = trio.Event()
+
+    async def refuse(stream: trio.SocketStream) -> None:
+        attempts.append(trio.current_time())
+        await trio.aclose_forcefully(stream)
+        if len(attempts) == 9:
+            enough.set()
+
+    async def unused(*_: object) -> None: ...
+
+    with reserved_port() as port:
+        meeting = BridgeMeeting(place(url(port)))
+        async with bridge(port):
+            await meeting.claim()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(trio.serve_tcp, refuse, port, host="127.0.0.1"))
+            nursery.start_soon(meeting.lead, unused, unused, unused, unused)
+            await enough.wait()
+            nursery.cancel_scope.cancel()
+
+    pauses = [round(later - earlier, 1) for earlier, later in pairwise(attempts)]
+    assert [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0] == pauses
+
+
 async def test_a_second_head_is_refused_while_the_first_is_connected() -> None:
     with trio.fail_after(60):
         async with bridge() as port, head(url(port)):
@@ -224,6 +255,12 @@ async def test_a_second_head_is_refused_while_the_first_is_connected() -> None:
                 pass
             async with head(url(port)), joining(url(port)):
                 pass
+
+
+async def test_a_server_whose_list_is_empty_serves_nobody_and_is_not_waited_for() -> None:
+    async with bridge(listed=frozenset()) as port:
+        with pytest.raises(NotListed, match="this is none of them"):
+            await check_bridge(url(port), 60.0)
 
 
 async def test_meetings_of_two_keys_do_not_meet() -> None:
@@ -422,6 +459,19 @@ def test_decoding_takes_bytes_as_they_come() -> None:
         MessageDecoderWith(b"\0\0\0\5hello").next()
 
 
+async def test_what_the_other_member_says_at_once_is_left_to_who_takes_the_stream() -> None:
+    ours, theirs = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+    async with stream:
+        with theirs:
+            theirs.sendall(encode(Leading()) + encode(Ready()) + b"hello of TLS")
+        connection = BridgeConnection(stream)
+
+        assert Leading() == await connection.receive()
+        assert Ready() == await connection.receive()
+        assert b"hello of TLS" == await stream.receive_some(100)
+
+
 def MessageDecoderWith(data: bytes) -> MessageDecoder:
     decoder = MessageDecoder()
     decoder.feed(data)
@@ -474,14 +524,14 @@ def test_what_is_no_address_is_refused_without_its_key(text: str) -> None:
 
 
 def test_a_key_may_stand_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
-    file = tmp_path / "key"
+    file = tmp_path / "my key"
     file.write_text(KEY + "\n")
     file.chmod(0o600)
     address = f"bridge://@{file}@host:4747"
     assert parse_key(KEY) == read_key(place(address))
     assert address == check_argument(address)
     file.chmod(0o640)
-    with pytest.raises(ExposedFile, match="chmod 600"):
+    with pytest.raises(ExposedFile, match=f"chmod 600 '{file}'"):
         read_key(place(address))
     with pytest.raises(MeetingError, match="cannot be read"):
         read_key(place(f"bridge://@{tmp_path}/nope@host:4747"))

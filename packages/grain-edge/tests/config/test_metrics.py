@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ("127.0.0.1:9100", MetricsPlace("127.0.0.1", 9100)),
         ("localhost:9100", MetricsPlace("127.0.0.1", 9100)),
         ("[::1]:9100", MetricsPlace("::1", 9100)),
+        ("[::ffff:127.0.0.1]:9100", MetricsPlace("127.0.0.1", 9100)),
         ("10.1.0.4:9100", MetricsPlace("10.1.0.4", 9100)),
         ("/run/user/1000/grain", MetricsPlace(path="/run/user/1000/grain")),
     ],
@@ -32,6 +33,7 @@ def test_an_interface_and_a_port_or_a_path_is_a_place(text: str, place: MetricsP
     [
         ("0.0.0.0:9100", "0.0.0.0 means every interface"),
         ("[::]:9100", ":: means every interface"),
+        ("[::ffff:0.0.0.0]:9100", "means every interface"),
         (":9100", "write the interface, too, as in '127.0.0.1:9100'"),
         ("login1:9100", "write the interface as a number"),
         ("9100", "with a port from 1 to 65535"),
@@ -62,3 +64,8 @@ def test_a_place_in_a_file_is_checked_and_its_home_is_expanded(tmp_path: Path) -
 
 def test_without_the_key_nothing_is_served() -> None:
     assert "" == load(False).head.gnaw.metrics
+
+
+def test_a_place_that_this_host_alone_reaches_is_known() -> None:
+    places = ["127.0.0.1:1", "[::1]:1", "10.1.0.4:1", "/run/grain"]
+    assert [True, True, False, False] == [parse_metrics(one).is_loopback for one in places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_found_configuration_that_others_may_write_is_refused(
     """The message says how to name it; one that is named counts."""
     (project / what).chmod(mode)
     path = project / "grain.toml"
+    typed = shlex.quote(str(path))
 
     with pytest.raises(ConfigError) as refused:
         load(env={}, cwd=project)
@@ -89,7 +91,7 @@ def test_a_found_configuration_that_others_may_write_is_refused(
     assert str(refused.value) == (
         "grain.toml: not used, as other users may have written it: "
         f"{problem.format(project)}. If you trust it, name it: "
-        f"grain -c {path}, or GRAIN_CONFIG={path}"
+        f"grain -c {typed}, or GRAIN_CONFIG={typed}"
     )
     assert "project" == load(path, env={}).script.queue
     assert "project" == load(env={"GRAIN_CONFIG": str(path)}).script.queue

@@ -126,6 +126,9 @@ def test_old_logs_are_removed_when_one_begins_and_those_under_way_stay(
     eventually(lambda: (other.folder / "events.jsonl").exists())
     ended.close("done", patience=60)
     assert ended.folder.exists()
+    begin(gigabytes=0).close("done", patience=60)
+    assert ended.folder.exists()  # the others have just looked
+    os.utime(tmp_path / ".looked", (0, 0))
     log = begin(gigabytes=0)
     eventually(lambda: not ended.folder.exists())
     eventually(lambda: log.folder.exists())

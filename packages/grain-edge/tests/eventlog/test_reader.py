@@ -9,8 +9,16 @@ import pytest
 
 from grain.eventlog.errors import NewerLog, NotALog
 from grain.eventlog.names import part_name
-from grain.eventlog.reader import LONGEST_LINE, LogReader, Position, read
-from grain.eventlog.schema import VERSION, LogEnded, LogStarted, Remark, encode
+from grain.eventlog.reader import LONGEST_LINE, MOST_KINDS, LogReader, Position, read
+from grain.eventlog.schema import (
+    VERSION,
+    LogEnded,
+    LogStarted,
+    Remark,
+    TaskSubmitted,
+    WorkerJoined,
+    encode,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,3 +193,48 @@ def test_a_line_without_end_and_a_long_log_take_little_memory(tmp_path: Path) ->
 def test_the_end_is_a_line_as_others(tmp_path: Path) -> None:
     write(tmp_path, header() + encode(LogEnded(time=3.0, status="done")))
     assert isinstance(list(read(tmp_path))[-1], LogEnded)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event":"remark","text":"x","time":1e300}',
+        b'{"event":"remark","text":"x","time":-1e10}',
+        b'{"event":"remark","text":"x","time":2,"further":'
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b"}",
+        b'{"event":"further","time":2,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"event":"submitted","time":2,"task":1e30,"function":"f"}',
+        b'{"event":"submitted","time":2,"task":1,"function":"f","request":{"Cores":1e300}}',
+        b'{"event":"clock","time":2,"by":1e300}',
+    ],
+    ids=["late", "early", "deep", "deep and unknown", "number", "amount", "clock"],
+)
+def test_a_line_that_is_absurd_is_skipped_and_the_others_are_read(
+    tmp_path: Path, line: bytes
+) -> None:
+    write(tmp_path, header() + remark(1) + line + b"\n" + remark(2))
+    reader = LogReader(tmp_path)
+    assert ["1", "2"] == texts(reader)
+    assert 1 == reader.skipped + reader.unknown
+
+
+def test_a_log_has_a_hundred_kinds_of_resources_at_most(tmp_path: Path) -> None:
+    """Each would be a column of a report. Lines with the kinds that came first are read on."""
+    lines = [
+        TaskSubmitted(time=2.0, task=number, function="f", request={f"Kind{number}": 1.0})
+        for number in range(MOST_KINDS + 1)
+    ]
+    known = {"Kind0": 1.0, "Kind99": 1.0}
+    lines += [TaskSubmitted(time=2.0, task=7, function="known", request=known)]
+    write(tmp_path, header() + b"".join(map(encode, lines)))
+    reader = LogReader(tmp_path)
+    read_ = [line for line in reader if isinstance(line, TaskSubmitted)]
+    assert (MOST_KINDS + 1, "known", 1) == (len(read_), read_[-1].function, reader.skipped)
+    many = {f"Further{number}": 1.0 for number in range(60_000)}
+    folder = tmp_path / "other"
+    folder.mkdir()
+    write(folder, header() + encode(WorkerJoined(time=2.0, worker="w", resources=many)))
+    reader = LogReader(folder)
+    assert (1, 1) == (len(list(reader)), reader.skipped)

@@ -96,7 +96,7 @@ def test_a_log_is_found_by_name_id_beginning_and_path(tmp_path: Path) -> None:
 
 def test_a_log_that_is_not_found_or_not_clear_is_an_error_with_the_names(tmp_path: Path) -> None:
     store = LogStore(tmp_path)
-    with pytest.raises(NoSuchLog, match=r"there are no logs in .*event_log=True"):
+    with pytest.raises(NoSuchLog, match=r"there are no logs in .*event_log=False"):
         store.find("opt")
     log(tmp_path, "opt", "c3d4")
     log(tmp_path, "scan", "c3ff", started=NOW - 9)

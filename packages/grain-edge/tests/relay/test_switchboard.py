@@ -33,6 +33,7 @@ from grain.edge.relay.switchboard import (
     Send,
     Splice,
     Switchboard,
+    network_of,
 )
 
 if TYPE_CHECKING:
@@ -278,24 +279,60 @@ def test_a_meeting_that_takes_all_it_may_leaves_others_alone() -> None:
     assert [] == bench.taken(bench.enter("lead", b"b"))
 
 
-def test_a_full_server_takes_from_the_largest_meeting() -> None:
-    """Its youngest connection goes, and its head last."""
-    bench = Bench(connections=6)
+def test_a_full_server_takes_from_the_address_with_the_most_connections() -> None:
+    """Its youngest connection goes, and its heads last."""
+    bench = Bench(connections=7)
     head = bench.head(meeting=b"large")
-    members = [bench.enter("join", b"large") for _ in range(5)]
+    members = [bench.enter("join", b"large") for _ in range(2)]
     assert [Leading()] == bench.taken(head)[:1]
-    small = [bench.enter("lead", b"small")]
+    others = [bench.enter("lead", source="one"), bench.enter("lead", source="two")]
+    others += [bench.enter("lead", source="one"), bench.enter("lead", source="two")]
+    others.append(bench.enter("lead", source="three"))
     assert ["closed"] == bench.taken(members[-1])
-    small.append(bench.enter("lead", b"small"))
-    assert ["closed"] == bench.taken(members[-2])
-    small.append(bench.enter("lead", b"small"))
-    assert [] == [message for number in small for message in bench.taken(number)]
-    # They are alike now, so who comes last is refused.
-    for number in members[-3:]:
-        bench.lose(number)
+    # It and two others are alike now.
     refusal = Refusal("the bridge has no room for further connections")
-    assert [refusal, "closed"] == bench.taken(bench.enter("join", b"large"))
-    assert [refusal, "closed"] == bench.taken(bench.enter("lead", b"small"))
+    assert [refusal, "closed"] == bench.taken(bench.enter("lead", source="three"))
+    assert [] == [message for number in others for message in bench.taken(number)]
+
+
+def test_of_an_address_that_has_heads_alone_the_youngest_goes() -> None:
+    bench = Bench(connections=6)
+    heads = [bench.head(meeting=bytes([number])) for number in range(3)]
+    for number in heads:
+        assert [Leading()] == bench.taken(number)
+    for source in ("one", "two", "three"):
+        bench.enter("lead", b"other", source=source)
+    assert [] == bench.taken(bench.enter("lead", b"other", source="four"))
+    assert [["closed"], []] == [bench.taken(number) for number in reversed(heads[1:])]
+
+
+def test_many_meetings_of_a_stranger_do_not_end_connections_of_a_large_one() -> None:
+    bench = Bench(connections=8)
+    bench.head()
+    members = [bench.enter("join") for _ in range(3)]
+    refused = 0
+    for number in range(20):
+        got = bench.taken(bench.enter("lead", b"%d" % number, source="stranger"))
+        refused += bool(got)
+    assert 16 == refused
+    assert [] == [message for number in members for message in bench.taken(number)]
+
+
+@pytest.mark.parametrize(("connections", "most"), [(6, 3), (7, 3), (100, 5)])
+def test_an_address_gets_half_of_a_small_server(connections: int, most: int) -> None:
+    bench = Bench(connections=connections, source=5)
+    got = [bench.taken(bench.enter("lead", bytes([number]))) for number in range(most + 1)]
+    refusal = Refusal(f"your host has {most} connections, the most on this bridge")
+    assert [*([[]] * most), [refusal, "closed"]] == got
+
+
+def test_the_addresses_of_an_ipv6_network_count_as_one() -> None:
+    bench = Bench(source=2)
+    for source in ("2001:db8::1", "2001:db8::2"):
+        assert [] == bench.taken(bench.enter("lead", source=source))
+    assert "closed" in bench.taken(bench.enter("lead", source="2001:db8::3"))
+    assert [] == bench.taken(bench.enter("lead", source="2001:db8:0:1::3"))
+    assert ["192.0.2.7"] * 2 == [network_of("192.0.2.7"), network_of("::ffff:192.0.2.7")]
 
 
 def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:
@@ -448,7 +485,7 @@ steps = st.one_of(
     st.tuples(
         st.just("enter"),
         st.sampled_from(["look", "lead", "call", "join", "take"]),
-        st.sampled_from([b"a", b"b"]),
+        st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from(["one", "two", "three"])),
     ),
     st.tuples(st.just("say"), st.integers(0, 30), messages),
     st.tuples(st.just("unsent"), st.integers(0, 30), st.integers(0, 200_000)),
@@ -472,12 +509,13 @@ class Observed(Bench):
         if what == "enter":
             used = sorted(self.tokens)
             token = used[-1] if used and which == "take" else b"nothing"
+            meeting, source = how
             if which == "call":
-                token = how * CALL
+                token = meeting * CALL
             # Its number is the next one, which the effects of its coming name already.
             self.entering = len(self.here) + 1
-            self.here[self.entering], self.wanted[self.entering] = how, token
-            assert self.entering == self.enter(which, how, token)
+            self.here[self.entering], self.wanted[self.entering] = meeting, token
+            assert self.entering == self.enter(which, meeting, token, source)
         elif what == "wait":
             (self.stop if which > 20 else self.wait)(which)
         elif self.here:
@@ -526,4 +564,4 @@ def test_whatever_members_do_meetings_stay_apart_and_nothing_is_left(
     bench.wait(1)
     assert (0, 0) == (len(bench.board), bench.board.meetings)
     assert (0, 0) == (len(bench.board._sources), len(bench.board._timed))
-    assert (0, {}) == (bench.board._kept, bench.board._kept_of)
+    assert 0 == bench.board._kept

@@ -52,13 +52,21 @@ class Kind:
     check: Callable[[object, ExpansionContext], None] | None = None
 
 
+def without_key(text: str) -> str:
+    """Return a text, as that of a file, without the keys of bridges, which are for nobody's eyes.
+
+    >>> without_key("address = bridge://6b65790a@login.example:4747")
+    'address = bridge://...@login.example:4747'
+    """
+    return re.sub(r"bridge://[^@\s]+", "bridge://...", text)
+
+
 def described(value: object) -> str:
     """Describe a value in TOML's words, with the control characters of strings made visible."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
-        # The key of a bridge is for nobody's eyes.
-        return f"the string {_short(re.sub('bridge://[^@]+@', 'bridge://...@', value))}"
+        return f"the string {_short(without_key(value))}"
     if isinstance(value, int):
         # Python refuses to print whole numbers of more than 4300 digits.
         return f"the number {value}" if abs(value) < 10**40 else "a number of more than 40 digits"

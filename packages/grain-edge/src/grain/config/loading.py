@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from grain.config.check import check
 from grain.config.errors import ConfigError, Mistake
-from grain.config.kinds import ExpansionContext
+from grain.config.kinds import ExpansionContext, without_key
 from grain.config.search import NAME, find, untrusted
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def _without_keys(config: Config, path: Path, name: str, env: Mapping[str, str])
         _fail(
             name,
             "other users may read it, and the key of a bridge stands in it: run `chmod 600 "
-            f"{path}`, or put the key into a file of your own: bridge://@/path/of/key@host:port",
+            f"{shlex.quote(str(path))}`, or put the key into a file of your own: "
+            "bridge://@/path/of/key@host:port",
         )
     from grain.edge.public import without_key
 
@@ -234,7 +236,7 @@ def _refuse_toml(message: str, text: str, name: str) -> NoReturn:
     lines = text.replace("\r\n", "\n").split("\n")
     row = int(position[2] or len(lines))
     column = int(position[3] or len(lines[-1]) + 1)
-    shown = lines[row - 1].strip()[:80] if row <= len(lines) else ""
+    shown = without_key(lines[row - 1].strip())[:80] if row <= len(lines) else ""
     where = f", in {shown!r}" if shown else ""
     _fail(f"{name}:{row}:{column}", f"not valid TOML: {position[1]}{where}")
 

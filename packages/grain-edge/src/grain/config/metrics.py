@@ -21,6 +21,11 @@ class MetricsPlace(NamedTuple):
     port: int = 0
     path: str = ""
 
+    @property
+    def is_loopback(self) -> bool:
+        """True for a port that this host alone reaches."""
+        return bool(self.host) and ip_address(self.host).is_loopback
+
     def __str__(self) -> str:
         if self.path:
             return self.path
@@ -53,6 +58,8 @@ def parse_metrics(text: str) -> MetricsPlace:
         number = ip_address(host)
     except ValueError:
         raise ValueError(f"write the interface as a number, as in '127.0.0.1:{port}'") from None
+    # An IPv4 address in the clothes of an IPv6 one is what it stands for.
+    number = getattr(number, "ipv4_mapped", None) or number
     if number.is_unspecified:
         raise ValueError(
             f"{host} means every interface, so that anybody on the network could read the metrics; "

@@ -112,7 +112,7 @@ class EventLog(Table, frozen=True, kw_only=True):
     """``[head.event_log]``: the logs of missions and of Gnaw, for ``grain history`` and the like.
 
     Attributes:
-        enabled: True if missions with workers elsewhere write one, and Gnaw.
+        enabled: True if missions write one, and Gnaw.
         folder: The directory of the logs; empty for ``grain`` in the user's state directory.
         keep: Seconds for which a log is kept after its end.
         keep_size: GB of all logs together; the oldest go first.

@@ -53,11 +53,16 @@ class MeetingTaken(MeetingError):
         epoch: number of its leadership; 0 at a Unix socket, which has none.
         why: how it was seen to live.
         stopped: True if its process does not run, as after Ctrl-Z.
+
+    Attributes:
+        host, pid: as the arguments.
     """
 
     def __init__(
         self, path: str, host: str, pid: int, epoch: int, why: str, *, stopped: bool = False
     ) -> None:
+        self.host = host
+        self.pid = pid
         number = f"epoch {epoch}; " if epoch else ""
         remedy = f"Join it, end it there (kill {pid}), or choose another address."
         if stopped:

@@ -10,9 +10,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LINKS = 40  # on the way to a directory, as many as Linux follows
 
 # Python 3.10 has no option for it. Nothing is imported before the working directory is off the path
 # but `sys`, which is built in.
@@ -48,7 +56,7 @@ def search_working_directory() -> str:
     if problem:
         return (
             f"The working directory is not searched, as {problem}. If that is as it should be, "
-            f"set PYTHONPATH={folder} where the worker is started"
+            f"set PYTHONPATH={shlex.quote(str(folder))} where the worker is started"
         )
     sys.path.append(str(folder))
     return ""
@@ -85,6 +93,79 @@ def make_folder(path: Path) -> None:
                 folder.mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def private_folder(path: Path) -> None:
+    """Make a directory as `make_folder` does, and check that it stays ours.
+
+    Grain removes files there, and runs or reports what it finds. Another user who can write to
+    it, or replace a directory above it, could make Grain remove this user's own files. So every
+    directory and link on the way must belong to this user or root, and only they may write
+    there. Directories with the sticky bit, such as /tmp, are fine.
+
+    Raises:
+        OSError: it cannot be made, or another user could exchange it; the text says where.
+    """
+    make_folder(path)
+    for place, status in _way_to(path):
+        sticky = status.st_mode & stat.S_ISVTX and status.st_uid in {0, os.geteuid()}
+        problem = "" if sticky or stat.S_ISLNK(status.st_mode) else mistrust(place, status)
+        if stat.S_ISLNK(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
+            problem = f"{place} is a link of {_user(status.st_uid)}"
+        if problem:
+            raise PermissionError(
+                errno.EPERM, f"{problem}, and so could put something else in its place", str(path)
+            )
+    problem = mistrust(path, status := path.stat())
+    if problem or status.st_uid != os.geteuid():
+        problem = problem or f"{path} belongs to {_user(status.st_uid)}"
+        raise PermissionError(errno.EPERM, f"{problem}, and it has to be yours alone", str(path))
+
+
+def _way_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield each directory above a path, and each link on the way to it, with its status."""
+    left = list(reversed(path.absolute().parts[1:]))
+    place, links = Path("/"), 0
+    yield place, place.lstat()
+    while left:
+        part = left.pop()
+        place = place.parent if part == ".." else place / part
+        status = place.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            yield place, status
+            target = place.readlink()
+            left += reversed(target.parts[target.is_absolute() :])
+            place = Path("/") if target.is_absolute() else place.parent
+        elif left:
+            yield place, status
+
+
+def remove_files(folder: Path, wanted: Callable[[str, os.stat_result], bool]) -> None:
+    """Remove plain files of a directory that is ours, by descriptor and through no link.
+
+    Args:
+        folder: the directory; nothing is removed where it is a link or another user's.
+        wanted: returns True for the name and the status of a file that goes. It has to know the
+            names that Grain gives to its files: others are none of its business.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return
+        for name in os.listdir(fd):
+            with suppress(OSError):  # as where another process removes it at this moment
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if ours and wanted(name, status):
+                    os.unlink(name, dir_fd=fd)
+    finally:
+        os.close(fd)
 
 
 def open_appended(path: str) -> int:

@@ -10,13 +10,25 @@ import msgspec
 
 from grain.eventlog.errors import NewerLog, NotALog
 from grain.eventlog.names import FIRST_PART, part_name, part_number
-from grain.eventlog.schema import VERSION, AnyLine, LogStarted, decode
+from grain.eventlog.schema import (
+    UNREADABLE,
+    VERSION,
+    AnyLine,
+    BriefTasks,
+    LogStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    decode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line; what is longer is skipped, as no writer makes such lines."""
+
+MOST_KINDS = 100
+"""Kinds of resources in one log. A site has a few; each costs a column of every report."""
 
 _CHUNK = 256 * 1024  # bytes that are read at a time
 
@@ -47,7 +59,8 @@ class LogReader:
 
     Attributes:
         header: the `LogStarted` of the log; None as long as none was read.
-        skipped: lines that make no sense: torn by a crash, or damaged.
+        skipped: lines that make no sense: torn by a crash, damaged, or with kinds of resources
+            beyond the first `MOST_KINDS`.
         unknown: lines of kinds that this version does not know.
         missing: parts that are not there any more, as the log grew too large.
     """
@@ -59,6 +72,7 @@ class LogReader:
         self._path = path
         self._position = position or Position()
         self._within_long_line = False
+        self._kinds: set[str] = set()
         self.header: LogStarted | None = None
         self.skipped = 0
         self.unknown = 0
@@ -147,8 +161,11 @@ class LogReader:
         """Return the line of some bytes; None if it is to be skipped."""
         try:
             line = decode(piece)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             return self._odd_line(piece)
+        if self._has_too_many_kinds(line):
+            self.skipped += 1
+            return None
         if isinstance(line, LogStarted):
             self._check_version(line.version)
             if self.header is not None:
@@ -157,6 +174,21 @@ class LogReader:
         elif self.header is None and self._position.part == 0:
             self._require_header()
         return line
+
+    def _has_too_many_kinds(self, line: AnyLine) -> bool:
+        """Return True if a line names more kinds of resources than any log does."""
+        if isinstance(line, WorkerJoined):
+            kinds = line.resources
+        elif isinstance(line, (TaskSubmitted, BriefTasks)):
+            kinds = line.request
+        else:
+            return False
+        if kinds.keys() <= self._kinds:
+            return False
+        if len(self._kinds) + len(kinds) > MOST_KINDS:
+            return len(self._kinds | kinds.keys()) > MOST_KINDS
+        self._kinds |= kinds.keys()
+        return False
 
     def _odd_line(self, piece: bytes) -> AnyLine | None:
         """Return what can be read of a line that is none of this version's, or count it."""
@@ -167,7 +199,7 @@ class LogReader:
             return self._line(stripped)
         try:
             kind = _KIND.decode(piece)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             kind = None
         if kind is not None and kind.event == "log":
             self._check_version(kind.version)
@@ -190,7 +222,7 @@ class LogReader:
             first = file.readline(LONGEST_LINE)
         try:
             line = decode(first)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             line = None
         if not isinstance(line, LogStarted):
             raise NotALog(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import Amount, Count, Usage
 
 VERSION = 1
 """The version of the format. It grows when readers of the old one would misread a line."""
+
+
+# A log may come from anywhere. What no writer writes is no line, so that readers need not fear it.
+Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+"""Unix seconds, until the year 5138."""
+
+Change = Annotated[float, msgspec.Meta(ge=-1e11, le=1e11)]
+"""Seconds by which a clock is set."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""The errors of `decode` for bytes that are no line of this version."""
 
 
 class Line(
@@ -21,7 +32,7 @@ class Line(
         time: when it happened: Unix seconds, by the clock of the process that writes the log.
     """
 
-    time: float
+    time: Moment
 
 
 class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
@@ -41,7 +52,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
         part: the number of the file, from 0; a log that grows too large goes on in a new file.
     """
 
-    version: int
+    version: Count
     grain: str
     source: Literal["mission", "scheduler"]
     id: str
@@ -49,9 +60,9 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
     command: tuple[str, ...] = ()
     directory: str = ""
     host: str = ""
-    pid: int = 0
+    pid: Count = 0
     address: str = ""
-    part: int = 0
+    part: Count = 0
 
 
 class WorkerJoined(Line, frozen=True, kw_only=True, tag="worker joined"):
@@ -68,8 +79,8 @@ class WorkerJoined(Line, frozen=True, kw_only=True, tag="worker joined"):
     worker: str
     host: str = ""
     job: str = ""
-    resources: dict[str, float] = {}
-    ends: float | None = None
+    resources: dict[str, Amount] = {}
+    ends: Moment | None = None
 
 
 class WorkerLeft(Line, frozen=True, kw_only=True, tag="worker left"):
@@ -100,12 +111,12 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         mission: the id of its mission, in the log of a scheduler.
     """
 
-    task: int
+    task: Count
     function: str
-    request: dict[str, float] = {}
+    request: dict[str, Amount] = {}
     request_text: str = ""
-    after: tuple[int, ...] = ()
-    retry_of: int = 0
+    after: tuple[Count, ...] = ()
+    retry_of: Count = 0
     urgency: float = 0.0
     mission: str = ""
 
@@ -119,7 +130,7 @@ class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
         mission: the id of its mission, in the log of a scheduler.
     """
 
-    task: int
+    task: Count
     worker: str
     mission: str = ""
 
@@ -149,13 +160,13 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         mission: the id of its mission, in the log of a scheduler.
     """
 
-    task: int
+    task: Count
     outcome: Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
     worker: str = ""
     host: str = ""
-    attempt: int = 1
-    started: float | None = None
-    ended: float | None = None
+    attempt: Count = 1
+    started: Moment | None = None
+    ended: Moment | None = None
     cpus: tuple[int, ...] = ()
     error: str = ""
     message: str = ""
@@ -182,13 +193,25 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
     """
 
     function: str
-    tasks: int
-    began: float
-    seconds: float
-    waited: float = 0.0
-    request: dict[str, float] = {}
+    tasks: Count
+    began: Moment
+    seconds: Amount
+    waited: Amount = 0.0
+    request: dict[str, Amount] = {}
     request_text: str = ""
     mission: str = ""
+
+
+class CachedResults(Line, frozen=True, kw_only=True, tag="cached results"):
+    """Calls of one function that were not run, as the result cache had their results.
+
+    Attributes:
+        function: the name of the function.
+        results: how many there are since the last such line.
+    """
+
+    function: str
+    results: Count
 
 
 class MissionJoined(Line, frozen=True, kw_only=True, tag="mission joined"):
@@ -222,7 +245,7 @@ class ClockChanged(Line, frozen=True, kw_only=True, tag="clock"):
         by: seconds that were added to it.
     """
 
-    by: float
+    by: Change
 
 
 class Remark(Line, frozen=True, kw_only=True, tag="remark"):
@@ -247,7 +270,7 @@ class LogEnded(Line, frozen=True, kw_only=True, tag="end"):
 
     status: Literal["done", "failed", "interrupted"]
     message: str = ""
-    lost: int = 0
+    lost: Count = 0
 
 
 AnyLine = (
@@ -258,6 +281,7 @@ AnyLine = (
     | TaskStarted
     | RunEnded
     | BriefTasks
+    | CachedResults
     | MissionJoined
     | MissionLeft
     | ClockChanged
@@ -270,7 +294,7 @@ def decode(line: bytes) -> AnyLine:
     """Return a line of a log.
 
     Raises:
-        msgspec.MsgspecError: it is torn, or of an unknown kind.
+        UNREADABLE: it is torn, of an unknown kind, nested deeply, or has absurd numbers.
     """
     return _DECODER.decode(line)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog
+from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
 from grain.eventlog.names import (
     FIRST_PART,
     fit_name,
@@ -40,6 +40,8 @@ TOUCHED = 3600.0
 
 _SURELY = 2 * TOUCHED  # seconds for which a log without an end counts as being written
 _ELSEWHERE = 48 * TOUCHED  # the same for one of another host, whose processes cannot be seen
+_STAMP = ".looked"  # the file whose time is that of the last look for old logs
+_BETWEEN = 600.0  # seconds between two such looks, where no log is large
 _CANDIDATES = 5  # that an error names
 _CLOCKS = 60.0  # seconds by which the clocks of this host and of a filesystem may differ
 
@@ -115,6 +117,19 @@ class StoredLog:
         writer = None if self.end() is not None else self._writer()
         return self.is_written() if writer is None else _is_alive(writer, self.modified())
 
+    def runs(self) -> bool:
+        """Return True if its process runs as far as that can be told now.
+
+        One of another host has given a sign of life within two hours: its writer gives one an hour.
+        """
+        age = time.time() - self.modified()
+        if age > _ELSEWHERE or self.end() is not None:  # most logs are old
+            return False
+        writer = self._writer()
+        if writer is None:
+            return age < _SURELY
+        return _is_alive(writer, self.modified())
+
     def _writer(self) -> int | None:
         """Return the process id of its writer; None if that is not of this host."""
         try:
@@ -165,7 +180,7 @@ class LogStore:
     def find(self, text: str) -> StoredLog:
         """Return the log that a user means.
 
-        Of several missions with the same name it is the newest.
+        A name means the mission that runs, and if none does, the one that began last.
 
         Args:
             text: the name or the id of a mission, or their beginning; the name of the folder, or
@@ -173,6 +188,7 @@ class LogStore:
 
         Raises:
             NoSuchLog: nothing fits.
+            SeveralRun: several missions of that name run.
             AmbiguousLog: missions of several names, or several ids, begin like this.
             NotALog: it is the path of something else.
             OSError: the folder cannot be read.
@@ -184,10 +200,11 @@ class LogStore:
         for exact in (
             [log for log in logs if log.folder.name == text],
             [log for log in logs if log.id == text],
-            [log for log in logs if log.name == fit],
         ):
             if exact:
                 return exact[0]
+        if named := [log for log in logs if log.name == fit]:
+            return _running(text, named) or named[0]
         begun = [
             log
             for log in logs
@@ -208,16 +225,39 @@ class LogStore:
                 "Write more of one",
                 names,
             )
-        return begun[0]
+        return (_running(text, begun) if begun[0].name.startswith(fit) else None) or begun[0]
 
     def _nothing(self, text: str, logs: list[StoredLog]) -> str:
         if not logs:
             return (
-                f"no log of {text!r}: there are no logs in {self.folder}. Missions with workers "
-                "elsewhere write them; others with run(..., event_log=True)"
+                f"no log of {text!r}: there are no logs in {self.folder}. Missions write them, "
+                "unless run(..., event_log=False) or head.event_log of grain.toml says otherwise"
             )
         recent = list(dict.fromkeys(log.name for log in logs))[:_CANDIDATES]
         return f"no log of {text!r} in {self.folder}; the latest missions are {', '.join(recent)}"
+
+    def is_neglected(self, now: float) -> bool:
+        """Return True if nobody has looked for old logs for ten minutes, and note that one does.
+
+        Thousands of brief missions need not look at each other's logs.
+
+        Args:
+            now: Unix seconds by the clock of the filesystem.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        stamp = self.folder / _STAMP
+        with suppress(FileNotFoundError):
+            if 0 <= now - stamp.lstat().st_mtime < _BETWEEN:
+                return False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(stamp, flags, 0o600)
+        try:
+            os.utime(fd)
+        finally:
+            os.close(fd)
+        return True
 
     def remove_old(
         self, *, seconds: float = KEEP, gigabytes: float = KEEP_GB, now: float | None = None
@@ -253,6 +293,23 @@ class LogStore:
                 ):
                     removed.append(log.folder.name)
         return removed
+
+
+def _running(text: str, logs: list[StoredLog]) -> StoredLog | None:
+    """Return the only log of which the mission runs; None if none does.
+
+    Raises:
+        SeveralRun: there are several.
+    """
+    running = [log for log in logs if log.runs()]
+    if len(running) > 1:
+        ids = ", ".join(log.id for log in running[:_CANDIDATES])
+        raise SeveralRun(
+            f"{len(running)} missions called {text!r} run, with the ids {ids}; name one by its id",
+            tuple(log.folder.name for log in running),
+            tuple(log.id for log in running),
+        )
+    return running[0] if running else None
 
 
 def _at(path: Path) -> StoredLog:

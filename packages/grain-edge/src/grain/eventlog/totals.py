@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from grain.eventlog.runs import Run
-    from grain.eventlog.schema import BriefTasks, TaskSubmitted
+    from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
     from grain.eventlog.usage import Usage
 
 _CAUSES = 500
@@ -153,9 +153,10 @@ class FunctionTotals:
 
     Attributes:
         name: its name.
-        tasks: the tasks that were submitted, without retries.
+        tasks: the tasks that were submitted, without retries, and the cached results.
         brief: those of them that have no lines of their own, see `schema.BriefTasks`.
-        done: the tasks that ended with a value.
+        cached: results that were found in the result cache.
+        done: the tasks that ended with a value, and the cached results.
         failed: the tasks that ended in failure for good: neither a value nor a further attempt.
         cancelled: the tasks that were cancelled.
         retried: the runs that followed another one of the same task, or were a further attempt.
@@ -172,15 +173,16 @@ class FunctionTotals:
     """
 
     __slots__ = (
-        "asked", "brief", "busy_cores", "cancelled", "core_seconds", "cpu_seconds", "done",
-        "failed", "memory", "memory_shares", "name", "requests", "retried", "seconds", "tasks",
-        "waited", "wasted_core_seconds",
+        "asked", "brief", "busy_cores", "cached", "cancelled", "core_seconds", "cpu_seconds",
+        "done", "failed", "memory", "memory_shares", "name", "requests", "retried", "seconds",
+        "tasks", "waited", "wasted_core_seconds",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.tasks = 0
         self.brief = 0
+        self.cached = 0
         self.done = 0
         self.failed = 0
         self.cancelled = 0
@@ -203,9 +205,10 @@ class Totals:
     Attributes:
         functions: by the name of each function.
         failures: by cause.
-        tasks: the tasks that were submitted, without retries.
+        tasks: the tasks that were submitted, without retries, and the cached results.
         runs: the runs that ended.
-        done: the tasks that ended with a value.
+        done: the tasks that ended with a value, and the cached results.
+        cached: results that were found in the result cache.
         failed: the tasks that ended in failure for good.
         cancelled: the tasks that were cancelled.
         retried: the runs that followed another one of the same task, or were a further attempt.
@@ -231,8 +234,13 @@ class Totals:
 
     @property
     def done(self) -> int:
-        """The tasks that ended with a value."""
+        """The tasks that ended with a value, and the cached results."""
         return sum(one.done for one in self.functions.values())
+
+    @property
+    def cached(self) -> int:
+        """The results that were found in the result cache."""
+        return sum(one.cached for one in self.functions.values())
 
     @property
     def failed(self) -> int:
@@ -291,6 +299,13 @@ class Totals:
         function.seconds.add(line.seconds / tasks, tasks)
         function.waited.add(line.waited / tasks, tasks)
         function.core_seconds += line.request.get("Cores", 0.0) * line.seconds
+
+    def cached_results(self, line: CachedResults) -> None:
+        """Count results that were found in the result cache."""
+        function = self._function(line.function)
+        function.tasks += line.results
+        function.done += line.results
+        function.cached += line.results
 
     @staticmethod
     def _count_request(

@@ -29,6 +29,13 @@ OUTPUTS = 10
 """The most files in `Usage.outputs`."""
 
 
+Amount = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+"""An amount of a resource or of time; a difference of two measurements may be below 0."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A number of things, or the number of one."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The use of the programs of one run, or of one program, with all processes below them.
 
@@ -45,14 +52,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         outputs: the files to which they wrote what they print, the last `OUTPUTS`.
     """
 
-    user: float = 0.0
-    system: float = 0.0
-    peak_memory: float = 0.0
+    user: Amount = 0.0
+    system: Amount = 0.0
+    peak_memory: Amount = 0.0
     measured_by: MeasuredBy = "none"
     cpu_measured_by: CpuMeasuredBy = "rusage"
-    read: float = 0.0
-    written: float = 0.0
-    programs: int = 0
+    read: Amount = 0.0
+    written: Amount = 0.0
+    programs: Count = 0
     exit_statuses: dict[int, int] = {}
     outputs: tuple[str, ...] = ()
 

@@ -282,7 +282,10 @@ class LogWriter:
             now = self._files.modified()
             if now is not None:
                 with suppress(OSError):
-                    self._store.remove_old(seconds=self._keep, gigabytes=self._gigabytes, now=now)
+                    if self._files.part > 0 or self._store.is_neglected(now):
+                        self._store.remove_old(
+                            seconds=self._keep, gigabytes=self._gigabytes, now=now
+                        )
         if self._monotonic() - self._synced > _SYNC:
             self._synced = self._monotonic()
             with suppress(OSError):

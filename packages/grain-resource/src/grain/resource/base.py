@@ -251,9 +251,13 @@ class Resource:
         __or__ = __add__
 
         def __mul__(self, other):
-            raise TypeError(
-                f"{self._ask()} cannot be multiplied: write the amount itself, as in Cores(4)"
-            )
+            instead = "write the amount itself, as in Cores(4)"
+            if len(self.parts()) > 1:
+                instead = (
+                    "a task runs on one worker, so what it asks for never spans nodes. Submit a "
+                    "task for each node, or ask for more of one"
+                )
+            raise TypeError(f"{self._ask()} cannot be multiplied: {instead}")
 
         __rmul__ = __mul__
 

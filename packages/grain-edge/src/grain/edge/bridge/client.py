@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 CONNECT = 10.0
 """Seconds until the server must have answered."""
 
-_READ = 16 * 1024
-
 
 class BridgeConnection:
     """One connection of a member to a server.
@@ -54,24 +52,21 @@ class BridgeConnection:
             await self.stream.send_all(encode(message))
 
     async def receive(self) -> AnyMessage:
-        """Receive a message.
+        """Receive a message, and no byte beyond it.
+
+        After `Ready` come the bytes of the other member. It speaks first in TLS, so its first ones
+        may be here already, and whoever takes the stream over has to find them there.
 
         Raises:
             RemoteProtocolError: it is none.
             trio.BrokenResourceError: the connection is lost, or has ended.
         """
         while (message := self._decoder.next()) is None:
-            data = await self.stream.receive_some(_READ)
+            data = await self.stream.receive_some(self._decoder.missing)
             if not data:
                 raise trio.BrokenResourceError("the other side has ended the connection")
             self._decoder.feed(data)
         return message
-
-    def rest(self) -> bytes:
-        """Return, once, what has arrived after the last message."""
-        rest = bytes(self._decoder.rest)
-        self._decoder.rest.clear()
-        return rest
 
 
 async def connect(

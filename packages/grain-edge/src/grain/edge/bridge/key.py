@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import os
 import secrets
+import shlex
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -81,8 +82,8 @@ def read_key(address: BridgeAddress) -> bytes:
         )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ExposedFile(
-            f"{path}: other users may read the key of the bridge. Run `chmod 600 {path}`, and make "
-            "a new key if somebody may have read it"
+            f"{path}: other users may read the key of the bridge. Run `chmod 600 "
+            f"{shlex.quote(str(path))}`, and make a new key if somebody may have read it"
         )
     try:
         return parse_key(text)

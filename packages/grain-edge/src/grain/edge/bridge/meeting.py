@@ -170,7 +170,7 @@ class BridgeMeeting:
         except BaseException:
             await trio.aclose_forcefully(connection.stream)
             raise
-        if not isinstance(message, Ready) or connection.rest():
+        if not isinstance(message, Ready):
             await trio.aclose_forcefully(connection.stream)
             raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
         return connection.stream

@@ -201,6 +201,17 @@ class MessageDecoder:
         self.rest = bytearray()
         self.most = MOST
 
+    @property
+    def missing(self) -> int:
+        """The bytes that the next message lacks; of its length first, while that is unknown.
+
+        A reader that asks for no more of them leaves what follows a message unread.
+        """
+        if len(self.rest) < _LENGTH:
+            return _LENGTH - len(self.rest)
+        length = int.from_bytes(self.rest[:_LENGTH], "big")
+        return max(_LENGTH + min(length, self.most) - len(self.rest), 1)
+
     def feed(self, data: bytes) -> None:
         """Take what has arrived."""
         self.rest += data

@@ -50,10 +50,12 @@ if TYPE_CHECKING:
 FROZEN = 60.0
 """Seconds for which a head on this host whose process is there may answer nobody."""
 
+FAR = 20.0
+"""Seconds that a head on another host has to answer."""
+
 CHECK = 2.5
 """Seconds between two checks that peers can leave something in the meeting's directory."""
 
-_FAR = 20.0  # seconds that a head on another host has to answer
 _AGAIN = 1.0  # seconds between two attempts to be answered
 _log = logging.getLogger("grain.edge")
 
@@ -86,6 +88,7 @@ async def serve(
     transports: frozenset[str] = ALL_TRANSPORTS,
     watch: float = WATCH,
     frozen: float = FROZEN,
+    far: float = FAR,
     on_trouble: Callable[[str, str], object] | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -110,6 +113,7 @@ async def serve(
         frozen: seconds for which a head whose process is on this host may answer nobody before
             this one takes its place; inf for ever. Not where the address names a port: the other
             one has it.
+        far: seconds that a head on another host has to answer, else this one takes its place.
         on_trouble: called with a directory and the reason when nothing can be stored there, and
             with an empty reason when that is over.
         task_status: gets a `Serving` once peers may come.
@@ -133,7 +137,7 @@ async def serve(
         lineage, epoch = await bridge.claim()
     else:
         meeting = file = Meeting(where.edge, Disk())
-        prober = _prober(where.edge, codec, me, math.inf if fixed else frozen)
+        prober = _prober(where.edge, codec, me, math.inf if fixed else frozen, far)
         lineage, epoch = await file.claim(me, prober)
     acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
@@ -193,7 +197,7 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
     """
     me = this_process()
     # One that is frozen serves, too: no head at a port takes its place.
-    record = await meeting.living(me, _prober(where.edge, CORE, me, math.inf))
+    record = await meeting.living(me, _prober(where.edge, CORE, me, math.inf, FAR))
     if record is None or where.port in {port for _, port in record.tcp}:
         return
     raise CannotServe(
@@ -282,7 +286,7 @@ def _listens(path: str) -> bool:
 
 
 def _prober(
-    edge: str, codec: Codec, me: ProcessIdentity, frozen: float
+    edge: str, codec: Codec, me: ProcessIdentity, frozen: float, far: float
 ) -> Callable[[MeetingRecord], Awaitable[str]]:
     """Return a check whether a head lives: it does if it answers in any way.
 
@@ -294,6 +298,7 @@ def _prober(
         me: this process.
         frozen: seconds that a head has to answer whose process is here; inf if it lives all the
             same.
+        far: seconds that one on another host has.
     """
 
     async def answered(record: MeetingRecord, transports: frozenset[str]) -> str:
@@ -302,7 +307,7 @@ def _prober(
 
     async def probe(record: MeetingRecord) -> str:
         if not alive_here(record, me):
-            with trio.move_on_after(_FAR):
+            with trio.move_on_after(far):
                 return await answered(record, ALL_TRANSPORTS)
             return ""
         if frozen == math.inf:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -109,7 +110,7 @@ def check_parent(path: str) -> None:
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise ExposedFile(
             f"{parent}: others may write here and so replace {Path(path).name}. "
-            f"Use a directory of your own below it, or: chmod go-w {parent}"
+            f"Use a directory of your own below it, or: chmod go-w {shlex.quote(parent)}"
         )
 
 
@@ -244,5 +245,6 @@ def _private(status: os.stat_result, path: str, mode: str) -> None:
     if status.st_mode & 0o077:
         raise ExposedFile(
             f"{path}: other users may open it (mode {stat.S_IMODE(status.st_mode):o}), and it "
-            f"holds keys. End the head, chmod {mode} {path}, and start it again for new keys"
+            f"holds keys. End the head, chmod {mode} {shlex.quote(path)}, and start it again for "
+            "new keys"
         )

@@ -14,9 +14,11 @@ Rules:
    which the server itself was stopped does not count: what came meanwhile has yet to be read.
 4. Whoever breaks the protocol is closed, without a word.
 5. No meeting takes the room of another: each has its own limits of connections, of members that
-   wait, and of connections per second; and an address has a limit for all its meetings together.
-   Where the server as a whole is full, the meeting with the most connections loses its youngest to
-   one that has fewer.
+   wait, and of connections per second; and an address has a limit for all its meetings together,
+   at most half of what the server takes. Where the server as a whole is full, the address with the
+   most connections loses its youngest to one that has fewer, and its heads last. Meetings do not
+   count there: anybody can make any number of them. Of IPv6, whose hosts have as many addresses as
+   they like, a network of 64 bits counts as one address.
 6. A call is passed on and forgotten. Between two signs of life of a head no more than `CALLS` are:
    with the members that wait they fit in what the server keeps for a head that reads slowly.
 7. A connection counts until it is reported as lost, so what is being closed has its place still.
@@ -30,6 +32,7 @@ Rules:
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -80,7 +83,7 @@ class Limits:
     Attributes:
         connections: of all meetings together.
         each: of one meeting.
-        source: of one address, in all meetings together.
+        source: of one address, in all meetings together; half of ``connections`` if that is less.
         waiting: members that wait to be taken.
         burst: connections at once; after that ``rate`` in a second.
         rate: see there.
@@ -94,6 +97,11 @@ class Limits:
     burst: int = 5_000
     rate: float = 100.0
     memory: int = 512 * 1024**2
+
+    @property
+    def of_source(self) -> int:
+        """The connections of one address."""
+        return min(self.source, max(self.connections // 2, 1))
 
     @property
     def copied(self) -> int:
@@ -145,6 +153,7 @@ class Line:
         meeting: what it belongs to.
         purpose: what it is for.
         source: the address from which it comes.
+        charged: the address that it counts for.
         since: when it was heard last, if it is a head's; else when it came.
         token: by which it is taken, while it waits.
         partner: the connection between which and this one bytes are copied.
@@ -155,11 +164,29 @@ class Line:
     meeting: MeetingState
     purpose: Purpose
     source: str
+    charged: SourceState
     since: float
     token: bytes = b""
     partner: int = 0
     over: bool = False
     unsent: int = 0
+
+
+@dataclass(eq=False)
+class SourceState:
+    """One address, or one network of IPv6.
+
+    Attributes:
+        name: the address.
+        lines: its connections by number, the oldest first.
+        used: how many of them are not about to be closed.
+        kept: bytes of its meetings, and of messages that wait for its connections.
+    """
+
+    name: str
+    lines: dict[int, Line] = field(default_factory=dict)
+    used: int = 0
+    kept: int = 0
 
 
 @dataclass(eq=False)
@@ -173,11 +200,10 @@ class MeetingState:
         sealed: the head's record.
         calls: how many calls were passed on since the last sign of life of the head.
         lines: its connections by number, the oldest first.
-        used: how many of them are not about to be closed.
         waiting: the connections that wait to be taken, by their tokens.
         credit: connections that it may open at once.
         at: when that was counted.
-        source: the address for which its memory counts.
+        charged: the address for which its memory counts.
     """
 
     name: bytes
@@ -186,16 +212,32 @@ class MeetingState:
     sealed: bytes = b""
     calls: int = 0
     lines: dict[int, Line] = field(default_factory=dict)
-    used: int = 0
     waiting: dict[bytes, int] = field(default_factory=dict)
     credit: float = 0.0
     at: float = 0.0
-    source: str = ""
+    charged: SourceState | None = None
 
     @property
     def record(self) -> Record:
         """The record that members are shown."""
         return Record(self.claim.epoch, self.sealed, self.claim.sealed)
+
+
+def network_of(source: str) -> str:
+    """Return the address that a connection counts for: its own, or a network of IPv6.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8::17"), network_of("::ffff:192.0.2.7")
+    ('192.0.2.7', '2001:db8::/64', '192.0.2.7')
+    """
+    try:
+        address = ipaddress.ip_address(source)
+    except ValueError:  # no address, as where a test gives a name
+        return source
+    if isinstance(address, ipaddress.IPv4Address):
+        return source
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address.packed, 64), strict=False))
 
 
 class Refused(Exception):
@@ -219,9 +261,8 @@ class Switchboard:
         self._listed = listed
         self._meetings: dict[bytes, MeetingState] = {}
         self._lines: dict[int, Line] = {}
-        self._sources: dict[str, int] = {}
+        self._sources: dict[str, SourceState] = {}
         self._kept = 0  # bytes for meetings and messages
-        self._kept_of: dict[str, int] = {}  # the same by address
         # The connections whose time is limited: heads, and members that wait.
         self._timed: dict[int, Line] = {}
         self._effects: list[Send | Close | Splice] = []
@@ -259,18 +300,21 @@ class Switchboard:
         """
         self._next += 1
         number = self._next
+        name = network_of(source)
+        charged = self._sources.get(name) or SourceState(name)
         try:
-            state = self._admit(meeting, source, now)
+            state = self._admit(meeting, charged, now)
         except Refused as error:
             refusal = Refusal(str(error), isinstance(error, Unlisted))
             self._effects += [Send(number, refusal), Close(number)]
             return number
-        if not state.lines:
-            state.source = source
-            self._keep(source, MEETING)
-        line = self._lines[number] = state.lines[number] = Line(state, purpose, source, now)
-        state.used += 1
-        self._sources[source] = self._sources.get(source, 0) + 1
+        self._sources[name] = charged
+        if state.charged is None:
+            state.charged = charged
+            self._keep(charged, MEETING)
+        line = Line(state, purpose, source, charged, now)
+        self._lines[number] = state.lines[number] = charged.lines[number] = line
+        charged.used += 1
         try:
             if purpose == "look":
                 self._effects.append(Send(number, state.record))
@@ -310,12 +354,12 @@ class Switchboard:
         line = self._lines.get(connection)
         if line is not None:
             more, line.unsent = size - line.unsent, size
-            self._keep(line.source, more)
+            self._keep(line.charged, more)
 
     def is_full_for(self, connection: int) -> bool:
         """Return True if messages for a connection are not to become more, as memory is short."""
         line = self._lines.get(connection)
-        return line is not None and line.unsent > 0 and self._is_full(line.source)
+        return line is not None and line.unsent > 0 and self._is_full(line.charged)
 
     def longest(self, connection: int) -> int:
         """Return how many bytes a message of a connection may have."""
@@ -332,12 +376,12 @@ class Switchboard:
         self.on_unsent(connection, 0)
         del self._lines[connection]
         state = line.meeting
-        del state.lines[connection]
-        if not state.lines:
-            self._keep(state.source, -MEETING)
-        left = self._sources[line.source] = self._sources[line.source] - 1
-        if not left:
-            del self._sources[line.source]
+        del state.lines[connection], line.charged.lines[connection]
+        self._release(line.charged)
+        if not state.lines and state.charged is not None:
+            self._keep(state.charged, -MEETING)
+            self._release(state.charged)
+            state.charged = None
         partner = self._lines.get(line.partner)
         if partner is not None and not partner.over:
             self._end(line.partner, partner)
@@ -360,7 +404,7 @@ class Switchboard:
 
     # ---- what follows
 
-    def _admit(self, meeting: bytes, source: str, now: float) -> MeetingState:
+    def _admit(self, meeting: bytes, charged: SourceState, now: float) -> MeetingState:
         """Return the meeting of a newcomer.
 
         Raises:
@@ -380,45 +424,45 @@ class Switchboard:
         state.at = now
         if len(state.lines) >= limits.each:
             raise Refused(f"this meeting has {limits.each} connections, the most on this bridge")
-        if self._sources.get(source, 0) >= limits.source:
-            raise Refused(f"your host has {limits.source} connections, the most on this bridge")
+        if len(charged.lines) >= limits.of_source:
+            raise Refused(f"your host has {limits.of_source} connections, the most on this bridge")
         if state.credit < 1:
             raise Refused("this meeting opens connections faster than this bridge allows")
-        if not state.lines and self._is_full(source, MEETING):
+        if not state.lines and self._is_full(charged, MEETING):
             raise Refused("the bridge has no memory left for further meetings; try again later")
         if len(self._lines) >= limits.connections:
-            self._make_room(state)
+            self._make_room(charged)
         state.credit -= 1
         self._meetings[meeting] = state
         return state
 
-    def _make_room(self, newcomer: MeetingState) -> None:
-        """Close the youngest connection of the largest meeting.
+    def _make_room(self, newcomer: SourceState) -> None:
+        """Close the youngest connection of the address with the most; a head only if all are.
 
         Raises:
-            Refused: no meeting has more connections than the newcomer's.
+            Refused: no address has more connections than the newcomer's.
         """
-        largest = max(self._meetings.values(), key=lambda state: state.used, default=newcomer)
+        largest = max(self._sources.values(), key=lambda state: state.used, default=newcomer)
         if largest.used <= newcomer.used + 1:
             raise Refused("the bridge has no room for further connections")
-        for number, line in reversed(largest.lines.items()):
-            if not line.over and number != largest.leader:
-                self._end(number, line)
-                return
+        # Of two that are alike, `min` returns the first.
+        used = ((n, line) for n, line in reversed(largest.lines.items()) if not line.over)
+        self._end(*min(used, key=lambda item: item[0] == item[1].meeting.leader))
 
-    def _keep(self, source: str, more: int) -> None:
+    def _keep(self, charged: SourceState, more: int) -> None:
         """Count bytes for meetings and messages; fewer, if the number is negative."""
         self._kept += more
-        of_source = self._kept_of.get(source, 0) + more
-        if of_source:
-            self._kept_of[source] = of_source
-        else:
-            self._kept_of.pop(source, None)
+        charged.kept += more
 
-    def _is_full(self, source: str, more: int = 1) -> bool:
+    def _release(self, charged: SourceState) -> None:
+        """Forget an address that has nothing any more."""
+        if not charged.lines and not charged.kept:
+            self._sources.pop(charged.name, None)
+
+    def _is_full(self, charged: SourceState, more: int = 1) -> bool:
         """Return True if there is no memory for so many bytes more of an address."""
         most = self._limits.kept
-        return self._kept + more > most or self._kept_of.get(source, 0) + more > most // 2
+        return self._kept + more > most or charged.kept + more > most // 2
 
     def _check_reads(self, head: int) -> None:
         """Check that a head may be sent one message more.
@@ -498,7 +542,7 @@ class Switchboard:
             return
         line.over = True
         state = line.meeting
-        state.used -= 1
+        line.charged.used -= 1
         self._timed.pop(number, None)
         state.waiting.pop(line.token, None)
         if state.leader == number:
