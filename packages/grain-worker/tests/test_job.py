@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -13,7 +15,7 @@ from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.worker import Call
 from grain.worker.errors import TaskletAborted
-from grain.worker.job import run_job
+from grain.worker.job import name_of, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +122,45 @@ async def test_an_interrupt_in_a_tasklet_is_passed_on_to_the_process() -> None:
         await run(tasklet)
 
 
+async def test_an_interrupt_is_the_failure_of_its_tasklet_where_ctrl_c_has_no_effect() -> None:
+    error: BaseException = KeyboardInterrupt("mine")
+
+    async def tasklet() -> None:
+        raise error
+
+    async def in_a_group() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tasklet)
+
+    for fn in (tasklet, in_a_group):
+        for limit in (math.inf, 60.0):
+            call = Call(fn, (), {})
+            ended = await run_job(call, Cores(1), "w", limit, None, interruptible=False)
+            assert isinstance(error_of(ended), TaskletAborted)
+            assert "KeyboardInterrupt" in str(error_of(ended))
+
+
+@pytest.mark.parametrize("limit", [math.inf, 60.0])
+async def test_a_tasklet_that_returns_a_generator_fails_with_advice(limit: float) -> None:
+    async def tasklet() -> Any:
+        return (i for i in range(3))
+
+    error = error_of(await run_job(Call(tasklet, (), {}), Cores(1), "w", limit, None))
+    assert isinstance(error, TypeError)
+    assert "returned a generator" in str(error)
+    assert "return the values, as in `return list(...)`" in str(error)
+
+
+async def test_a_tasklet_with_a_yield_fails_with_advice() -> None:
+    async def tasklet() -> Any:
+        yield 1
+
+    error = error_of(await run(tasklet))
+    assert isinstance(error, TypeError)
+    assert "and without `yield`, as it returns its value when it ends" in str(error)
+    assert "Collect the values in a list" in str(error)
+
+
 async def test_a_function_that_is_not_async_fails_with_advice() -> None:
     def tasklet() -> int:
         return 1
@@ -128,3 +169,38 @@ async def test_a_function_that_is_not_async_fails_with_advice() -> None:
 
     assert isinstance(error, TypeError)
     assert "is not an async function: a tasklet is defined with `async def`" in str(error)
+
+
+async def test_a_pool_that_cannot_find_a_function_of_the_script_says_what_to_do() -> None:
+    """As a `multiprocessing.Pool` that a leaf opens on a worker."""
+
+    def square(x: int) -> int:
+        return x * x
+
+    square.__module__, square.__qualname__ = "__main__", "square"
+
+    async def uses_a_pool() -> None:
+        pickle.dumps(square)  # as the pool does
+
+    result = await run(uses_a_pool)
+    assert isinstance(result, outcome.Error)
+    [note] = getattr(result.error, "__notes__", [])
+    assert "put the function into a module that the worker can import" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("opt", "opt"),
+        ("opt\nwarning: all is lost", "opt?warning: all is lost"),
+        ("\x1b[2J", "?[2J"),
+        ("half \ud800", "half ?"),
+        ("x" * 1_000_000, "x" * 197 + "..."),
+    ],
+)
+def test_the_name_of_a_function_is_one_line_that_a_person_can_read(name: str, shown: str) -> None:
+    def fn() -> None:
+        pass
+
+    fn.__qualname__ = name
+    assert shown == name_of(fn) == name_of(partial(fn))

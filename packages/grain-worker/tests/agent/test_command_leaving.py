@@ -64,7 +64,7 @@ async def test_after_a_signal_runs_may_end_until_the_deadline_and_are_then_hande
     async def late(path: str) -> None:
         from grain.worker.external import run_external
 
-        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+        await run_external(["sh", "-c", f"echo $$ > '{path}'; exec sleep 1000"])
 
     async with head(tmp_path) as h:
         words = ("--url", h.address, "--res", '{"Cores": 2}', "--term-grace", "6")
@@ -121,7 +121,7 @@ async def test_a_run_that_fails_while_the_job_is_ended_is_handed_back(tmp_path: 
     async def program(path: str) -> None:
         from grain.worker.external import run_external
 
-        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+        await run_external(["sh", "-c", f"echo $$ > '{path}'; exec sleep 1000"])
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
         await h.get(InventoryEnd)
@@ -158,7 +158,7 @@ async def test_no_runner_and_no_program_is_left_when_the_worker_is_killed(tmp_pa
     async def program(path: str) -> None:
         from grain.worker.external import run_external
 
-        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+        await run_external(["sh", "-c", f"echo $$ > '{path}'; exec sleep 1000"])
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
         await h.get(InventoryEnd)
@@ -176,7 +176,7 @@ async def test_a_warning_to_every_process_of_a_job_ends_no_task(tmp_path: Path) 
     async def program(pid: str, go: str) -> str:
         from grain.worker.external import run_external
 
-        text = f"echo $$ > {pid}; until [ -e {go} ]; do sleep 0.05; done; echo through"
+        text = f"echo $$ > '{pid}'; until [ -e '{go}' ]; do sleep 0.05; done; echo through"
         return (await run_external(["sh", "-c", text])).stdout_text
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:

@@ -34,14 +34,14 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
 
         # It is there until the test ends it.
         await run_external(
-            ["sh", "-c", f"trap '' TERM; echo $$ > {path}; exec sleep 1000"], grace=600
+            ["sh", "-c", f"trap '' TERM; echo $$ > '{path}'; exec sleep 1000"], grace=600
         )
 
     async def daemon(path: str) -> None:
         import subprocess
 
         # Behind Grain's back, as a library may do.
-        subprocess.Popen(["setsid", "sh", "-c", f"echo $$ > {path}; exec sleep 1000"])  # noqa: ASYNC220
+        subprocess.Popen(["setsid", "sh", "-c", f"echo $$ > '{path}'; exec sleep 1000"])  # noqa: ASYNC220
         await trio.sleep_forever()
 
     async def dies() -> None:
@@ -162,7 +162,7 @@ async def test_nothing_follows_a_run_while_something_is_left_of_its_process(
 
         # It is there until the test ends it.
         await run_external(
-            ["sh", "-c", f"trap '' TERM; echo $$ > {path}; exec sleep 1000"], grace=600
+            ["sh", "-c", f"trap '' TERM; echo $$ > '{path}'; exec sleep 1000"], grace=600
         )
 
     async def kill() -> None:

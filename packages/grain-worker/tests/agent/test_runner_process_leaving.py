@@ -92,7 +92,7 @@ async def program(path):
     import subprocess
     from grain.worker.external import run_external
     subprocess.Popen(["setsid", "sleep", "1000"])
-    await run_external(["sh", "-c", "echo $$ > " + path + "; exec sleep 1000"])
+    await run_external(["sh", "-c", "echo $$ > '" + path + "'; exec sleep 1000"])
 async def main():
     async with t.RunnerProcess("w1", t.Witness(), functions := t.FunctionStore()) as runner:
         s = t.Station(runner, None, functions)

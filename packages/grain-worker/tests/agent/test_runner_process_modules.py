@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ async def test_a_working_directory_in_which_others_may_write_is_not_searched(
     steps = importlib.import_module("steps_of_this_test")
 
     async with station() as s:
-        with pytest.raises(PayloadError, match=f"set PYTHONPATH={directory} where the worker"):
+        with pytest.raises(
+            PayloadError, match=f"set PYTHONPATH={shlex.quote(str(directory))} where the"
+        ):
             await s.result(steps.name_in_runner)
     with pytest.raises(RunnerUnusable, match=f"everybody may write to {directory}"):
         async with station("steps_of_this_test"):

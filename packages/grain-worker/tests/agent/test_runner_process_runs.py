@@ -56,7 +56,7 @@ async def test_what_cannot_travel_fails_its_own_task_and_the_runner_lives_on() -
     """A result, an argument, a resource, a function that never came."""
 
     async def generator() -> Any:
-        return (i for i in range(3))
+        return "and", (i for i in range(3))
 
     async def fine() -> int:
         return 1
@@ -108,7 +108,7 @@ async def test_the_end_of_a_cancelled_run_is_reported_when_nothing_of_it_is_left
     async def program(path: str) -> None:
         from grain.worker.external import run_external
 
-        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+        await run_external(["sh", "-c", f"echo $$ > '{path}'; exec sleep 1000"])
 
     async with station() as s:
         path = Path(f"/proc/{os.getpid()}/cwd").resolve() / f".pid-{os.getpid()}"

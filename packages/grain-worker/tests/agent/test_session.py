@@ -13,6 +13,7 @@ from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
     PRINTED,
+    TIME_OVER,
     AckRuns,
     ArrivedCount,
     Backlog,
@@ -28,6 +29,7 @@ from grain.worker.messages import (
     Lease,
     Leaving,
     LoopBlocked,
+    Outlived,
     ProgramNow,
     RegisterWorker,
     Retire,
@@ -162,6 +164,37 @@ def test_the_time_left_counts_from_the_connection() -> None:
     session.on_connected(105.0)
 
     assert {"Cores": 4, "WTime": {"T": 900.0}} == sent(session, RegisterWorker)[0].total
+
+
+@pytest.mark.parametrize(
+    ("total", "deadline", "expected"),
+    [
+        (Cores(4) & WTime(T=1000), 1000.0, Outlived(901.0, 1000.0)),
+        (Cores(4) & WTime(T=1000), 950.0, Outlived(851.0, 1000.0)),  # a batch system is early
+        (Cores(4) & WTime(T=1000), 900.0, None),  # another reason
+        (Cores(4), 1000.0, None),
+    ],
+)
+def test_a_run_that_is_handed_back_at_the_end_of_the_time_has_outlived_the_worker(
+    total: Any, deadline: float, expected: Outlived | None
+) -> None:
+    session = WorkerSession("id", "w", "host", total, 5.0)
+    session.on_connected(5.0)
+    session.on_message(DefineFunction(b"f"), b"code", 5.0)
+    session.on_message(lease(1), b"", 105.0)
+    session.on_message(lease(2, chain=1), b"", 105.0)
+    session.drain(500.0, deadline + 5.0)
+    session.on_message(lease(3), b"", 500.0)
+    session.on_tick(deadline + 5.0)
+    for number in (2, 1):
+        session.on_ended(Ended((1, number), "cancelled"), None, deadline + 6.0)
+
+    ended = {one.task: one for one in sent(session, RunEnded)}
+    assert {"returned"} == {one.status for one in ended.values()}
+    assert expected == ended[1].outlived
+    assert (TIME_OVER if expected else "") == ended[1].detail
+    # One that waited in a chain, and one that came too late, never began.
+    assert [None, None] == [ended[2].outlived, ended[3].outlived]
 
 
 def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() -> None:

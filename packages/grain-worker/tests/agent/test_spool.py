@@ -91,6 +91,35 @@ async def test_a_disk_that_takes_nothing_leaves_outcomes_in_memory(
     assert caplog.messages[0].startswith("outcomes stay in memory: ")
 
 
+async def test_an_outcome_that_is_acknowledged_while_it_is_written_keeps_no_file_open(
+    tmp_path: Path,
+) -> None:
+    """Its place in the file is free for the next one."""
+    first, acknowledged, last = (SpooledOutcome(data) for data in (b"abc", b"defgh", b"ij"))
+    limiter = trio.to_thread.current_default_thread_limiter()
+    limiter.total_tokens = 1
+    async with trio.open_nursery() as nursery:
+        spool = Spool(str(tmp_path))
+        nursery.start_soon(spool.run)
+        spool.put([first])
+        await until(lambda: first.place)
+        async with limiter:  # the thread that writes has to wait
+            spool.put([acknowledged])
+            await until(lambda: limiter.statistics().tasks_waiting)
+            acknowledged.release()
+        spool.put([last])
+        await until(lambda: last.place)
+        assert b"ij" == await spool.load(last)
+        assert first.place is not None
+        assert last.place == (first.place[0], 3)
+        nursery.cancel_scope.cancel()
+    assert 1 == len(open_files(tmp_path))
+    first.release()
+    last.release()
+
+    assert [] == open_files(tmp_path)
+
+
 async def make(number: int) -> bytes:
     """Return 2 MB that no other number has."""
     return bytes([number]) * 2_000_000

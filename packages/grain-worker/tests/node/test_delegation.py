@@ -119,6 +119,11 @@ HYBRID = (
             VERSION_2.replace("0:28 /", "0:28 /docker/1"),
             ("/sys/fs/cgroup/job", "/sys/fs/cgroup"),
         ),
+        (
+            "0::/my site/job\n",
+            "31 23 0:28 /my\\040site /my\\040groups rw - cgroup2 cgroup2 rw\n",
+            ("/my groups/job", "/my groups"),
+        ),
         ("0::/site\n", VERSION_2.replace("0:28 /", "0:28 /docker/1"), None),
         ("0::/../../job\n", VERSION_2, None),
         ("4:memory:/x\n", VERSION_2, None),
@@ -139,7 +144,8 @@ def fake_proc(tmp_path: Path, name: str) -> Path:
     for pid in ("self", "17", "18"):
         (proc / pid).mkdir(parents=True)
     (proc / "self/cgroup").write_text(f"0::{name}\n")
-    (proc / "self/mountinfo").write_text(f"1 2 0:1 / {top} rw - cgroup2 cgroup2 rw\n")
+    place = str(top).replace(" ", "\\040")
+    (proc / "self/mountinfo").write_text(f"1 2 0:1 / {place} rw - cgroup2 cgroup2 rw\n")
     here = top / name.lstrip("/")
     here.mkdir(parents=True)
     for file, text in {

@@ -15,7 +15,7 @@ from grain.worker.external import ExternalLostError, run_external
 from grain.worker.guards.group import GroupMemory, field, remove_empty
 from grain.worker.processes.account import Programs
 from grain.worker.processes.fork_server_client import ForkServerClient, set_control_groups
-from grain_testkit.program_trees import descendants_named
+from grain_testkit.program_trees import own_fork_server, own_supervisors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,10 +186,9 @@ async def test_what_a_killed_fork_server_has_left_the_next_one_removes(
     (control_group / "another").mkdir()
     set_control_groups(str(control_group))
     await run_external(["true"])
-    (supervisor,) = descendants_named("grain-supervise")
+    (supervisor,) = own_supervisors()
     assert ["another", f"grain-{supervisor}"] == groups_in(control_group)
-    (first,) = descendants_named("grain-forkserv")
-    for pid in (supervisor, first):
+    for pid in (supervisor, own_fork_server()):
         os.kill(pid, signal.SIGKILL)
     fork_server = ForkServerClient.of_this_run()
     await trio.lowlevel.wait_readable(fork_server.control)

@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import pickle
+import re
 import resource
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -69,7 +70,7 @@ async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
     """No output, directory or CPUs of one call are left for the next."""
     with GVAR.scope(allocation(c=[min(os.sched_getaffinity(0))])):
         await run_external(["sh", "-c", "echo first; echo first >&2"], cwd="/usr")
-    done = await run_external(["sh", "-c", "pwd; grep Cpus_allowed: /proc/self/status"])
+    done = await run_external(["sh", "-c", "pwd -P; grep Cpus_allowed: /proc/self/status"])
 
     directory, cpus = done.stdout_text.splitlines()
     mask = sum(1 << cpu for cpu in os.sched_getaffinity(0))
@@ -258,6 +259,35 @@ async def test_arguments_that_no_program_can_have_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=text):
         await run_external(argv, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "text"),
+    [
+        (["echo", 3], {}, "argv: 3 is no string; write '3' instead of it"),
+        (7, {}, "argv=7: write a list of strings"),
+        (["true"], {"timeout": "1"}, "timeout='1': write a number of seconds, as in timeout=60"),
+        (["true"], {"grace": "1"}, "grace='1': write a number of seconds"),
+        (["true"], {"threads": "1"}, "threads='1': write a number"),
+        (["true"], {"env": {"A": 1}}, "write env={'A': '1'}, or None to remove it"),
+        (["true"], {"env": ["A=1"]}, "env=['A=1']: write names and values"),
+        (["true"], {"stdin": 3}, "stdin=3: write bytes"),
+        (["true"], {"stdout": None}, "stdout=None: write the path of a file"),
+        (["true"], {"cwd": 3}, "cwd=3: write the path"),
+    ],
+)
+async def test_arguments_of_a_wrong_type_are_named_with_what_to_write(
+    argv: Any, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        await run_external(argv, **options)
+
+
+async def test_a_command_with_an_end_of_a_line_stands_in_one_line_of_the_message() -> None:
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", "echo 'a'\nexit 3"])
+    first = str(caught.value).splitlines()[0]
+    assert first.startswith("sh -c $'echo \\'a\\'\\nexit 3': exit code 3")
 
 
 async def test_a_program_sees_the_environment_and_affinity_of_its_allocation() -> None:

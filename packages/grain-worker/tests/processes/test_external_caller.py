@@ -19,6 +19,8 @@ from grain_testkit.program_trees import (
     TREE,
     descendants_named,
     marked,
+    own_fork_server,
+    own_supervisors,
     wait_for_count,
     wait_until_gone,
     wait_until_grown,
@@ -144,11 +146,7 @@ async def test_the_terminals_ctrl_c_does_not_reach_programs(marker: str) -> None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, ["sleep", marker])
         await wait_for_count(1, marker)
-        helpers = [
-            *marked(marker),
-            *descendants_named("grain-supervise"),
-            *descendants_named("grain-forkserv"),
-        ]
+        helpers = [*marked(marker), *own_supervisors(), own_fork_server()]
         assert os.getsid(0) not in map(os.getsid, helpers)
         (program,) = marked(marker)
         assert os.getsid(program) == program  # so its `kill 0` reaches nobody else, too

@@ -6,18 +6,21 @@ import os
 import signal
 import socket
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
 from grain.worker.external import ExternalLostError, run_external
+from grain.worker.processes import fork_server_client
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain_testkit.program_trees import (
     PYTHON,
     TREE,
-    descendants_named,
     marked,
+    own_fork_server,
+    own_supervisors,
     wait_until_gone,
     wait_until_grown,
 )
@@ -36,7 +39,7 @@ async def test_a_killed_supervisor_takes_its_program_along(marker: str) -> None:
 
         nursery.start_soon(expect)
         await wait_until_grown(1, marker)
-        (supervisor,) = descendants_named("grain-supervise")
+        (supervisor,) = own_supervisors()
         os.kill(supervisor, signal.SIGKILL)
 
     assert (await run_external(["echo", "next"])).stdout == b"next\n"
@@ -47,11 +50,11 @@ async def test_a_killed_fork_server_is_replaced(marker: str) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, [PYTHON, "-c", TREE, marker])
         await wait_until_grown(1, marker)
-        (first,) = descendants_named("grain-forkserv")
+        first = own_fork_server()
         os.kill(first, signal.SIGKILL)
         assert (await run_external(["echo", "next"])).stdout == b"next\n"
         assert len(marked(marker)) == 4
-        assert descendants_named("grain-forkserv") != [first]
+        assert own_fork_server() != first
         nursery.cancel_scope.cancel()
 
     assert marked(marker) == []
@@ -77,7 +80,7 @@ async def test_all_helpers_killed_while_idle_are_replaced() -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(run_external, ["true"])
-    helpers = descendants_named("grain-supervise") + descendants_named("grain-forkserv")
+    helpers = [*own_supervisors(), own_fork_server()]
     for pid in helpers:
         with suppress(ProcessLookupError):  # a supervisor beyond those that are kept leaves
             os.kill(pid, signal.SIGKILL)
@@ -89,8 +92,8 @@ async def test_all_helpers_killed_while_idle_are_replaced() -> None:
 async def test_idle_supervisors_of_a_killed_fork_server_begin_nothing(marker: str) -> None:
     """A program that begins afterwards is ended, too, if its supervisor is killed."""
     await run_external(["true"])
-    (first,) = descendants_named("grain-forkserv")
-    idle = descendants_named("grain-supervise")
+    first = own_fork_server()
+    idle = own_supervisors()
     os.kill(first, signal.SIGKILL)
     await wait_until_gone([first])
     async with trio.open_nursery() as nursery:
@@ -103,5 +106,37 @@ async def test_idle_supervisors_of_a_killed_fork_server_begin_nothing(marker: st
         nursery.start_soon(expect)
         await wait_until_grown(1, marker)
         await wait_until_gone(idle)
-        (supervisor,) = descendants_named("grain-supervise")
+        (supervisor,) = own_supervisors()
         os.kill(supervisor, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("virtual", [False, True], ids=["real time", "virtual time"])
+def test_the_end_of_a_trio_run_leaves_no_zombie(virtual: bool) -> None:
+    """Virtual time jumps ahead while a process ends."""
+    clock = trio.testing.MockClock(autojump_threshold=0) if virtual else None
+    pids: list[int] = []
+
+    async def main() -> None:
+        await run_external(["true"])
+        pids.append(own_fork_server())
+
+    trio.run(main, clock=clock)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pids[0], os.WNOHANG)
+
+
+async def test_a_fork_server_that_outlives_its_run_is_reaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stays as long as a process below it survives SIGKILL; this test has no patience."""
+    monkeypatch.setattr(fork_server_client, "LINGER", 0.0)
+    pids: list[int] = []
+
+    async def main() -> None:
+        await run_external(["true"])
+        pids.append(own_fork_server())
+
+    await trio.to_thread.run_sync(trio.run, main)
+    with trio.fail_after(60):
+        while Path(f"/proc/{pids[0]}").exists():
+            await trio.sleep(0.01)

@@ -52,7 +52,9 @@ async def call():
 async def main():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(call)
-        while not sleepers():
+        # A helper process may not be looked at either for the moment in which it begins, when the
+        # supervisor has no name yet.
+        while not (sleepers() and descendants_named("grain-supervise")):
             await trio.sleep(0.01)
         if end == "cancelled":
             nursery.cancel_scope.cancel()

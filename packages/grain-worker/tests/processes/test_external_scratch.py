@@ -22,7 +22,7 @@ async def test_the_scratch_directory_is_removed_however_the_program_ends(
     (tmp_path / "below").mkdir()
     env = {"TMPDIR": str(tmp_path / "below")}
     script = (
-        f'test "$PWD" = "$TMPDIR" && mkdir -p a/b && touch a/b/c && ln -s {tmp_path} link'
+        f'test "$PWD" = "$TMPDIR" && mkdir -p a/b && touch a/b/c && ln -s "{tmp_path}" link'
         " && chmod 000 a/b && chmod 500 a && pwd && "
     )
     last = {"normal": "true", "failure": "exit 3"}.get(end, "sleep 1000")
@@ -96,6 +96,6 @@ async def test_the_scratch_directory_is_only_for_temporary_files_where_a_directo
         ["sh", "-c", 'pwd; test -d "$TMPDIR" && echo "$TMPDIR"'], cwd=tmp_path, scratch=True
     )
 
-    where, scratch = done.stdout_text.split()
+    where, scratch = done.stdout_text.splitlines()
     assert where == str(tmp_path)
     assert not Path(scratch).exists()

@@ -94,7 +94,7 @@ async def test_the_error_of_a_time_limit_has_the_output_until_then(
     to_file: bool, tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
     """The output shows how far the program has come."""
-    line = f"echo so far; echo last words >&2; touch {tmp_path}/there; exec sleep 1000.5"
+    line = f"echo so far; echo last words >&2; touch '{tmp_path}/there'; exec sleep 1000.5"
     files: dict[str, Any] = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
 
     async def time_passes() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,20 @@ async def test_the_error_of_an_exit_has_code_and_stderr() -> None:
         print("something bad happened", file=sys.stderr, flush=True)
         os._exit(7)
 
+    @subprocify
+    def say() -> None:
+        print("earlier", file=sys.stderr)
+
     async with pool():
         pid = await process_id()
         with pytest.raises(BrokenSubprocessError, match="exited with code 7") as caught:
             await leave()
         assert pid != await process_id()
+        # The tail of stderr is that of the call alone.
+        await say()
+        with pytest.raises(BrokenSubprocessError) as silent:
+            await subprocify(os._exit)(1)
+    assert "" == silent.value.stderr_tail
     error = caught.value
     assert isinstance(error, TaskletError)
     assert (7, None) == (error.returncode, error.signal)
@@ -95,25 +105,13 @@ async def test_the_error_of_a_segmentation_fault_has_signal_and_stack() -> None:
     assert "in crash" in caught.value.stderr_tail
 
 
-async def test_the_tail_of_stderr_is_of_this_call_only() -> None:
-    @subprocify
-    def say() -> None:
-        print("earlier", file=sys.stderr)
-
-    async with pool():
-        await say()
-        with pytest.raises(BrokenSubprocessError) as caught:
-            await subprocify(os._exit)(1)
-    assert "" == caught.value.stderr_tail
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_a_process_killed_while_idle_is_replaced(number: signal.Signals) -> None:
+async def test_a_process_killed_while_idle_is_replaced() -> None:
     """Calls succeed, even one that was sent to a process that is about to end."""
     async with pool():
-        pid = await process_id()
-        os.kill(pid, number)
-        assert pid != await process_id()
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            pid = await process_id()
+            os.kill(pid, number)
+            assert pid != await process_id()
         # One that is stopped dies with the call in its socket.
         pid = await process_id()
         os.kill(pid, signal.SIGSTOP)
@@ -137,20 +135,18 @@ async def test_the_death_of_a_process_fails_one_call_only(tmp_path: Path) -> Non
 # ---- a call that is cancelled
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
-async def test_a_cancelled_call_ends_its_process_and_children(
-    tmp_path: Path, *, stubborn: bool
-) -> None:
+async def test_a_cancelled_call_ends_its_process_and_children(tmp_path: Path) -> None:
     """They are gone before the call returns, also if they ignore SIGTERM."""
-    path = tmp_path / "pids"
     async with pool(grace=0.2):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: linger(str(path), stubborn=stubborn))
-            pids = await pids_in(path)
-            assert [True, True] == list(map(alive, pids))
-            nursery.cancel_scope.cancel()
-        assert [False, False] == list(map(alive, pids))
-        assert pids[0] != await process_id()
+        for stubborn in (False, True):
+            path = tmp_path / f"pids-{stubborn}"
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(linger, str(path), stubborn=stubborn))
+                pids = await pids_in(path)
+                assert [True, True] == list(map(alive, pids))
+                nursery.cancel_scope.cancel()
+            assert [False, False] == list(map(alive, pids))
+            assert pids[0] != await process_id()
 
 
 async def test_a_time_limit_ends_the_process(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ExternalError",
     "ExternalLostError",
+    "ExternalMemoryError",
     "ExternalStartError",
     "ExternalTimeoutError",
     "Failure",
@@ -90,6 +91,11 @@ class Failure:
         errno: The error number of the operating system, 0 if there is none.
         unwatched: True if the process that watched over it was killed, and nothing of it is left.
         usage: What it has used; None if that is not known, or if it did not run.
+        memory_request: The GB of memory that its task asked for; None if it asked for none.
+        memory_limit: The GB that its control group may have; None without a limit.
+        oom_kills: The number of processes of its control group that the kernel has killed while it
+            ran, as memory ran out.
+        own_group: True if no other program is in that group.
     """
 
     argv: tuple[str, ...]
@@ -107,6 +113,10 @@ class Failure:
     errno: int = 0
     unwatched: bool = False
     usage: Usage | None = None
+    memory_request: float | None = None
+    memory_limit: float | None = None
+    oom_kills: int = 0
+    own_group: bool = False
 
 
 class ExternalError(Exception):
@@ -191,6 +201,40 @@ class ExternalLostError(ExternalError):
         self.unwatched = failure.unwatched
 
 
+class ExternalMemoryError(ExternalError, MemoryError):
+    """A program was killed for want of memory.
+
+    It was ended by SIGKILL, or a shell reports that of a program (exit code 137), and the kernel
+    counts a kill in its control group, or its memory had reached what the task asked for, or the
+    limit of that group. Where the group is the program's own, a kill in it is enough.
+
+    Attributes:
+        memory_request: The GB that the task asked for; None if it asked for none.
+        memory_limit: The GB that the control group may have; None without a limit.
+        oom_kills: The number of processes that the kernel has killed in the control group.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.memory_request = failure.memory_request
+        self.memory_limit = failure.memory_limit
+        self.oom_kills = failure.oom_kills
+
+    def _reason(self) -> str:
+        failure = self.failure
+        asked, limit = failure.memory_request, failure.memory_limit
+        facts = [
+            f"peak memory {self.peak_memory or 0.0:.2f} GB",
+            "no Memory asked for" if asked is None else f"{asked:g} GB asked for",
+        ]
+        if limit is not None:
+            facts.append(f"limit of the control group {limit:.2f} GB")
+        if failure.oom_kills:
+            whose = "its" if failure.own_group else "the worker's"
+            facts.append(f"oom_kill {failure.oom_kills} in the events of {whose} control group")
+        return f"killed for want of memory: {super()._reason()} ({', '.join(facts)})"
+
+
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
     """A program was ended at its time limit; its output until then is there.
 
@@ -213,9 +257,29 @@ def signal_name(returncode: int | None) -> str | None:
 
 
 def command_line(argv: tuple[str, ...]) -> str:
-    """Return a command as one would type it, shortened for a message."""
-    line = shlex.join(argv)
+    """Return a command as one would type it, in one line, shortened for a message."""
+    line = " ".join(map(_typed, argv))
     return line if len(line) <= 500 else f"{line[:500]}... ({len(argv)} arguments)"
+
+
+def _typed(word: str) -> str:
+    r"""Return a word as one types it in a shell: by bash's quotes if it has ends of lines.
+
+    >>> print(_typed("a b"), _typed("it's\n"))
+    'a b' $'it\'s\n'
+    """
+    if len(word.splitlines()) < 2 and "\n" not in word and "\r" not in word:
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(character: str) -> str:
+    if short := _ESCAPES.get(character):
+        return short
+    return character if character.isprintable() else f"\\u{ord(character):04x}"
+
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def explain_start(step: str, path: str, code: int) -> str:

@@ -28,8 +28,10 @@ import os
 import shlex
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +46,9 @@ from grain.worker.errors import (
     ExternalLostError as ExternalLostError,
 )
 from grain.worker.errors import (
+    ExternalMemoryError as ExternalMemoryError,
+)
+from grain.worker.errors import (
     ExternalStartError as ExternalStartError,
 )
 from grain.worker.errors import (
@@ -51,15 +56,15 @@ from grain.worker.errors import (
 )
 from grain.worker.errors import Failure, command_line, explain_start
 from grain.worker.job import program_listener
+from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
+from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from grain.worker.guards.protocol import ProgramRequest
 
     StrPath = str | os.PathLike[str]
@@ -70,6 +75,7 @@ __all__ = [
     "Completed",
     "ExternalError",
     "ExternalLostError",
+    "ExternalMemoryError",
     "ExternalStartError",
     "ExternalTimeoutError",
     "mpi_prefix",
@@ -187,12 +193,13 @@ async def run_external(
     Raises:
         ExternalError: The program failed, and `check` is set. The message has the reason, the host
             and the last lines of stderr.
+        ExternalMemoryError: The program was killed for want of memory, and `check` is set.
         ExternalStartError: The program, `cwd` or a file cannot be used.
         ExternalLostError: It is unknown how the program ended, or it cannot be ended.
         ExternalTimeoutError: At the time limit, when the whole tree is gone. It has what the
             program wrote until then, and is a `trio.TooSlowError`, too.
         OSError: This process has too many open files.
-        ValueError: For arguments that no program can have.
+        ValueError, TypeError: For arguments that no program can have.
 
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
     goes on: SIGTERM to all, SIGKILL after `grace`, including processes that have left the
@@ -200,6 +207,8 @@ async def run_external(
     it left running in the background is ended likewise. When the calling process is killed, so
     are the programs.
     """
+    if timeout is not None and not isinstance(timeout, Real):
+        raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
     call = _Call(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
     listener = program_listener.get()
     if listener is not None and not here and not GVAR.res.parts():
@@ -207,6 +216,19 @@ async def run_external(
     with trio.move_on_after(math.inf if timeout is None else timeout):
         return call.completed(await call.run(), check)
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
+
+
+def ending_programs() -> list[float]:
+    """Return the grace, in seconds, of each program of this trio run that was told to end."""
+    programs = ForkServerClient.programs_of_this_run()
+    return [program.request["grace"] for program in programs if program.supervisor.ending]
+
+
+def kill_ending_programs() -> None:
+    """End the programs of this trio run that were told to end, without any more grace."""
+    for program in ForkServerClient.programs_of_this_run():
+        if program.supervisor.ending:
+            program.supervisor.cancel_now()
 
 
 def _argv_text(argv: Sequence[StrPath]) -> str:
@@ -220,6 +242,47 @@ def _argv_text(argv: Sequence[StrPath]) -> str:
     if not words:
         return f'{text}, as in ["echo", "a"]'
     return f"{text}; write [{', '.join(map(json.dumps, words))}]"
+
+
+def _check_types(
+    argv: object,
+    cwd: object,
+    env: object,
+    stdin: object,
+    stdout: object,
+    stderr: object,
+    grace: object,
+    threads: object,
+) -> None:
+    """Raise an error that names the argument of a wrong type, and what to write.
+
+    Raises:
+        TypeError: there is one.
+    """
+    if not isinstance(argv, Sequence):
+        raise TypeError(f'argv={argv!r}: write a list of strings, as in ["echo", "a"]')
+    for word in argv:
+        if not isinstance(word, str | os.PathLike):
+            text = os.fsdecode(word) if isinstance(word, bytes) else str(word)
+            raise TypeError(f"argv: {word!r} is no string; write {text!r} instead of it")
+    if not isinstance(env, Mapping):
+        raise TypeError(f'env={env!r}: write names and values, as in env={{"A": "1"}}')
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str | None):
+            right = None if value is None else str(value)
+            raise TypeError(
+                f"env: {name!r}: {value!r}: a variable has a string as its name and as its value; "
+                f"write env={{{str(name)!r}: {right!r}}}, or None to remove it"
+            )
+    for which, path in ("cwd", cwd), ("stdout", stdout), ("stderr", stderr):
+        if not isinstance(path, str | os.PathLike | _Stream) and (path, which) != (None, "cwd"):
+            raise TypeError(f'{which}={path!r}: write the path of a file, as in {which}="out"')
+    if stdin is not None and not isinstance(stdin, bytes | str | os.PathLike):
+        raise TypeError(f"stdin={stdin!r}: write bytes, as in stdin=b'text', or the path of a file")
+    if not isinstance(grace, Real):
+        raise TypeError(f"grace={grace!r}: write a number of seconds, as in grace=10")
+    if threads is not None and not isinstance(threads, Integral):
+        raise TypeError(f"threads={threads!r}: write a number, as in threads=1")
 
 
 class _Call:
@@ -240,6 +303,7 @@ class _Call:
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
+        _check_types(argv, cwd, env, stdin, stdout, stderr, grace, threads)
         if stdout is STDOUT:
             raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
         if not 0 <= grace < math.inf:
@@ -248,6 +312,7 @@ class _Call:
             raise ValueError(f"threads must be at least 1, not {threads}")
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
+        self.memory: float | None = getattr(res, "M", None)
         variables = environment(res, os.environb, {**GVAR.env, **env}, threads)
         self.cwd = None if scratch and cwd is None else str(Path(GVAR.cwd, cwd or ""))
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
@@ -369,16 +434,7 @@ class _Call:
         stdout, stderr = self._captured(result)
         returncode = os.waitstatus_to_exitcode(report.status)
         if check and returncode != 0:
-            raise ExternalError(
-                self.failure(
-                    returncode=returncode,
-                    elapsed=report.elapsed,
-                    usage=self.usage(report),
-                    stdout=stdout,
-                    stderr=stderr,
-                    **self._tails(result, report.tail),
-                )
-            )
+            raise self._failed(result, report, returncode)
         return Completed(
             argv=self.argv,
             returncode=returncode,
@@ -391,6 +447,28 @@ class _Call:
             host=socket.gethostname(),
             usage=self.usage(report),
         )
+
+    def _failed(self, result: ProgramResult, report: ProgramExit, returncode: int) -> ExternalError:
+        """Return the error for a program that has ended by itself, or was killed."""
+        stdout, stderr = self._captured(result)
+        limit = read_cgroups().memory
+        bounds = self.memory, None if limit is None else limit / 1e9
+        facts = self.failure(
+            returncode=returncode,
+            elapsed=report.elapsed,
+            usage=self.usage(report),
+            stdout=stdout,
+            stderr=stderr,
+            memory_request=self.memory,
+            memory_limit=bounds[1],
+            oom_kills=report.oom_kills,
+            own_group=report.own_group,
+            **self._tails(result, report.tail),
+        )
+        peak, own = report.peak_memory / 1e9, report.own_group
+        if ran_out_of_memory(returncode, report.oom_kills, peak, bounds, own_group=own):
+            return ExternalMemoryError(facts)
+        return ExternalError(facts)
 
     def usage(self, report: ProgramExit) -> Usage:
         """Return what the program has used."""

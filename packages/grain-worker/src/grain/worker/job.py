@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import pickle
+import re
 import sys
 from contextvars import ContextVar
-from types import CoroutineType, MappingProxyType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
@@ -76,6 +79,8 @@ async def run_job(
     scope: trio.CancelScope | None,
     settings: RunSettings | None = None,
     account: RunAccount | None = None,
+    *,
+    interruptible: bool = True,
 ) -> Outcome | None:
     """Run a task in the current trio task, whose context variables it sets.
 
@@ -88,6 +93,8 @@ async def run_job(
             this call does that.
         settings: the other settings of the run; None for those of the calling task.
         account: the account of the run, which it sees as ``GVAR.usage``; None for one of its own.
+        interruptible: False in a process that Ctrl-C has no effect on: a `KeyboardInterrupt` is the
+            tasklet's own there, and a failure like any other.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
@@ -103,15 +110,15 @@ async def run_job(
     try:
         if limit == math.inf:
             if scope is None:
-                return await capture(call)
+                return await capture(call, leaf=True)
             with scope:
-                result = await capture(call)
+                result = await capture(call, leaf=True)
         else:
             with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
-                result = await capture(call)
+                result = await capture(call, leaf=True)
     except BaseException as error:
         # The scopes have removed their cancellation from the group; these exceptions remain.
-        result = failure(call, error)
+        result = failure(call, error) if interruptible else _own_failure(call, error)
     if scope is not None and (scope.cancelled_caught or (result is None and scope.cancel_called)):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
@@ -123,8 +130,12 @@ async def run_job(
     return result
 
 
-async def capture(call: Call) -> Outcome:
+async def capture(call: Call, *, leaf: bool = False) -> Outcome:
     """Call an async function and capture its outcome.
+
+    Args:
+        call: the call.
+        leaf: True if its value goes to another process, or might.
 
     Raises:
         KeyboardInterrupt: it concerns the whole process.
@@ -140,9 +151,27 @@ async def capture(call: Call) -> Outcome:
         if type(value) is CoroutineType:
             value.close()  # or Python warns that it was never awaited
             return outcome.Error(_not_awaited(fn, value))
+        if leaf and type(value) in _GENERATORS:
+            return outcome.Error(_generates(fn))
         return outcome.Value(value)
     except BaseException as error:
         return failure(call, error)
+
+
+def _own_failure(call: Call, error: BaseException) -> outcome.Error:
+    """Return the outcome of a call that raised an exception, where Ctrl-C has no effect.
+
+    Raises:
+        trio.Cancelled: a scope around this call was cancelled.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        cancelled, rest = error.split(trio.Cancelled)
+        if cancelled is not None:
+            raise cancelled
+        error = rest or error
+        if error.subgroup(KeyboardInterrupt) is not None:
+            return aborted(call, error)
+    return aborted(call, error) if isinstance(error, KeyboardInterrupt) else failure(call, error)
 
 
 def failure(call: Call, error: BaseException) -> outcome.Error:
@@ -154,6 +183,7 @@ def failure(call: Call, error: BaseException) -> outcome.Error:
     """
     if isinstance(error, Exception):
         note_other_loop(error)
+        _note_own_pool(error)
         return outcome.Error(error)
     if isinstance(error, _PASS) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None
@@ -174,6 +204,12 @@ def aborted(call: Call, error: BaseException) -> outcome.Error:
 
 def not_async(fn: object) -> TypeError:
     """Return the error for a function that returns instead of being awaited."""
+    if inspect.isasyncgenfunction(fn):
+        return TypeError(
+            f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`, and "
+            "without `yield`, as it returns its value when it ends. Collect the values in a list, "
+            "and return that"
+        )
     return TypeError(
         f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
         "A function that computes becomes one by subprocify(fn) (grain.subproc), one that waits "
@@ -185,6 +221,16 @@ def _not_awaited(fn: object, coroutine: CoroutineType[Any, Any, Any]) -> TypeErr
     return TypeError(
         f"{name_of(fn)} returned a coroutine: an await is missing, write "
         f"`return await {coroutine.__name__}(...)`"
+    )
+
+
+_GENERATORS = frozenset((GeneratorType, AsyncGeneratorType))
+
+
+def _generates(fn: object) -> TypeError:
+    return TypeError(
+        f"{name_of(fn)} returned a generator, whose code would run where its values are taken, and "
+        "which cannot go to another process: return the values, as in `return list(...)`"
     )
 
 
@@ -224,6 +270,21 @@ def note_other_loop(error: BaseException) -> None:
                 add_note_once(error, note)
 
 
+_OWN_POOL = (
+    "A process pool of your own finds functions by their module, and those of the script are in no "
+    "module on a worker: put the function into a module that the worker can import, or use "
+    "`subprocify` instead of the pool (grain.subproc)"
+)
+
+
+def _note_own_pool(error: Exception) -> None:
+    """Add a note to the error of `multiprocessing` for a function of the script: what to do."""
+    if isinstance(error, (pickle.PicklingError, AttributeError)) and re.search(
+        r"on __main__ failed|not found as __main__\.", str(error)
+    ):
+        add_note_once(error, _OWN_POOL)
+
+
 def runs_asyncio() -> bool:
     """Return True if the calling code runs in an asyncio loop, and not in trio."""
     asyncio = sys.modules.get("asyncio")
@@ -237,12 +298,19 @@ def runs_asyncio() -> bool:
 
 
 def name_of(fn: object) -> str:
-    """Return the name of a function for messages."""
+    """Return the name of a function for messages and logs: one line that a person can read.
+
+    Code may give a function any name: with ends of lines, half a character, or a megabyte.
+    """
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return str(getattr(fn, "__qualname__", None) or repr(fn))
+    name = str(getattr(fn, "__qualname__", None) or repr(fn))
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 3]}..."
+    return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
 
+_LONGEST_NAME = 200
 _LONGEST = 60  # characters of the arguments of a call in a message
 
 

@@ -35,6 +35,22 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """The status of a run that has ended: see `RunEnded`."""
 
 
+TIME_OVER = "its worker's time was over"
+"""The detail, for people, of a run that its worker has handed back for that reason."""
+
+
+class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The seconds of a run that was not over when the time of its worker was.
+
+    Attributes:
+        ran: for which it had run.
+        life: those of its worker, from its start to its end.
+    """
+
+    ran: float
+    life: float
+
+
 class BlockingCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The code that keeps an event loop from running other tasks.
 
@@ -243,10 +259,12 @@ class RunEnded(Message, frozen=True):
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
         detail: of a crash, how the process died; of an error, the class and the first line of the
-            exception, for people.
+            exception; of a run that has outlived its worker, `TIME_OVER`; for people.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only those read who keep a log; of a brief run without a program and with a value its
             seconds; empty if it never began.
+        outlived: of a run that had begun and is handed back as the worker's time is over, for how
+            long it had run; None for all others.
     """
 
     max_payload = _GIB
@@ -257,6 +275,7 @@ class RunEnded(Message, frozen=True):
     status: Status
     detail: str = ""
     report: Report = b""
+    outlived: Outlived | None = None
 
 
 class LoopBlocked(Message, frozen=True):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.edge import DEFAULT, DirectWaySeeker, dial, is_reached_directly
+from grain.edge import DEFAULT, SEEK_FIRST, DirectWaySeeker, dial, is_reached_directly
 from grain.edge.address import check_argument
 from grain.edge.cpu_locks import taking_cpus
 from grain.edge.errors import AddressError
@@ -164,7 +164,11 @@ def control_groups(environ: Mapping[str, str]) -> Delegation:
 
 
 async def serve(
-    options: argparse.Namespace, offer: NodeOffer, info: HostInfo, groups: str = ""
+    options: argparse.Namespace,
+    offer: NodeOffer,
+    info: HostInfo,
+    groups: str = "",
+    seek: float = SEEK_FIRST,
 ) -> int:
     """Serve as a worker until it leaves; return the exit code.
 
@@ -173,6 +177,7 @@ async def serve(
         offer: what it offers.
         info: its node.
         groups: the directory in which to make control groups; empty for none.
+        seek: as of `main`.
     """
     now = trio.current_time()
     name = options.name or info.hostname
@@ -196,7 +201,7 @@ async def serve(
     context = options.context
     if "/" in context or context.endswith(".py"):
         context = absolute(context)  # the runner may be elsewhere
-    direct = DirectWaySeeker(partial(is_reached_directly, options.url))
+    direct = DirectWaySeeker(partial(is_reached_directly, options.url), seek)
     agent = Agent(session, lifecycle, connect, context, settings=settings, direct=direct)
     return await agent.run()
 
@@ -206,8 +211,13 @@ def absolute(path: str) -> str:
     return str(Path(path).absolute())
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit code."""
+def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
+    """Run the command; return the exit code.
+
+    Args:
+        argv: its words; those of this process if None.
+        seek: seconds until the first look for a direct way, where another one connects it.
+    """
     options = parser().parse_args(argv)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
     # Grid Engine sends it to every process of a job; the job's script forwards it as SIGTERM.
@@ -235,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # Missions with a local worker on this machine choose other CPUs.
         with taking_cpus(getattr(offer.resources, "c", ())), prepared(decision) as groups:
-            code = trio.run(serve, options, offer, info, groups)
+            code = trio.run(serve, options, offer, info, groups, seek)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

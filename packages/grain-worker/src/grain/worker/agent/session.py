@@ -20,6 +20,7 @@ from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     FUNCTIONS,
     PRINTED,
+    TIME_OVER,
     AckRuns,
     ArrivedCount,
     Attempt,
@@ -37,6 +38,7 @@ from grain.worker.messages import (
     Lease,
     Leaving,
     LoopBlocked,
+    Outlived,
     RegisterWorker,
     Retire,
     Revoke,
@@ -69,6 +71,10 @@ does not take its outcomes keeps no other from this worker."""
 
 IN_MEMORY = 256 * 1024**2
 """Bytes of them that stay in memory, where there is a spool for the others."""
+
+EARLY = 60.0
+"""Seconds, and a tenth of a worker's time at most, by which a batch system may end a job before its
+time is over: what is handed back then has outlived the worker, too."""
 
 _COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
@@ -418,9 +424,24 @@ class WorkerSession:
         report: Report,
         detail: str = "",
     ) -> None:
+        outlived = self._outlived(run, now) if status == "returned" else None
         del self.runs[run.lease.attempt]
         self._chains.leave(run, now)
-        self._report_end(run.lease, status, payload, detail, report)
+        if outlived is not None:
+            detail = TIME_OVER
+        self._report_end(run.lease, status, payload, detail, report, outlived)
+
+    def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
+        """Return how long a run had run, if it has outlived this worker; else None."""
+        wtime = self.total.get(WTime)
+        waits = run.chain is not None and run.chain.runs[0] is not run
+        if waits or not isinstance(wtime, WTime) or wtime.T is None:
+            return None
+        since = now - self._started
+        life = wtime.T + since if wtime.countdown else wtime.T
+        if life - since > min(EARLY, life / 10):
+            return None
+        return Outlived(now - run.began, life)
 
     def _report_end(
         self,
@@ -429,8 +450,9 @@ class WorkerSession:
         payload: Payload,
         detail: str = "",
         report: Report = b"",
+        outlived: Outlived | None = None,
     ) -> None:
-        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail, report)
+        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail, report, outlived)
         outcome: Outcome = payload
         if payload is not None:
             size = len(payload)

@@ -8,7 +8,7 @@ import select
 import socket
 
 from .proc import Wakeup
-from .protocol import HURRY, RUN, receive
+from .protocol import HURRY, KILL, RUN, receive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Order(enum.Enum):
-    """An order of the caller about the running program. One other than `RUN` is the last."""
+    """An order of the caller about the running program: after one to end it, `KILL` is the last."""
 
     RUN = "let it run"
     END = "end it within its grace"
     HURRY = "end it at once"
+    KILL = "end it without any grace"
 
 
 class Caller:
@@ -51,18 +52,22 @@ class Caller:
         """Wait for the end of a child or for an order, for so many milliseconds at most.
 
         Everything that comes while a program runs is an order to end it: a message, the end of
-        file, or the caller's death. Only the first one counts.
+        file, or the caller's death. Only the first one counts, and `KILL` after it.
         """
         for fd, _ in self._poll.poll(timeout):
             if fd == self._wakeup.fd:
                 self._wakeup.clear()
+                continue
+            message = receive(self._socket)[0] if fd == self._socket.fileno() else b""
+            if message == KILL:
+                self.order = Order.KILL
             elif self.order is Order.RUN:
-                self.order = Order.END
-                if fd == self._socket.fileno() and receive(self._socket)[0] == HURRY:
-                    self.order = Order.HURRY
-                # Their state lasts: poll(2) would return at once from now on.
+                self.order = Order.HURRY if message == HURRY else Order.END
+            if not message or message == KILL:
+                # The state of these lasts: poll(2) would return at once from now on.
                 for sign in self._signs:
                     self._poll.unregister(sign)
+                return
 
     def next_request(self) -> list[int] | None:
         """Wait for the next request, and return its descriptors; None if the caller has left."""

@@ -156,6 +156,75 @@ class Group:
         return field(stat, b"user_usec") / 1e6, field(stat, b"usage_usec") / 1e6, own
 
 
+class KillCounter:
+    """The processes of this process's group that the kernel has killed, as memory ran out.
+
+    Args:
+        own: True if this process is in a group of its own.
+        listed: the content of /proc/self/cgroup.
+        root: the directory with the hierarchies.
+
+    Attributes:
+        own: True if none but this process and its program are counted.
+    """
+
+    def __init__(self, own: bool, listed: bytes, root: str = "/sys/fs/cgroup") -> None:
+        self._fd = -1
+        self.own = False
+        for number, path in enumerate(event_files(listed.decode(errors="surrogateescape"), root)):
+            try:
+                self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            self.own = own and not number
+            break
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to count."""
+        self._before = self._total()
+
+    def count(self) -> int:
+        """Return how many were killed since the begin."""
+        return max(self._total() - self._before, 0)
+
+    def _total(self) -> int:
+        try:
+            return field(os.pread(self._fd, SIZE, 0), b"oom_kill") if self._fd >= 0 else 0
+        except (OSError, ValueError):
+            return 0
+
+
+def event_files(listed: str, root: str) -> list[str]:
+    """Return the files that may count kills in a process's group, the closest group first.
+
+    A group without the controller has none: then the one above counts, and what is beside it, too.
+
+    >>> event_files("0::/a/b", "/r")
+    ['/r/a/b/memory.events', '/r/a/memory.events', '/r/memory.events']
+
+    Args:
+        listed: the content of /proc/PID/cgroup.
+        root: the directory with the hierarchies.
+    """
+    files = []
+    for line in listed.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            top, name = root, "memory.events"
+        elif controllers == "memory":
+            top, name = f"{root}/memory", "memory.oom_control"
+        else:
+            continue
+        path = path.rstrip("/")
+        while path:
+            files.append(f"{top}{path}/{name}")
+            path = path.rpartition("/")[0]
+        files.append(f"{top}/{name}")
+    return files
+
+
 def field(text: bytes, name: bytes) -> int:
     r"""Return a field of a file such as memory.stat; 0 if it has none.
 

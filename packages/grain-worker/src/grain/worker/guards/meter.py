@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .group import Group
+    from .group import Group, KillCounter
 
 FIRST, FACTOR, LAST = 0.1, 1.5, 2.0
 
@@ -97,16 +97,20 @@ class Meter:
     Args:
         budgets: what its looks may take.
         group: the control group of this process, if it has one.
+        kills: counts the processes that the kernel kills as memory runs out.
 
     Attributes:
         due: when to look next, by the monotonic clock.
         looks: how many times it has looked at the present program.
     """
 
-    def __init__(self, budgets: Budgets, group: Group | None = None) -> None:
+    def __init__(
+        self, budgets: Budgets, group: Group | None = None, kills: KillCounter | None = None
+    ) -> None:
         self._data = data_of_self()
         self._budgets = budgets
         self._group = group
+        self._kills = kills
         self.begin(time.monotonic())
 
     def begin(self, began: float) -> None:
@@ -118,6 +122,8 @@ class Meter:
         # Of the last reading of PSS: the processes with their private memory, and the sum.
         self._measured: tuple[dict[int, float], float] = ({}, 0.0)
         self._cpu: float | None = None
+        if self._kills is not None:
+            self._kills.begin()
         self.due = max(began + FIRST, self._budgets.listing.affordable_at())
         self._memory = None if self._group is None else self._group.memory
         try:
@@ -203,7 +209,9 @@ class Meter:
         private = sum(private for private, _ in alone)
         return total + private + max((other for _, other in alone), default=0.0), cost
 
-    def end(self, usage: list[float]) -> tuple[float, float, float, float, str, str, float, float]:
+    def end(
+        self, usage: list[float]
+    ) -> tuple[float, float, float, float, str, str, float, float, int, bool]:
         """Return the use of the program, of which nothing is left.
 
         Args:
@@ -213,7 +221,8 @@ class Meter:
         Returns:
             User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
             that was measured, and how the CPU time was; the bytes it has read from files and
-            devices, and those it has written.
+            devices, and those it has written; how many processes of its control group the kernel
+            has killed as memory ran out, and whether no other program is in that group.
         """
         user, system, max_rss = usage
         measured_by = POLLING if self.looks else RUSAGE
@@ -232,7 +241,10 @@ class Meter:
         before, self._data = self._data, data_of_self()
         read, written = (max(0, now - then) for now, then in zip(self._data, before, strict=True))
         peak = max(self._peak, max_rss) * 1024
-        return user, system, max_rss, peak, measured_by, cpu_measured_by, read, written
+        killed, own = (0, False) if self._kills is None else (self._kills.count(), self._kills.own)
+        return (
+            user, system, max_rss, peak, measured_by, cpu_measured_by, read, written, killed, own
+        )  # fmt: skip
 
 
 def in_memory(path: bytes) -> bool:

@@ -6,16 +6,20 @@ child, so that marshal is safe.
 To a supervisor: `RUN`, with the descriptor of stdin if it has none by path. The request, which may
 be of any size, stands in the memory file for the program's stdout. The supervisor empties that file
 before it starts the program: a request that is still there never ran. `END` and `HURRY` end the
-program. The supervisor reports by one marshalled tuple, which begins with its kind:
+program, and `KILL` does without any grace, also after one of these. The supervisor reports by one
+marshalled tuple, which begins with its kind:
 
 - `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
-  that was measured, how the CPU time was, bytes read and written, last bytes of stderr
+  that was measured, how the CPU time was, bytes read and written, processes that the kernel has
+  killed in its control group for want of memory, whether that group is its own, last bytes of
+  stderr
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
 Its first report, before any program, is `STARTED` with its pid.
 
-To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without what follows max RSS.
+To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, without what follows
+max RSS.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that
@@ -28,7 +32,7 @@ from __future__ import annotations
 import socket
 import struct
 
-RUN, END, HURRY = b"r", b"e", b"h"
+RUN, END, HURRY, KILL = b"r", b"e", b"h", b"k"
 FORK, AWAIT = b"f", b"a"
 
 STARTED, ENDED, FAILED, STUCK, GONE = "started", "ended", "failed", "stuck", "gone"

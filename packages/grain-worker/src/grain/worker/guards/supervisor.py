@@ -10,8 +10,8 @@ import os
 import time
 
 from .caller import Caller
-from .group import Group
-from .meter import Meter
+from .group import Group, KillCounter
+from .meter import Meter, of_process
 from .proc import become_subreaper
 from .program import CannotStart, Program, Step
 from .protocol import ENDED, STARTED
@@ -42,7 +42,9 @@ class Supervisor:
         self.caller = Caller(fds[0], pidfd)
         self.out, self.err = fds[1:]
         self.home = os.sched_getaffinity(0)
-        self.meter = Meter(budgets, own_group(groups))
+        group = own_group(groups)
+        kills = KillCounter(group is not None, of_process("self", "cgroup"))
+        self.meter = Meter(budgets, group, kills)
         self.caller.report((STARTED, os.getpid()))
 
     def serve(self) -> None:

@@ -71,7 +71,8 @@ def wait_until_gone(
             signal_below(signal.SIGTERM, signal.SIGCONT)
             kill_at = now + (min(grace, HURRY_GRACE) if caller.order is Order.HURRY else grace)
             phase = TreePhase.GRACE
-        if phase is TreePhase.GRACE and now >= kill_at:
+        if phase is TreePhase.GRACE and (now >= kill_at or caller.order is Order.KILL):
+            kill_at = min(kill_at, now)
             phase = TreePhase.KILLING
         if phase in (TreePhase.KILLING, TreePhase.REPORTED):
             # Again and again: a process may have been born behind the walk's back.

@@ -16,6 +16,7 @@ the group: the limits of the job hold for it as before.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -164,11 +165,16 @@ def own_group(cgroup: str, mountinfo: str) -> tuple[Path, Path] | None:
         fields = mount.split()
         if filesystem.split()[:1] != ["cgroup2"] or len(fields) < 5:
             continue
-        root, directory = Path(fields[3]), Path(fields[4])
+        root, directory = Path(_unescaped(fields[3])), Path(_unescaped(fields[4]))
         # Outside of what a container sees, names begin with "/..".
         if names and ".." not in Path(names[0]).parts and Path(names[0]).is_relative_to(root):
             return directory / Path(names[0]).relative_to(root), directory
     return None
+
+
+def _unescaped(text: str) -> str:
+    """Return a name of ``mountinfo`` as it is: there, a space and few others are octal codes."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
 
 
 def _view(path: Path, top: Path, proc: Path) -> GroupView:

@@ -16,6 +16,8 @@ Map:
 - ``account``: the account of a run: its times, and what its programs have used
 - ``usage_now``: the CPU time and memory of programs that run, when somebody asks
 - ``environment``: from an allocation to environment variables and CPUs
+- ``out_of_memory``: the evidence that a program was killed for want of memory
+- ``forks``: signals in children that user code forks
 - ``mpi``: from an allocation to the launcher of an MPI program
 - ``supervisor_client``: one supervisor: request, report, output
 - ``fork_server_client``: the fork server of a trio run; runs programs

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from grain.worker.guards.proc import PR_SET_NAME, PR_SET_PDEATHSIG, ignore_warnings, prctl
 from grain.worker.node.limits import prefer_to_be_killed
+from grain.worker.processes.forks import DefaultInChildren
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
+    from types import FrameType
 
 SOCKET = 3
 """The descriptor of the socket that leads to the parent; `grain.worker.guards.subreaper` sets it.
 """
 
 
-def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket:
+def set_up_child(name: bytes, caught: Collection[signal.Signals]) -> socket.socket:
     """Set up this process, and return the socket that leads to its parent.
 
     The process ends with its subreaper, is the kernel's choice when memory runs out, and prints
@@ -30,7 +32,8 @@ def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket
         caught: signals that must have no effect: a terminal and a batch system signal every
             process, but to drain or to end is the parent's decision. They are caught, not ignored,
             as programs that are started from here would inherit an ignored signal; so they do with
-            SIGUSR1 and SIGUSR2, which this process ignores.
+            SIGUSR1 and SIGUSR2, which this process ignores. They end a child that user code forks
+            here, as multiprocessing does.
 
     Raises:
         OSError: there is no such descriptor; the module was run by hand.
@@ -42,5 +45,10 @@ def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket
     faulthandler.enable()
     ignore_warnings()
     for number in caught:
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _nothing)
+    DefaultInChildren(caught, lambda handler: handler is _nothing).register()
     return socket.socket(fileno=SOCKET)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

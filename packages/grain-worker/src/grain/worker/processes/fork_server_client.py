@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -156,21 +157,35 @@ class ForkServerClient:
             if self.pid is not None:
                 with suppress(OSError):
                     self.control.shutdown(socket.SHUT_WR)
-                self._resume()
-                # It stays as long as processes survive SIGKILL, which was reported then.
-                with trio.move_on_after(LINGER, shield=True) as patience:
-                    await trio.lowlevel.wait_readable(self.control)
-                self._forget(reap=not patience.cancelled_caught)
+                with trio.CancelScope(shield=True):
+                    ended = await self._ends_in_time()
+                self._forget(ended=ended)
 
-    def _forget(self, *, reap: bool = True) -> None:
-        """Note that the fork server is dead; the next call starts another."""
+    async def _ends_in_time(self) -> bool:
+        """Wait until the fork server has ended; return False if it has not after `LINGER`.
+
+        It stays as long as processes survive SIGKILL, which was reported then.
+        """
+        # Not by trio's clock, which may be that of a test and not of this process.
+        began = time.monotonic()
+        while time.monotonic() - began < LINGER:
+            self._resume()
+            with trio.move_on_after(RESUME):
+                await trio.lowlevel.wait_readable(self.control)
+                return True
+        return False
+
+    def _forget(self, *, ended: bool = True) -> None:
+        """Note that the fork server is dead, or dies soon; the next call starts another."""
         if self.pid is not None:
             while self.idle:
                 self.idle.pop().close()
             self.control.close()
-            if reap:  # its exit closes its socket, so this hardly blocks
-                with suppress(ChildProcessError):
-                    os.waitpid(self.pid, 0)
+            if ended:  # its exit closes its socket, so this hardly blocks
+                _reap(self.pid)
+            else:
+                # This process may go on for days, and would have a zombie for each of its runs.
+                threading.Thread(target=_reap, args=(self.pid,), daemon=True).start()
             self.pid = None
 
     # ---- supervisors
@@ -385,6 +400,12 @@ class ForkServerClient:
             with suppress(LookupError):
                 _LAST_RESORT.get()()
         raise LostError(nothing_left=nothing_left)
+
+
+def _reap(pid: int) -> None:
+    """Wait for the end of a child."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def launch(theirs: socket.socket, groups: str) -> int:

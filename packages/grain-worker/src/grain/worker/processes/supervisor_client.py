@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from grain.worker.guards.proc import send_signal
-from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN, STARTED
+from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, KILL, RUN, STARTED
 
 if TYPE_CHECKING:
     from grain.eventlog.usage import CpuMeasuredBy, MeasuredBy
@@ -36,6 +36,9 @@ class ProgramExit(NamedTuple):
         cpu_measured_by: how the CPU time was, a `grain.eventlog.usage.CpuMeasuredBy`.
         read: bytes read from files and devices.
         written: bytes written to them.
+        oom_kills: the number of processes of its control group that the kernel has killed
+            meanwhile, as memory ran out.
+        own_group: True if no other program is in that group.
         tail: the last bytes of stderr where that went to a file, if the program failed.
     """
 
@@ -49,6 +52,8 @@ class ProgramExit(NamedTuple):
     cpu_measured_by: CpuMeasuredBy
     read: float
     written: float
+    oom_kills: int
+    own_group: bool
     tail: bytes
 
 
@@ -91,10 +96,12 @@ class SupervisorClient:
         number: the number by which the fork server knows the supervisor.
         pid: its process; None until it is known.
         theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
+        ending: True if it was ordered to end its program.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.ending = False
         self.pid: int | None = None
         self._request = b""
         self._report = b""
@@ -136,8 +143,14 @@ class SupervisorClient:
 
     def cancel(self, *, hurry: bool) -> None:
         """Order the end of the program: SIGTERM now, SIGKILL after its grace, or after 0.3 s."""
+        self.ending = True
         with suppress(ConnectionError):  # it is dead, which the next wait notices
             self._socket.send(HURRY if hurry else END)
+
+    def cancel_now(self) -> None:
+        """Order the end of the program without any grace, also if it was ordered before."""
+        with suppress(OSError):
+            self._socket.send(KILL)
 
     async def wait(self) -> None:
         """Wait until the supervisor has reported the end of a program, or has died."""

@@ -49,14 +49,15 @@ if TYPE_CHECKING:
 
 CONTEXT_FAILED, AGENT_LOST, UNWATCHED = 3, 4, 5
 
+_WITHOUT_EFFECT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 _LINES, _SAVED = 100, 300  # lines a second that runs may report together, and how many at once
 _LINES_AT_ONCE, _LONGEST_LINE = 10, 400  # they fit a `Report`, also as four bytes a character
 
 
 def main() -> None:
     """Serve as the runner's process until its agent ends it."""
-    caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    sock = set_up_child(b"grain-runner", caught)
+    sock = set_up_child(b"grain-runner", _WITHOUT_EFFECT)
     name, number, context, data = sys.argv[1:]
     settings = msgspec.json.decode(data, type=WorkerSettings)
     reports = int(number)
@@ -86,9 +87,17 @@ async def serve(
     set_last_resort(end_unwatched)
     set_control_groups(settings.groups)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-    async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
-        with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
-            return await serve_in_context(channel, name, context, settings, PrintReporter(reports))
+    try:
+        async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
+            with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
+                printed = PrintReporter(reports)
+                return await serve_in_context(channel, name, context, settings, printed)
+    finally:
+        # The agent has what is left ended now, this process with it. Python would print that a
+        # handler cannot wake trio, whose sockets close first. Nothing more is started from here,
+        # so nothing inherits that the signals are ignored.
+        for number in _WITHOUT_EFFECT:
+            signal.signal(number, signal.SIG_IGN)
 
 
 class PrintReporter:
@@ -200,7 +209,9 @@ async def serve_runs(
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
     translation = WireTranslation(where, settings=settings, worker=name)
     on_ended = RunnerOutput(echo).end if settings.labels else None
-    runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation, on_ended)
+    runner: Runner[WireBytes, WireBytes] = Runner(
+        name, channel, translation, on_ended, interruptible=False
+    )
     try:
         await runner.serve()
     except BaseExceptionGroup as group:

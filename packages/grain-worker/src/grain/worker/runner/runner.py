@@ -61,6 +61,7 @@ class Runner(Generic[Arriving, Departing]):
         channel: the channel to the head or the agent. The runner does not close it.
         translation: between these payloads and calls and outcomes.
         on_ended: called when a run that had begun has ended, before that is reported.
+        interruptible: False in a process that Ctrl-C has no effect on, see `run_job`.
     """
 
     def __init__(
@@ -69,8 +70,11 @@ class Runner(Generic[Arriving, Departing]):
         channel: Channel[Departing | None, Arriving | None],
         translation: Translation[Arriving, Departing],
         on_ended: Callable[[Attempt], object] | None = None,
+        *,
+        interruptible: bool = True,
     ) -> None:
         self.name = name
+        self._interruptible = interruptible
         self._channel = channel
         self._translation = translation
         self._on_ended = on_ended
@@ -82,7 +86,12 @@ class Runner(Generic[Arriving, Departing]):
         """
         async with open_nursery_of_runs() as nursery:
             execution = _Execution(
-                self.name, self._channel, self._translation, nursery, self._on_ended
+                self.name,
+                self._channel,
+                self._translation,
+                nursery,
+                self._on_ended,
+                self._interruptible,
             )
             await self._channel.receive_into(execution.take)
             execution.leave()
@@ -127,6 +136,7 @@ class _Execution(Generic[Arriving, Departing]):
         translation: as of `Runner`.
         nursery: where everything takes place.
         on_ended: as of `Runner`.
+        interruptible: as of `Runner`.
     """
 
     def __init__(
@@ -136,7 +146,9 @@ class _Execution(Generic[Arriving, Departing]):
         translation: Translation[Arriving, Departing],
         nursery: trio.Nursery,
         on_ended: Callable[[Attempt], object] | None,
+        interruptible: bool,
     ) -> None:
+        self._interruptible = interruptible
         self._on_ended = on_ended
         self._name = name
         self._channel = channel
@@ -283,7 +295,16 @@ class _Execution(Generic[Arriving, Departing]):
         account: RunAccount,
     ) -> Coroutine[Any, Any, Outcome | None]:
         limit = math.inf if run.limit is None else run.limit
-        return run_job(call, res, self._name, limit, scope, settings, account)
+        return run_job(
+            call,
+            res,
+            self._name,
+            limit,
+            scope,
+            settings,
+            account,
+            interruptible=self._interruptible,
+        )
 
     # ---- ends
 

@@ -1,0 +1,148 @@
+"""Programs that were killed for want of memory: the evidence, and the error that says so."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from grain import GVAR
+from grain.eventlog.usage import Usage
+from grain.worker.errors import Failure
+from grain.worker.external import ExternalError, ExternalMemoryError, run_external
+from grain.worker.guards.group import KillCounter, event_files
+from grain.worker.guards.meter import Budgets, Meter
+from grain.worker.processes.out_of_memory import ran_out_of_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.resource import Resource
+
+KILL = ["sh", "-c", "kill -KILL $$"]
+
+
+def asked(memory: float) -> Resource:
+    return cast("Resource", SimpleNamespace(M=memory))
+
+
+@pytest.mark.parametrize(
+    ("returncode", "kills", "own", "peak", "bounds", "expected"),
+    [
+        pytest.param(-9, 0, False, 1.0, (None, None), False, id="a signal alone"),
+        pytest.param(-9, 0, True, 1.0, (4.0, 8.0), False, id="far from every bound"),
+        pytest.param(-9, 0, False, 3.9, (4.0, None), True, id="near the request"),
+        pytest.param(-9, 0, False, 8.0, (None, 8.0), True, id="at the limit"),
+        pytest.param(-9, 1, False, 0.1, (None, None), True, id="a kill in a shared group"),
+        pytest.param(137, 1, False, 0.1, (None, None), True, id="a shell that reports it"),
+        pytest.param(-9, 1, True, 0.1, (None, None), True, id="a kill in its own group"),
+        pytest.param(1, 1, True, 0.1, (None, None), True, id="a launcher whose rank was killed"),
+        pytest.param(1, 1, False, 0.1, (None, None), False, id="somebody else was killed"),
+        pytest.param(1, 0, False, 4.0, (4.0, 4.0), False, id="it failed with much memory"),
+        pytest.param(-11, 0, False, 4.0, (4.0, 4.0), False, id="a fault with much memory"),
+    ],
+)
+def test_what_counts_as_want_of_memory(
+    returncode: int,
+    kills: int,
+    own: bool,
+    peak: float,
+    bounds: tuple[float | None, ...],
+    expected: bool,
+) -> None:
+    assert expected == ran_out_of_memory(returncode, kills, peak, bounds, own_group=own)
+
+
+async def test_a_killed_program_that_had_what_it_asked_for_ran_out_of_memory() -> None:
+    """Every program is taken to have had 0.01 GB, and more."""
+    with GVAR.scope(asked(0.005)), pytest.raises(ExternalMemoryError) as caught:
+        await run_external(KILL)
+    error = caught.value
+
+    assert isinstance(error, ExternalError)
+    assert isinstance(error, MemoryError)
+    assert ("SIGKILL", -9, 0.005) == (error.signal, error.returncode, error.memory_request)
+    line = str(error).splitlines()[0]
+    assert "killed for want of memory: ended by signal SIGKILL (peak memory 0.0" in line
+    assert "0.005 GB asked for" in line
+    twin = pickle.loads(pickle.dumps(error))
+    assert (type(error), str(error), error.failure) == (type(twin), str(twin), twin.failure)
+
+
+@pytest.mark.parametrize(
+    ("argv", "memory"),
+    [(KILL, 4.0), (["sh", "-c", "exit 1"], 0.005), (["sh", "-c", "kill -SEGV $$"], 0.005)],
+)
+async def test_other_failures_are_none_for_want_of_memory(argv: list[str], memory: float) -> None:
+    with GVAR.scope(asked(memory)), pytest.raises(ExternalError) as caught:
+        await run_external(argv)
+
+    assert ExternalError is type(caught.value)
+
+
+async def test_a_shell_that_reports_the_end_of_a_program_by_its_exit_code_counts_as_well() -> None:
+    with GVAR.scope(asked(0.005)), pytest.raises(ExternalMemoryError, match="exit code 137"):
+        await run_external(["sh", "-c", "sh -c 'kill -KILL $$'; exit $?"])
+
+
+@pytest.mark.parametrize(
+    ("own", "whose"), [(True, "events of its control"), (False, "events of the worker's control")]
+)
+def test_the_message_has_what_the_control_group_says(own: bool, whose: str) -> None:
+    error = ExternalMemoryError(
+        Failure(
+            argv=("orca", "a.inp"),
+            host="n1",
+            returncode=-9,
+            usage=Usage(peak_memory=1.051),
+            memory_limit=2.0,
+            oom_kills=3,
+            own_group=own,
+        )
+    )
+
+    assert (
+        "orca a.inp: killed for want of memory: ended by signal SIGKILL (peak memory 1.05 GB, no "
+        f"Memory asked for, limit of the control group 2.00 GB, oom_kill 3 in the {whose} group)"
+    ) == str(error).splitlines()[0]
+
+
+# ---- the counts of the kernel
+
+
+def test_the_files_of_both_versions_are_looked_for_in_the_group_and_above() -> None:
+    listed = "9:cpu,cpuacct:/x\n4:memory:/job/step\n0::/job\n"
+
+    assert [
+        "/r/memory/job/step/memory.oom_control",
+        "/r/memory/job/memory.oom_control",
+        "/r/memory/memory.oom_control",
+        "/r/job/memory.events",
+        "/r/memory.events",
+    ] == event_files(listed, "/r")
+    assert ["/r/memory.events"] == event_files("0::/\n", "/r")
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_kills_during_a_program_are_counted(tmp_path: Path, deep: bool) -> None:
+    """Where the group itself has no count, that of the group above is not its own."""
+    group = tmp_path / "job" / "grain-1"
+    group.mkdir(parents=True)
+    events = (group if deep else group.parent) / "memory.events"
+    events.write_text("low 0\noom 2\noom_kill 2\noom_group_kill 0\n")
+    meter = Meter(Budgets(), None, KillCounter(True, b"0::/job/grain-1\n", str(tmp_path)))
+    meter.begin(0.0)
+    events.write_text("low 0\noom 9\noom_kill 5\noom_group_kill 0\n")
+    first = meter.end([0.0, 0.0, 0.0])
+    meter.begin(0.0)
+    second = meter.end([0.0, 0.0, 0.0])
+
+    assert ((3, deep), (0, deep)) == (first[-2:], second[-2:])
+
+
+def test_without_a_count_nothing_was_killed(tmp_path: Path) -> None:
+    counter = KillCounter(True, b"0::/job\n", str(tmp_path))
+
+    assert (0, False) == (counter.count(), counter.own)
