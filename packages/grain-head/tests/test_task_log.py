@@ -324,6 +324,22 @@ def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(
     assert LISTED + 5 == len(listed(written, TaskSubmitted))
 
 
+def test_brief_tasks_that_end_together_are_counted_with_the_times_of_each(
+    log: RunLog, written: KeptLines, jobs: KeptJobs, clock: Clock
+) -> None:
+    submitted = clock.reading
+    job = jobs.jobs.pop(jobs.submit("f", CORES))
+    clock.reading += 5.0
+    log.tick()
+    log.count(job, 3, 0.6, 3 * submitted + 2.0)
+    log.close()
+
+    [line] = written.of(BriefTasks)
+    assert (3, pytest.approx(0.6)) == (line.tasks, line.seconds)
+    assert pytest.approx(13.0 - 0.6) == line.waited
+    assert submitted + 5.0 - 0.2 == line.began
+
+
 def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_else() -> None:
     words = RequestWords(most=3)
 
@@ -332,24 +348,29 @@ def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_el
         assert len(words) <= 3
 
 
-@pytest.mark.parametrize(("waits", "tasks"), [(False, [2, 3, 4]), (True, [1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    ("waits", "tasks"),
+    [(None, [2, 3, 4]), (HELD / 4, [2, 3, 4]), (2 * HELD, [1, 2, 3, 4])],
+)
 def test_tasks_that_a_mission_submits_again_on_another_connection_are_listed_once(
-    waits: bool, tasks: list[int], clock: Clock
+    waits: float | None, tasks: list[int], clock: Clock
 ) -> None:
     """One that it does not want any more is, if it has waited for long enough."""
     written = KeptLines()
     log = HubLog(lambda: written, clock)
     harness = HubHarness(log=log)
+    harness.now = clock.reading
     link = harness.mission("a")
     harness.submit(link, 1, 2)
     harness.send(link, Synced())
-    if waits:
-        clock.reading += 2 * HELD
+    if waits is not None:
+        clock.reading += waits
         written.flush()
     harness.lose(link)
     harness.mission("a", connection=2)
     harness.submit(link, 2, 3)
     harness.send(link, Synced())
+    assert set() == harness.hub.registry.missions["a"].logged
     harness.submit(link, 4)
     harness.send(link, Depart())
     log.close()

@@ -61,7 +61,7 @@ async def answer(server: MetricsServer, request: bytes) -> bytes:
     return received
 
 
-GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
@@ -150,6 +150,30 @@ async def test_anything_else_is_refused(request_: bytes, status: bytes) -> None:
 
     assert status == received.split(b" ")[1]
     assert b"\r\nConnection: close\r\n" in received
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        (b"127.0.0.1:9100", True),
+        (b"localhost", True),
+        (b"[::1]:9100", True),
+        (b"", True),
+        (b"evil.example:9100", False),
+        (b"localhost.evil.example", False),
+        (b"127.0.0.1.evil.example", False),
+    ],
+)
+async def test_a_loopback_port_answers_no_page_whose_name_leads_here(
+    host: bytes, *, served: bool
+) -> None:
+    """A browser on this host would hand the answer to a page of that name."""
+    request = b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+    server = MetricsServer(busy().hub, own_names_only=True)
+    status = b"200" if served else b"421"
+    assert (await answer(server, request)).startswith(b"HTTP/1.1 " + status)
+    everywhere = MetricsServer(busy().hub)
+    assert (await answer(everywhere, request)).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_head_request_gets_no_body() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grain.head.messages import Crash, Crashed, Resolved, Synced
 from grain.head.testing import check_hub
 from grain.worker.messages import InventoryRun, Lease, RunEnded
@@ -62,6 +64,23 @@ def test_a_new_head_goes_on_counting_the_crashes_that_the_mission_reports() -> N
     crash(harness, worker, 1)
 
     assert 5 == len(harness.sent(mission, Resolved)[0].crashes)
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(1, 1), (3, 1), (4, 1), (8, 2), (11, 2)])
+def test_suspects_hold_up_one_worker_in_four_at_most_and_one_in_any_case(
+    harness: HubHarness, workers: int, expected: int
+) -> None:
+    """The others go on with the tasks that have not crashed."""
+    mission = harness.mission()
+    for number in range(workers):
+        harness.worker(f"w{number}", 1)
+    harness.submit(mission, *range(1, workers + 1))  # they keep all workers from being empty
+    twice = tuple(Crash((9, n), "w", "SIGSEGV", 0.0) for n in range(2))
+    suspects = range(workers + 1, 2 * workers + 2)
+    harness.submit(mission, *suspects, crashes=twice)
+
+    reserved = [one.name for one in harness.hub.registry.workers.values() if one.reserved]
+    assert expected == len(reserved)
 
 
 def test_why_says_that_a_suspect_waits_for_a_worker_of_its_own(harness: HubHarness) -> None:

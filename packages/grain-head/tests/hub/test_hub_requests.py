@@ -10,6 +10,7 @@ from grain.head.errors import BadMessage
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
 from grain.head.messages import (
     Blocked,
+    Crash,
     Notice,
     Printed,
     Retract,
@@ -122,6 +123,40 @@ def test_missions_take_turns_at_a_successor_whatever_they_have_running(
         harness.worker("w", 11, tuple(runs))
 
     assert {"busy": 10, "idle": 10} == Counter(starts(harness, "w", 20))
+
+
+def test_tasks_that_have_run_before_go_in_the_present_round_and_cost_no_turn(
+    harness: HubHarness,
+) -> None:
+    """Those that have crashed, too, though no worker has them."""
+    worker = harness.worker("w", 1)
+    for name in ("busy", "idle"):
+        harness.mission(name)
+    harness.submit("idle", *range(1, 31))
+    crash = Crash((9, 1), "w", "SIGSEGV", 0.0)
+    harness.submit("busy", *range(1, 11), crashes=(crash,))
+    harness.submit("busy", *range(11, 31))
+    for name in ("busy", "idle"):
+        harness.send(name, Synced())
+    order = starts(harness, worker, 31)
+
+    assert ["idle", *["busy"] * 10] == order[:11]
+    assert {"busy": 10, "idle": 10} == Counter(order[11:])
+
+
+def test_what_is_sent_ahead_is_a_turn_of_its_mission() -> None:
+    """One that comes later gets no start in advance for that."""
+    harness = HubHarness(prefetch_seconds=100.0)
+    worker = harness.worker("w", 1)
+    harness.send(harness.mission("early"), Synced())
+    harness.send("early", *[Submit(task, 0, F) for task in range(1, 91)], payload=b"")
+    leases = harness.sent(worker, Lease)
+    assert 1 + 64 == len(leases)
+    harness.send(harness.mission("late"), Synced())
+    harness.submit("late", *range(1, 31))
+    harness.send(worker, *map(harness.ended, leases), payload=b"")
+
+    assert {"early": 10, "late": 10} == Counter(starts(harness, worker, 20))
 
 
 def test_a_trouble_of_the_head_is_reported_to_all_missions_until_it_is_over(

@@ -7,7 +7,15 @@ import pytest
 from grain.head.hub.hub import epoch_at
 from grain.head.messages import Crashed, Resolved, Started, Synced
 from grain.head.testing import check_hub
-from grain.worker.messages import InventoryRun, Lease, Leaving, Revoke, RunEnded
+from grain.worker.messages import (
+    Inventory,
+    InventoryRun,
+    Lease,
+    Leaving,
+    RegisterWorker,
+    Revoke,
+    RunEnded,
+)
 from grain_testkit.hub_harness import HubHarness
 
 
@@ -79,6 +87,26 @@ def test_a_task_is_not_held_back_for_a_worker_that_has_left(harness: HubHarness)
 
     assert [1] == [lease.task for lease in harness.sent(other, Lease)]
     check_hub(harness.hub, harness.now)
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_task_is_held_back_no_longer_when_its_worker_leaves_before_it_has_reported_all(
+    harness: HubHarness, reports: bool
+) -> None:
+    """The grace period has nothing to do with it: the worker will not report any more."""
+    mission, other = harness.mission(), harness.worker("other", 2)
+    harness.submit(mission, 1, 2, worker="leaving")
+    assert [] == harness.sent(other, Lease)
+    harness.send("leaving", RegisterWorker("leaving", "leaving", "h", {"Cores": 2}, connection=9))
+    if reports:
+        harness.send("leaving", Inventory((InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),)))
+    assert [] == harness.sent(other, Lease)
+    harness.send("leaving", Leaving())
+
+    assert {1, 2} == {lease.task for lease in harness.sent(other, Lease)}
+    assert Started("other", (2,)) in [
+        Started(one.worker, one.tasks[-1:]) for one in harness.sent(mission, Started)
+    ]
 
 
 def test_a_mission_whose_task_waits_again_under_a_new_head_learns_that(harness: HubHarness) -> None:

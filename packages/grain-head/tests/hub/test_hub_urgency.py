@@ -7,7 +7,7 @@ import pytest
 from grain.head.errors import BadMessage
 from grain.head.messages import Retract, Submit, Synced
 from grain.head.validation import check_message
-from grain.worker.messages import Lease
+from grain.worker.messages import InventoryRun, Lease
 from grain_testkit.hub_harness import F, HubHarness
 
 
@@ -66,3 +66,19 @@ def test_tasks_keep_their_urgency_while_their_mission_is_paused_or_one_is_retrac
 def test_an_urgency_that_is_no_number_is_refused(urgency: float) -> None:
     with pytest.raises(BadMessage, match="finite"):
         check_message(Submit(1, 0, F, urgency=urgency))
+
+
+def test_what_waits_behind_a_task_whose_earlier_run_is_reported_keeps_its_turn(
+    harness: HubHarness,
+) -> None:
+    """The mission has had an outcome for the turn; it starts no later than without that."""
+    harness.send(harness.mission("a"), Synced())
+    harness.submit("a", 1, 2, 3)
+    harness.send(harness.mission("b"), Synced())
+    harness.submit("b", 1, 2, 3)
+
+    earlier = InventoryRun("a", 1, (9, 1), {"Cores": [0]}, 1.0, ended=True)
+    harness.worker("w", 1, (earlier,))
+
+    order = [("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3)]
+    assert order == started(harness, "w")

@@ -16,6 +16,7 @@ from grain.head.errors import Unreachable
 from grain.remote_exer import GnawConnector, RemoteExecutor, connector
 from grain.resource import Cores
 from grain_testkit.head_and_diallers import echo
+from grain_testkit.ports import reserved_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,8 +47,8 @@ async def test_a_wrong_port_beside_another_scheduler_ends_the_mission_with_an_er
     edge = f"{tmp_path}/s/meeting"
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve, echo, f"edge://{edge}", codec=CODEC))
-        with pytest.raises(CannotServe, match="serves with the same keys"):
-            async with RemoteExecutor(f"tcp://127.0.0.1:1?edge={edge}") as executor:
+        with reserved_port() as port, pytest.raises(CannotServe, match="serves with the same keys"):
+            async with RemoteExecutor(f"tcp://127.0.0.1:{port}?edge={edge}") as executor:
                 executor.submit(Cores(1), nothing)
         nursery.cancel_scope.cancel()
 
@@ -56,6 +57,25 @@ class Stopped(PeerProcess):
     """The process of a scheduler that is stopped."""
 
     alive = stopped = True
+
+
+class Peer:
+    """The scheduler at the other end of a connection, and that connection's channel.
+
+    Args:
+        silent: seconds for which nothing has come from it.
+    """
+
+    transport = "unix"
+    suspect_after = 30.0
+
+    def __init__(self, silent: float) -> None:
+        self.channel = self
+        self._silent = silent
+
+    def silent_for(self) -> float:
+        """See `grain.edge.channel.FramedChannel.silent_for`."""
+        return self._silent
 
 
 class Starting(GnawConnector):
@@ -75,13 +95,14 @@ class Starting(GnawConnector):
     ("address", "then", "started"),
     [
         ("unix:///nowhere/s", "Another one takes its place after 60 s", [("--frozen=5.0",)]),
-        ("tcp://127.0.0.1:1?edge=/nowhere/m", "and `kill -KILL 1234` ends it", []),
+        ("tcp://127.0.0.1:1?edge={0}/m", "and `kill -KILL 1234` ends it", []),
     ],
 )
 async def test_a_scheduler_that_is_stopped_is_replaced_unless_it_has_a_port(
     address: str,
     then: str,
     started: list[tuple[str, ...]],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
@@ -99,7 +120,7 @@ async def test_a_scheduler_that_is_stopped_is_replaced_unless_it_has_a_port(
 
     monkeypatch.setattr(connector, "dial", nobody)
     monkeypatch.setattr(connector, "head_here", head_here)
-    finder = Starting(address)
+    finder = Starting(address.format(tmp_path))
     whys = set()
     for _ in range(70):  # a second each
         with pytest.raises(Unreachable) as failed:
@@ -115,3 +136,39 @@ async def test_a_scheduler_that_is_stopped_is_replaced_unless_it_has_a_port(
     assert why.startswith("the scheduler (process 1234 on n1) is stopped")
     assert "`kill -CONT 1234` there lets it go on" in why
     assert then in why
+
+
+@pytest.mark.parametrize(("silent", "seconds"), [(50.0, 10), (3.0, 60)])
+async def test_the_silence_of_a_connection_counts_for_when_its_scheduler_is_replaced(
+    silent: float,
+    seconds: int,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+) -> None:
+    """One on which something has come lately was lost for another reason."""
+    peers = [Peer(silent)]
+
+    @asynccontextmanager
+    async def once(*_: object, patience: float, **__: object) -> AsyncIterator[Peer]:
+        if not peers:
+            await trio.sleep(patience)
+            raise DialError("nobody", ())
+        yield peers.pop()
+
+    async def head_here(_: str) -> tuple[str, PeerProcess]:
+        await trio.lowlevel.checkpoint()
+        return "n1", Stopped(1234, 1)
+
+    monkeypatch.setattr(connector, "dial", once)
+    monkeypatch.setattr(connector, "head_here", head_here)
+    finder = Starting("unix:///nowhere/s")
+    async with finder.connect():
+        pass
+    lost = trio.current_time()
+    while not finder.started:
+        with pytest.raises(Unreachable):
+            async with finder.connect():
+                pass
+
+    # It looks once a second. A scheduler that it has started gets half a minute.
+    assert seconds <= trio.current_time() - lost - 30 <= seconds + 5

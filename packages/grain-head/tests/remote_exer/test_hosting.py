@@ -66,7 +66,7 @@ async def where() -> str:
 
 
 async def refuse() -> Any:
-    return (i for i in range(3))
+    return "a tuple with", (i for i in range(3))
 
 
 async def test_jobs_come_out_with_their_results(address: str) -> None:

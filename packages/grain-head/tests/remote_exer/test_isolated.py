@@ -40,7 +40,9 @@ async def crash() -> None:
 
 async def start_and_wait(path: str) -> None:
     """Leave the pid of a program, and wait for the program."""
-    await run_external(["sh", "-c", f"echo $$ > {path}.new; mv {path}.new {path}; exec sleep 1000"])
+    await run_external(
+        ["sh", "-c", f"echo $$ > '{path}.new'; mv '{path}.new' '{path}'; exec sleep 1000"]
+    )
 
 
 async def variable(name: str) -> str:
@@ -82,8 +84,13 @@ async def test_leaves_run_in_a_process_that_ends_with_the_mission() -> None:
     ]
 
 
-async def test_a_crash_is_the_error_of_its_task_and_the_mission_goes_on() -> None:
+async def test_a_process_that_is_killed_is_replaced_and_a_crash_is_the_error_of_its_task() -> None:
+    """And the mission goes on."""
     async with isolated(Cores(1)) as executor:
+        first, _ = await result_of(executor, executor.submit(Cores(1), process))
+        os.kill(first, signal.SIGKILL)
+        second, _ = await result_of(executor, executor.submit(Cores(1), process))
+        assert first != second
         with pytest.raises(TaskCrashed) as caught:
             await result_of(executor, executor.submit(Cores(1), crash))
         pid, _ = await result_of(executor, executor.submit(Cores(1), process))
@@ -127,40 +134,51 @@ async def test_a_mission_that_is_cancelled_while_the_process_starts_ends_soon() 
             raise AssertionError("it began")
 
 
-async def test_the_context_surrounds_the_leaves_in_their_process(tmp_path: Path) -> None:
+async def test_the_context_and_the_mission_s_variables_surround_the_leaves_in_their_process(
+    tmp_path: Path,
+) -> None:
     module = tmp_path / "surrounding.py"
     module.write_text(
         "import os\nfrom contextlib import asynccontextmanager\n"
         "@asynccontextmanager\nasync def grain_context():\n"
         "    os.environ['OF_CONTEXT'] = str(os.getpid())\n    yield\n"
     )
-    async with isolated(Cores(1), context=str(module)) as executor:
+    options: dict[str, Any] = {"context": str(module), "env": {"OF_MISSION": "m"}}
+    async with isolated(Cores(1), **options) as executor:
         pid, _ = await result_of(executor, executor.submit(Cores(1), process))
         seen = await result_of(executor, executor.submit(Cores(1), variable, "OF_CONTEXT"))
+        job = executor.submit(Cores(1), variable, "OF_MISSION")
+        assert "m" == await result_of(executor, job)
 
     assert str(pid) == seen
     assert "OF_CONTEXT" not in os.environ
+
+
+async def test_the_process_ignores_the_signals_of_its_end_once_it_ends_by_itself(
+    tmp_path: Path,
+) -> None:
+    """A handler that wakes trio, while trio closes, would print that it cannot."""
+    module = tmp_path / "leaving.py"
+    module.write_text(
+        "import atexit, signal\nfrom contextlib import asynccontextmanager\n"
+        "from pathlib import Path\n"
+        "def note():\n"
+        "    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP\n"
+        "    ignored = all(signal.getsignal(n) is signal.SIG_IGN for n in numbers)\n"
+        f"    Path({str(tmp_path / 'noted')!r}).write_text(str(ignored))\n"
+        "@asynccontextmanager\nasync def grain_context():\n"
+        "    atexit.register(note)\n    yield\n"
+    )
+    async with isolated(Cores(1), context=str(module)) as executor:
+        await result_of(executor, executor.submit(Cores(1), process))
+
+    assert "True" == (tmp_path / "noted").read_text()
 
 
 async def test_a_context_that_fails_is_the_error_of_the_mission() -> None:
     with pytest.raises(RunnerUnusable, match="context module /nowhere.py is not a file"):
         async with isolated(Cores(1), context="/nowhere.py"):
             raise AssertionError("it began")
-
-
-async def test_programs_get_the_variables_of_the_mission() -> None:
-    async with isolated(Cores(1), env={"OF_MISSION": "m"}) as executor:
-        job = executor.submit(Cores(1), variable, "OF_MISSION")
-        assert "m" == await result_of(executor, job)
-
-
-async def test_a_process_that_is_killed_is_replaced() -> None:
-    async with isolated(Cores(1)) as executor:
-        first, _ = await result_of(executor, executor.submit(Cores(1), process))
-        os.kill(first, signal.SIGKILL)
-        second, _ = await result_of(executor, executor.submit(Cores(1), process))
-
-    assert first != second
 
 
 async def naps(path: str) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import outcome
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -17,7 +18,8 @@ from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import pack
-from grain.eventlog.schema import TaskSubmitted
+from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
+from grain.head.errors import TaskOutlivesWorkers
 from grain.head.events import (
     CanStart,
     MissionCancelled,
@@ -25,12 +27,15 @@ from grain.head.events import (
     RunsEnded,
     SchedulerAway,
     SchedulerBack,
+    TaskOutlived,
 )
 from grain.head.messages import (
     AckTasks,
     Answer,
     CancelMission,
     CancelTask,
+    Crash,
+    Crashed,
     Depart,
     MissionRegistered,
     Notice,
@@ -47,7 +52,8 @@ from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain.worker.messages import Dismissed
+from grain.worker.messages import TIME_OVER, Dismissed, Outlived
+from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
 
 if TYPE_CHECKING:
@@ -305,6 +311,26 @@ async def test_jobs_that_leave_together_have_the_time_of_the_first_in_the_log(
 
     first, *others = (line.time for line in log.lines if isinstance(line, TaskSubmitted))
     assert [1.0, 1.0, 2.01, 2.01] == [round(time - first, 3) for time in others]
+
+
+async def test_brief_jobs_that_end_together_are_counted_for_what_each_asked() -> None:
+    """As soon as enough of them are listed, though others have come with the same message."""
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    nothing_returned = Payloads("w").dump_outcome(outcome.Value(None))
+    async with listened_to(run_log=run_log) as (executor, head, _):
+        for cores in 1, 1, 1, 2, 2:
+            executor.submit(Cores(cores), nothing)
+        await wait_all_tasks_blocked()
+        run_log.room = 1
+        head.post([(Resolved(task, "value", (), 0.01), nothing_returned) for task in range(1, 7)])
+        await wait_all_tasks_blocked()
+    run_log.close()
+
+    assert [1] == [line.task for line in log.of(RunEnded)]
+    assert [(3, {"Cores": 1}), (2, {"Cores": 2})] == [
+        (line.tasks, line.request) for line in log.of(BriefTasks)
+    ]
 
 
 async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> None:
@@ -574,3 +600,35 @@ async def test_a_mission_that_leaves_does_not_change_its_way(autojump_clock: Moc
         nursery.start_soon(find)
 
     assert channel.departed
+
+
+async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> None:
+    """Others of its function are not reported, and its log has no crash."""
+    events: list[Event] = []
+    lines = KeptLines()
+    runs = tuple(
+        Crash((1, number), "w", TIME_OVER, 0.0, Outlived(110.0, 115.0)) for number in range(3)
+    )
+    log = RunLog(lines, "id")
+    async with listened_to(events.append, log) as (executor, head, _):
+        executor.submit(Cores(1), nothing)
+        late = Crash((1, 9), "w", TIME_OVER, 0.0, Outlived(20.0, 115.0))
+        for task, run in ((1, late), (1, runs[0]), (2, runs[0])):
+            head.post([(Started("id", (task,)), None), (Crashed(task, run), None)])
+            head.post([(Started("", (task,)), None)])
+        head.post([(Resolved(1, "crashed", runs), None), (Retracted(2), None)])
+        result = await executor.results.receive()
+    log.close()
+
+    reported = [event for event in events if isinstance(event, TaskOutlived)]
+    assert [(":1", "nothing", 20.0, 115.0, False), (":1", "nothing", 110.0, 115.0, True)] == [
+        (one.task[-2:], one.function, one.ran, one.life, one.most) for one in reported
+    ]
+    assert isinstance(result.outcome, outcome.Error)
+    error = result.outcome.error
+    assert isinstance(error, TaskOutlivesWorkers)
+    assert runs == error.runs
+    assert "3 times" in str(error)
+    assert "on w: its worker's time was over after 110 s" in str(error)
+    ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
+    assert ["returned", "returned", "error"] == ended

@@ -34,6 +34,20 @@ def test_however_workers_are_lost_the_older_task_goes_first_again() -> None:
     assert cluster.order[-6:] == ids
 
 
+def test_a_run_whose_request_becomes_known_waits_at_its_place_when_its_worker_is_lost() -> None:
+    cluster = Cluster(Cores(2))
+    scheduler = cluster.scheduler
+    held, known = scheduler.queue(Cores([0])), scheduler.queue(Cores(1), 0)
+    scheduler.on_adopted(7, held, 0, Cores([0]), 20, 0.0)
+    scheduler.on_submitted(8, known, 10)
+    cluster.settle()
+    scheduler.on_reclassified(7, known, 5)
+    cluster.leave(0)
+    cluster.join(Cores(1))
+
+    assert [7] == cluster.running
+
+
 def test_a_draining_worker_starts_nothing_and_its_runs_end_as_they_would() -> None:
     cluster = Cluster(Cores(2))
     running = cluster.submit(Cores(1))
@@ -96,6 +110,29 @@ def test_estimate_opens_other_workers() -> None:
 
     assert {first, waiting} == set(cluster.running)
     assert short == cluster.starts[waiting].worker
+
+
+def test_a_worker_is_reserved_no_longer_for_a_task_that_needs_more_time_than_it_has() -> None:
+    """The group of the task turned out to take longer, which no event on the worker says."""
+    cluster = Cluster(Cores(2) & Memory(8) & WTime(T=850), max_overtakes=1)
+    cluster.join(Cores(1) & Token("a"))
+    measured = Cores(1) & Token("a") & WTime(group="g")
+    for _ in range(7):
+        cluster.finish_after(cluster.submit(measured), 100)
+    last = cluster.submit(measured)
+    beside = cluster.submit(Cores(1) & Memory(1))
+    wide = cluster.submit(Cores(2) & Memory(1) & WTime(group="g"))
+    cluster.submit(Cores(1) & Memory(1))
+    late = cluster.submit(Cores(1) & Memory(1))
+    cluster.finish_after(beside, 100)
+    assert cluster.reservation(wide) == (0, math.inf)
+    assert cluster.waiting == [wide, late]
+
+    # 50 s are left on the first worker.
+    cluster.finish(last)
+
+    assert cluster.reservation(wide) is None
+    assert cluster.waiting == [wide]
 
 
 def test_stopped_runs_are_not_measured() -> None:

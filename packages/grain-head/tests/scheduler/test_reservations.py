@@ -141,6 +141,39 @@ def test_a_reservation_ends_with_its_worker_or_its_task(event: str) -> None:
         assert len(cluster.running) >= 1
 
 
+def test_a_task_whose_worker_drains_has_another_reserved_at_once() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=1)
+    first, second = cluster.submit_many(Cores(3), Cores(3))
+    wide = cluster.submit(Cores(4))
+    cluster.submit(Cores(1))
+    reserved = cluster.reservation(wide)
+    assert reserved is not None
+    worker, other = reserved[0], 1 - reserved[0]
+
+    cluster.drain(worker)
+
+    assert (other, math.inf) == cluster.reservation(wide)
+    assert {first, second} < set(cluster.running)
+
+
+def test_a_task_that_is_cancelled_behind_others_keeps_no_worker_reserved() -> None:
+    cluster = Cluster(Cores(2), Cores(2), max_overtakes=1)
+    narrow = [cluster.submit(Cores(1)) for _ in range(4)]
+    first, second = cluster.submit(Cores(2)), cluster.submit(Cores(2))
+    late = [cluster.submit(Cores(1)) for _ in range(2)]
+    cluster.finish(narrow[0])
+    queue = cluster.scheduler.tasks[first].queue
+    assert 2 == len(queue.reservations)
+    assert late[:1] == [task for task in cluster.running if task in late]
+
+    cluster.cancel(second)
+    [reservation] = queue.reservations
+    free = 1 - reservation.worker.id
+    cluster.finish(next(task for task in cluster.running if cluster.where(task) == free))
+
+    assert set(late) <= set(cluster.running)
+
+
 jobs = st.lists(
     st.tuples(st.integers(1, 4), st.integers(1, 30), st.sampled_from([0, 0, 1, 5])),
     min_size=2,
@@ -246,7 +279,7 @@ class Overtakes:
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=4),
     st.lists(st.sampled_from([1, 1, 1, 2, 4, 8]), min_size=40, max_size=90),

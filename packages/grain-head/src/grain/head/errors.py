@@ -36,6 +36,26 @@ class TaskCrashed(ExecutorError):
         return "\n".join(lines)
 
 
+class TaskOutlivesWorkers(ExecutorError):
+    """A task that was given up because it still ran when the time of each of its workers was over.
+
+    Attributes:
+        runs: those runs, with worker and seconds of each.
+    """
+
+    def __init__(self, message: str, runs: tuple[Crash, ...] = ()) -> None:
+        super().__init__(message, runs)
+        self.runs = runs
+
+    def __str__(self) -> str:
+        lines = [str(self.args[0])]
+        for run in self.runs:
+            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.at))
+            ran = "" if run.outlived is None else f" after {run.outlived.ran:.0f} s"
+            lines.append(f"  {at} on {run.worker}: {run.how}{ran}")
+        return "\n".join(lines)
+
+
 class BadMessage(ExecutorError, ValueError):
     """A message of a peer makes no sense; the peer is dropped."""
 

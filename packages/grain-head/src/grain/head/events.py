@@ -172,6 +172,27 @@ class TaskFailed(Event, frozen=True):
     call: Callable[[], str]
 
 
+class TaskOutlived(Event, frozen=True):
+    """A task still ran when the time of its worker was over; it starts again from its beginning.
+
+    One task of each function is reported, and one more if only the second of them had most of the
+    time of its worker.
+
+    Attributes:
+        task: as ``grain why`` takes it.
+        function: the name of its function.
+        ran: the seconds for which it had run.
+        life: those of its worker, from its start to its end.
+        most: True if it had most of them, so that no other worker like it will do either.
+    """
+
+    task: str
+    function: str
+    ran: float
+    life: float
+    most: bool
+
+
 class RunsLeft(Event, frozen=True):
     """The scheduler cannot be reached at the end of a mission, and is yet to end its runs.
 
@@ -213,6 +234,7 @@ class Statistics:
         busy: cores that are in use, by others' tasks, too.
         cores: cores of all workers; 0 where that is not known.
         absent: True if tasks are stuck as no worker is here at all.
+        cached: those of the done tasks whose results were found in the result cache.
     """
 
     queued: int
@@ -227,3 +249,4 @@ class Statistics:
     busy: float = 0
     cores: float = 0
     absent: bool = False
+    cached: int = 0

@@ -15,7 +15,7 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report
-from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Dismissed
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Dismissed, Outlived
 
 _GIB = 1024**3
 
@@ -31,12 +31,15 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         worker: the name of the worker.
         how: how the process or worker ended, such as the signal.
         at: seconds since the epoch of Unix, by the head's clock, for people.
+        outlived: for how long it had run when the time of its worker was over, as it cannot be
+            blamed for that; None for a crash in the proper sense.
     """
 
     attempt: Attempt
     worker: str
     how: str
     at: float
+    outlived: Outlived | None = None
 
 
 # ---- mission to head
@@ -191,7 +194,8 @@ class Resolved(Message, frozen=True):
     Attributes:
         task: which task.
         ending: ``"value"`` or ``"error"``: the payload is what it returned or raised.
-            ``"crashed"``: it was given up after too many crashes.
+            ``"crashed"``: it was given up after too many crashes, or as it has outlived too many
+            workers; see `grain.head.scheduler.outlived.given_up`.
         crashes: all of them, in the last case.
         report: of its worker on the run, see `grain.worker.messages.RunEnded`; in the last case on
             the last run, if its worker has sent one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Literal, cast
 
 import trio
@@ -119,6 +119,8 @@ class RunLog(TaskLog):
         # Of tasks that were not over when somebody looked; and those without a line, by `began`.
         self._runs: dict[int, Run] = {}
         self._unlisted: deque[int] = deque()
+        # The calls whose results were found in the cache since counts were last written.
+        self._cached: Counter[str] = Counter()
 
     # ---- what the mission does
 
@@ -142,6 +144,11 @@ class RunLog(TaskLog):
             retry_of: that of the first attempt.
         """
         self._list(task, self._jobs.get(task), retry_of)
+
+    def cached(self, function: str) -> None:
+        """Count a call of a function whose result was found in the result cache."""
+        self._cached[function] += 1
+        self.tick()
 
     def remark(self, text: str) -> None:
         """Note a sentence for people."""
@@ -354,6 +361,13 @@ class RunLog(TaskLog):
             unlisted.popleft()
         return self._next <= last or bool(unlisted)
 
+    def _write_counts(self) -> None:
+        super()._write_counts()
+        now = self._log.time_of(self.now)
+        for function, results in self._cached.items():
+            self._lines.append(schema.CachedResults(time=now, function=function, results=results))
+        self._cached.clear()
+
     def _list(self, task: int, job: JobRecord | None, retry_of: int = 0) -> None:
         """Make the line of a submission, unless there is one."""
         if job is None or job.submitted is None:
@@ -391,7 +405,7 @@ class RunLog(TaskLog):
         if run.worker in self._left and report is None:
             # The scheduler counts it as a crash, too, as the run may have ended its worker.
             outcome = "lost"
-        elif crash is not None:
+        elif crash is not None and crash.outlived is None:
             outcome = "crashed"
         self._add(
             schema.RunEnded(

@@ -227,6 +227,7 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     _check_levels(scheduler)
     _check_reservations(scheduler)
     if dispatched is not None:
+        _check_time_left(scheduler, dispatched)
         _check_work_conserved(scheduler, dispatched)
         _check_due(scheduler, dispatched)
 
@@ -264,6 +265,33 @@ def check_hub(hub: Hub, now: float) -> None:
                 assert hub.tasks.by_scheduler_id[lease.scheduler_id] is lease
             if not lease.current:
                 assert lease.revoked or lease.scheduler_id is None, f"{lease} runs for nobody"
+    _check_chains(hub)
+    _check_quarantine(hub)
+
+
+def _check_chains(hub: Hub) -> None:
+    """Check that each run of a chain knows it, and that as many are counted as wait."""
+    waiting = 0
+    for worker in hub.registry.workers.values():
+        for lease in worker.leases.values():
+            if lease.waits:
+                assert lease.chain is not None
+                assert lease in lease.chain.waiting
+                assert lease.scheduler_id is None, f"{lease} waits, and holds resources"
+                waiting += 1
+    assert hub.prefetch.in_chains == waiting
+
+
+def _check_quarantine(hub: Hub) -> None:
+    """Check that each reserved worker is that of one task that is to run alone, or does so."""
+    chosen = [worker for worker in hub.tasks.quarantine.waiting.values() if worker is not None]
+    assert len({worker.number for worker in chosen}) == len(chosen)
+    for worker in hub.registry.workers.values():
+        if worker in chosen:
+            assert worker.reserved
+        elif worker.reserved:
+            alone = any(lease.alone and lease.scheduler_id for lease in worker.leases.values())
+            assert alone, f"{worker.name} is reserved, but no task needs it"
 
 
 def _check_record(task: TaskRecord) -> None:
@@ -283,12 +311,12 @@ def _check_record(task: TaskRecord) -> None:
 
 def _check_account(worker: WorkerState) -> None:
     """Check that what is free and what is held add up to what the worker has."""
-    supply = copy.deepcopy(worker.supply)
+    free = copy.deepcopy(worker.supply.free)
     for task in worker.tasks.values():
-        supply.dealloc(task.held)
+        free.dealloc(task.held)
     for _, held in worker.returned:
-        supply.dealloc(held)
-    assert supply.idle(), f"{worker.name}: {supply!r} after all was given back"
+        free.dealloc(held)
+    assert worker.supply.total == free, f"{worker.name}: {free!r} after all was given back"
 
 
 def _check_tasks(scheduler: Scheduler) -> None:
@@ -310,8 +338,9 @@ def _check_queues(scheduler: Scheduler) -> None:
     """Check the order of tasks and of queues, and the bits of queues."""
     expected = []
     for key, queue in scheduler.queues.items():
-        priority, _, _, _ = key
-        assert key == (queue.priority, queue.request, queue.share, queue.interpreter)
+        priority = key[0]
+        named = (queue.priority, queue.request, queue.share, queue.interpreter, queue.seen)
+        assert key == named
         # Two may have one age: a task that was cancelled and submitted again, and the cancelled
         # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
@@ -340,6 +369,8 @@ def _check_queues(scheduler: Scheduler) -> None:
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
     assert scheduler._queues.nonempty == reduce(or_, (queue.bit for *_, queue in expected), 0)
     assert not scheduler._queues.untried & ~scheduler._queues.nonempty
+    outlived = {queue.bit: queue for queue in scheduler.queues.values() if queue.seen}
+    assert scheduler._queues.outlived == outlived
     assert scheduler._queues.by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
     bits = [*scheduler._queues.by_bit, *scheduler._queues._free_bits]
     assert sorted(bits) == [1 << k for k in range(len(bits))]
@@ -393,6 +424,10 @@ def _check_levels(scheduler: Scheduler) -> None:
         heap = queue.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
         assert len(heap) == len({number for _, number, _ in heap})
+        wanted = [level for level in levels.values() if level.in_heap & queue.bit]
+        assert {level.number: (level.sample.slack(queue.space), level) for level in wanted} == {
+            number: (slack, level) for slack, number, level in heap
+        }
 
 
 def _check_reserved(scheduler: Scheduler) -> None:
@@ -418,15 +453,12 @@ def _check_reserved(scheduler: Scheduler) -> None:
 
 
 def _check_level(scheduler: Scheduler, level: Level) -> None:
-    queues = scheduler.queues.values()
-    assert level.mask == _mask(queues, level.interpreter, level.sample.free)
+    tried = [queue for queue in scheduler.queues.values() if not level.untried & queue.bit]
+    assert level.mask == _mask(tried, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
+        assert not level.untried
         assert level.in_heap == level.mask
-    for queue in queues:
-        entries = [slack for slack, _, other in queue.heap if other is level]
-        wanted = [level.sample.slack(queue.space)] if level.in_heap & queue.bit else []
-        assert entries == wanted
 
 
 def _mask(queues: Iterable[TaskQueue], interpreter: str, free: Resource) -> int:
@@ -465,6 +497,14 @@ def _check_reservation(reservation: Reservation, worker: WorkerState) -> None:
                 needed.alloc(task.held)
 
 
+def _check_time_left(scheduler: Scheduler, now: float) -> None:
+    """Check that each reserved worker has time for the task that it is reserved for."""
+    for worker in scheduler.workers.values():
+        if worker.reservation is not None:
+            need = worker.reservation.queue.need
+            assert worker.end >= now + need, f"{worker.name} is reserved in vain"
+
+
 def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
     """Check that no task waits that could start, but for reservations of older ones."""
     assert not scheduler._queues.untried
@@ -495,7 +535,8 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
     limit = scheduler.max_overtakes
     for *_, queue in scheduler._queues.order:
         overtakers = queue.overtakers
-        due = [t for t in queue.tasks if sum(age > t.age for age in overtakers) >= limit]
+        waiting = [t for t in queue.tasks if not t.cancelled]
+        due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]
         if len(due) > len(queue.reservations):
             for worker in scheduler.workers.values():
                 able = queue.fits(worker.shape.interpreter, worker.supply.total)

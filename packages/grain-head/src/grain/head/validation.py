@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message
     from grain.edge.version import Versions
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, Outlived
 
 _ID = 256  # characters of an id or a name of a peer
 _DETAIL = 4096  # characters of the way in which a process ended, and of other words for people
@@ -194,6 +194,13 @@ def _check_submit(message: Submit) -> None:
         _check_text("worker", crash.worker)
         _check_text("crash", crash.how, _DETAIL)
         _check_seconds("the time of a crash", crash.at)
+        _check_outlived(crash.outlived)
+
+
+def _check_outlived(outlived: Outlived | None) -> None:
+    if outlived is not None:
+        for name, seconds in (("ran", outlived.ran), ("life", outlived.life)):
+            _check_seconds(f"the {name} of a run", seconds)
 
 
 def _check_inventory(message: Inventory) -> None:
@@ -207,6 +214,7 @@ def _check_inventory(message: Inventory) -> None:
 
 def _check_ended(message: RunEnded) -> None:
     _check_text("crash", message.detail, _DETAIL)
+    _check_outlived(message.outlived)
 
 
 def _check_function(message: DefineFunction) -> None:

@@ -18,7 +18,7 @@ from grain.edge.version import own_versions
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, TaskCrashed
+from grain.head.errors import Cancelled, TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CanStart,
     Event,
@@ -33,9 +33,11 @@ from grain.head.events import (
     SchedulerTrouble,
     TaskBlocks,
     TaskFailed,
+    TaskOutlived,
     TasksPrinted,
 )
 from grain.head.messages import Ask, OtherVersions, Submit, Trouble
+from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
     from grain.head.base import Deliver
+    from grain.head.messages import Crash
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
     from grain.resource import Resource
@@ -137,6 +140,17 @@ def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
     )
 
 
+def _outlives(name: str, crashes: tuple[Crash, ...]) -> TaskOutlivesWorkers:
+    """Return the error of a task that has outlived too many workers."""
+    runs = tuple(crash for crash in crashes if crash.outlived is not None)
+    return TaskOutlivesWorkers(
+        f"{name} was given up: it still ran when the time of its worker was over, {len(runs)} "
+        "times. Give workers more time (script.walltime in grain.toml), or have it go on from what "
+        "an earlier run has stored; with a WTime in its request, it starts only where it fits",
+        runs,
+    )
+
+
 class RemoteExecutor(ExecutorBase[RemoteJob]):
     """An executor whose jobs go to a scheduler that missions share.
 
@@ -205,6 +219,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
         self._cancel_reported = False
+        # The functions of tasks that have outlived a worker, and whether they had most of its time:
+        # one task of each is reported.
+        self._outlived: set[tuple[str, bool]] = set()
         self._load_asked = -math.inf
         if run_log is not None:
             run_log.follow(self._jobs)
@@ -383,6 +400,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             run_log.on_messages(session.take_reports())
         if session.unconfirmed >= _MANY:
             self._link.wake()
+        if session.outlived:
+            self._report_outlived()  # while they are among the jobs
         self._resolve(session.take_resolved())
         if session.notices:
             self._report_notices()
@@ -417,6 +436,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         for printed in self._session.take_printed():
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
+
+    def _report_outlived(self) -> None:
+        """Report the first task of each function that has outlived its worker."""
+        for task, crash in self._session.take_outlived():
+            job, outlived = self._jobs.get(task), crash.outlived
+            if job is None or outlived is None:
+                continue
+            most = had_most(outlived)
+            if (job.name, most) not in self._outlived:
+                self._outlived.add((job.name, most))
+                name = f"{self._session.label}:{task}"
+                self._on_event(TaskOutlived(name, job.name, outlived.ran, outlived.life, most))
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
@@ -484,7 +515,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                     error,
                     job=job,
                     cancelled=cancelled,
-                    crashed=ending == "crashed",
+                    crashed=type(error) is TaskCrashed,
                     report=report,
                 )
                 counting = not run_log.room
@@ -519,7 +550,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 Cancelled(f"{job.name} was cancelled{by} (task {resolution.task})")
             )
         if resolution.ending == "crashed":
-            times = len(resolution.crashes)
+            if lasts_too_long(resolution.crashes):
+                return outcome.Error(_outlives(job.name, resolution.crashes))
+            times = sum(crash.outlived is None for crash in resolution.crashes)
             text = f"{job.name} was given up: what it ran in died {times} times"
             return outcome.Error(TaskCrashed(text, resolution.crashes))
         return self._payloads.load_outcome(resolution.payload or b"")

@@ -132,6 +132,7 @@ class MissionSession:
         notices: requests that cannot start, by number, with the reason, workers of other versions,
             and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
+        outlived: tasks that have outlived their worker, each with that run, until `take_outlived`.
         reports: messages on starts, crashes and workers, until `take_reports`; None if nobody
             wants to know.
         printed: lines that tasks have printed, until `take_printed`.
@@ -173,6 +174,7 @@ class MissionSession:
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
+        self.outlived: list[tuple[int, Crash]] = []
         self.printed: list[Printed] = []
         self.reports: list[Message] | None = None
         self.answers: list[tuple[str, Any]] = []
@@ -240,6 +242,11 @@ class MissionSession:
         """Return the reports of tasks that block their worker, since the last call."""
         blocked, self.blocked = self.blocked, []
         return blocked
+
+    def take_outlived(self) -> list[tuple[int, Crash]]:
+        """Return the tasks that have outlived their worker, since the last call."""
+        outlived, self.outlived = self.outlived, []
+        return outlived
 
     def take_printed(self) -> list[Printed]:
         """Return the lines that tasks have printed, since the last call."""
@@ -388,6 +395,8 @@ class MissionSession:
                 pending = self.pending.get(message.task)
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
+                    if message.crash.outlived is not None:
+                        self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
                 self.load = _load(unpack(payload))
             case Answer():

@@ -8,6 +8,7 @@ once a second at most; and workers are looked at some at a time, with other thin
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import stat
 import time
@@ -48,7 +49,7 @@ async def serve_metrics(place: str, hub: Hub) -> None:
     except ValueError as error:
         _log.warning("metrics are not served at %r: %s", place, error)
         return
-    server = MetricsServer(hub)
+    server = MetricsServer(hub, own_names_only=where.is_loopback)
     before = ""
     while True:
         try:
@@ -72,10 +73,14 @@ class MetricsServer:
 
     Args:
         hub: whose metrics.
+        own_names_only: True to answer only if the request is for an address or for localhost. A
+            page on the web can have a browser on this host ask for a name of its own, which
+            resolves to this host then ("DNS rebinding"), and read the answer.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, *, own_names_only: bool = False) -> None:
         self._hub = hub
+        self._own_names_only = own_names_only
         self._exposition = Exposition(hub, time.time())
         self._connections = 0
         self._text = b""
@@ -108,7 +113,9 @@ class MetricsServer:
             return
         if request is None:
             return
-        if request.target.partition(b"?")[0] != b"/metrics":
+        if self._own_names_only and not _is_own_name(request):
+            await _send(stream, connection, 421, b"ask for 127.0.0.1 or localhost\n")
+        elif request.target.partition(b"?")[0] != b"/metrics":
             await _send(stream, connection, 404, b"only /metrics is here\n")
         elif request.method not in (b"GET", b"HEAD"):
             await _send(stream, connection, 405, b"only GET is served\n")
@@ -125,6 +132,15 @@ class MetricsServer:
                 self._text = self._exposition.text()
                 self._collected_at = trio.current_time()
             return self._text
+
+
+def _is_own_name(request: h11.Request) -> bool:
+    """Return True if a request is for an address, for localhost, or for no host, as in HTTP 1.0."""
+    hosts = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
+    return all(_HOST.fullmatch(host) for host in hosts)
+
+
+_HOST = re.compile(r"(localhost|[0-9.]+|\[[0-9a-fA-F:.]+\])(:[0-9]*)?|")
 
 
 async def _request(stream: trio.abc.Stream, connection: h11.Connection) -> h11.Request | None:

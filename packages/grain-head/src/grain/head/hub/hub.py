@@ -31,6 +31,7 @@ from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
@@ -74,6 +75,7 @@ class Parts(NamedTuple):
     missions: type[Missions] = Missions
     workers: type[Workers] = Workers
     quarantine: type[Quarantine] = Quarantine
+    guard: type[StarvationGuard] = StarvationGuard
 
 
 class Hub:
@@ -118,7 +120,7 @@ class Hub:
         self._log = log
         if log is not None:
             log.follow(self.registry.workers)
-        self.scheduler = Scheduler(max_overtakes=max_overtakes)
+        self.scheduler = Scheduler(max_overtakes=max_overtakes, guard=parts.guard)
         self._outgoing = Outgoing()
         functions = parts.functions(self.registry, self._outgoing)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
@@ -478,4 +480,9 @@ def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
 
 
 def _crashes(task: TaskRecord) -> list[str]:
-    return [f"crashed on {crash.worker}: {crash.how}" for crash in task.crashes]
+    return [
+        f"crashed on {crash.worker}: {crash.how}"
+        if crash.outlived is None
+        else f"ran {crash.outlived.ran:.0f} s on {crash.worker}, then {crash.how}"
+        for crash in task.crashes
+    ]

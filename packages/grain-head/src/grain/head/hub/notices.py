@@ -76,7 +76,7 @@ class Notices:
             if mission.link is None:
                 continue
             for number, (resources, before) in mission.requests.items():
-                key = (before.priority, resources, mission.number, before.interpreter)
+                key = (before.priority, resources, mission.number, before.interpreter, 0.0)
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)

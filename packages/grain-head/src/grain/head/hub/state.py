@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.edge.questions import Answer
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
+from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
 from grain.worker.messages import AckRuns, Dismissed
 
@@ -407,6 +408,12 @@ class TaskRecord:
         if self.suspect:
             return TaskState.SUSPECT
         return TaskState.HELD_BACK if self.awaits else TaskState.DORMANT
+
+    @property
+    def how(self) -> str | None:
+        """The ending for people, who take a task that outlived its workers for no crash."""
+        outlived = self.ending == "crashed" and lasts_too_long(self.crashes)
+        return "error" if outlived else self.ending
 
     def __repr__(self) -> str:
         return f"<TaskRecord {self.mission.id}:{self.number}, {self.state.value}>"

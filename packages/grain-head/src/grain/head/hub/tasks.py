@@ -14,7 +14,8 @@ states). The rules:
     submit it again. If it runs it goes on.
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
     crashes a task runs alone on a worker (`grain.head.hub.quarantine`); after `CRASHES` it fails.
-    Runs that were lost in any other way do not count.
+    A run that was under way when the time of its worker was over is no crash, and has rules of its
+    own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not count.
 6.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
     tasks are parked until half of that is confirmed. What runs goes on.
 """
@@ -24,14 +25,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from grain.head.errors import BadMessage
+from grain.head.errors import BadMessage, TaskOutlivesWorkers
 from grain.head.hub.fair_share import FairShare
 from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
+from grain.head.scheduler.outlived import blamed, lasts_too_long, seen
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import Supply, to_data
-from grain.worker.messages import Lease, Revoke
+from grain.worker.messages import TIME_OVER, Lease, Outlived, Revoke
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
@@ -60,6 +62,11 @@ MAX_UNCONFIRMED = 250_000
 
 MAX_UNCONFIRMED_BYTES = 1024**3
 """Bytes of them, likewise: they are in memory here, and on the workers that have sent them."""
+
+
+def given_up(crashes: tuple[Crash, ...]) -> bool:
+    """Return True if a task fails: after too many crashes, or if no worker lasts long enough."""
+    return bool(crashes) and (blamed(crashes) >= CRASHES or lasts_too_long(crashes))
 
 
 class TaskTable:
@@ -138,10 +145,14 @@ class TaskTable:
             return
         if not queue.serving_shapes:
             self._notices.on_waiting(task, queue, now)
-        if len(task.crashes) >= SOLO:
-            task.suspect = True
-            self.quarantine.add(task)
-            return
+        if task.crashes:
+            if blamed(task.crashes) >= SOLO:
+                task.suspect = True
+                self.quarantine.add(task)
+                return
+            queue = task.queue = self.scheduler.queue(
+                queue.request, queue.priority, queue.share, queue.interpreter, seen(task.crashes)
+            )
         self._last_scheduler_id += 1
         task.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[self._last_scheduler_id] = task
@@ -358,7 +369,8 @@ class TaskTable:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
             if lease.current:
-                self._run_again(lease, task, how, now, ended.report)
+                outlived = ended.outlived if ended.status == "returned" else None
+                self._run_again(lease, task, how, now, ended.report, outlived)
             elif how is not None and lease.task is task and not task.retracted:
                 self._count_crash(lease, task, how, now, ended.report)
                 if task.scheduler_id is not None:  # it may be a suspect from now on
@@ -385,13 +397,17 @@ class TaskTable:
             report=ended.report,
         )
 
-    def on_run_lost(self, lease: LeaseRecord, how: str | None, now: float) -> None:
+    def on_run_lost(
+        self, lease: LeaseRecord, how: str | None, now: float, over: float | None = None
+    ) -> None:
         """End a run that is gone without an outcome.
 
         Args:
             lease: of the run.
             how: what its worker died of, if the run may have been the reason.
             now: the time.
+            over: when its worker, whose time was over then, was here for the last time; None for
+                one that had time left.
         """
         ran = lease.begun and lease.scheduler_id is not None
         if lease.task is not None and self.registry.log is not None:
@@ -409,7 +425,11 @@ class TaskTable:
         self._end(lease, now, measured=False)
         if lease.current:
             assert lease.task is not None
-            self._run_again(lease, lease.task, how if ran else None, now)
+            outlived = None
+            if ran and over is not None:
+                life = self.scheduler.workers[lease.worker.number].life
+                outlived = Outlived(over - lease.began, life)
+            self._run_again(lease, lease.task, how if ran else None, now, outlived=outlived)
 
     def _task_of(self, ended: RunEnded) -> TaskRecord | None:
         """Return the task of a run.
@@ -431,14 +451,17 @@ class TaskTable:
         how: str | None,
         now: float,
         report: Report = b"",
+        outlived: Outlived | None = None,
     ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any."""
         task.lease = None
         if task.retracted:
             self._forget_retracted(task, report)
             return
+        if outlived is not None:
+            how = TIME_OVER
         if how is not None:
-            self._count_crash(lease, task, how, now, report)
+            self._count_crash(lease, task, how, now, report, outlived)
             if task.ending is not None:
                 return
         if task.claimed:
@@ -452,18 +475,28 @@ class TaskTable:
             del task.mission.tasks[task.number]
 
     def _count_crash(
-        self, lease: LeaseRecord, task: TaskRecord, how: str, now: float, report: Report
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        how: str,
+        now: float,
+        report: Report,
+        outlived: Outlived | None = None,
     ) -> None:
-        """Count the crash of a run; resolve its task if there were too many."""
-        crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
+        """Count the crash of a run, or one that outlived its worker; fail its task after many."""
+        crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now, outlived)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.crashes = (*task.crashes, crash)
             if task.claimed:
                 self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
-        if len(task.crashes) >= CRASHES:
+        if given_up(task.crashes):
             task.report = report
-            self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
+            if outlived is None:
+                self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
+            else:
+                how = f"{TaskOutlivesWorkers.__name__}: no worker lasts as long as it takes"
+                self._log_without_run(task, "error", how)
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now, how))
             self.registry.failed_tasks.append(FailedTask(self.registry.ended_tasks[-1]))
@@ -540,7 +573,7 @@ class TaskTable:
                 self.revoke(task.lease)
 
     def _log_without_run(
-        self, task: TaskRecord, outcome: Literal["cancelled", "crashed"], how: str = ""
+        self, task: TaskRecord, outcome: Literal["cancelled", "crashed", "error"], how: str = ""
     ) -> None:
         """Note the end of a task in the log of the scheduler, beside those of its runs."""
         if self.registry.log is not None:
@@ -757,7 +790,7 @@ class TaskTable:
             self.named[task] = worker
         if task.ending is not None:
             self.deliver(task)
-        elif len(task.crashes) >= CRASHES and task.lease is None:
+        elif given_up(task.crashes) and task.lease is None:
             self._resolve(task, "crashed", None, None)
         elif task.lease is None:
             if worker:

@@ -285,7 +285,14 @@ class Workers:
             worker.deadline = now + self._grace
             self._table.scheduler.on_worker_draining(worker.number)
 
-    def _remove(self, worker: WorkerRecord, how: str | None, now: float, why: str = "") -> None:
+    def _remove(
+        self,
+        worker: WorkerRecord,
+        how: str | None,
+        now: float,
+        why: str = "",
+        over: float | None = None,
+    ) -> None:
         """Remove a worker and its runs.
 
         Args:
@@ -293,6 +300,7 @@ class Workers:
             how: what it died of, if a run may have been the reason.
             now: the time.
             why: why it has left, for people; empty if it was to leave.
+            over: as of `grain.head.hub.tasks.TaskTable.on_run_lost`.
         """
         self._reports.on_worker_left(worker, why)
         if self._registry.log is not None:
@@ -300,7 +308,7 @@ class Workers:
         # The youngest first: were the head of a chain lost before those that wait behind it, each
         # of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):
-            self._table.on_run_lost(lease, how, now)
+            self._table.on_run_lost(lease, how, now, over)
         self._table.scheduler.on_worker_left(worker.number)
         self._registry.remove_worker(worker)
         if worker.link is not None:
@@ -313,10 +321,13 @@ class Workers:
         for worker in [w for w in self._registry.workers.values() if w.deadline <= now]:
             # One that drained, or whose walltime was nearly over when it went, was ended by its
             # batch system most likely, and not by a run.
-            end = self._table.scheduler.workers[worker.number].end
-            over = worker.draining or end - worker.away_since < _WALLTIME_SLACK
+            scheduled = self._table.scheduler.workers[worker.number]
+            left = scheduled.end - worker.away_since
+            ended = worker.draining or left < _WALLTIME_SLACK
+            # Of a short life so much is more than the impatience of a batch system.
+            over = worker.away_since if left < min(_WALLTIME_SLACK, scheduled.life / 10) else None
             why = "its connection was lost, and it did not come back"
-            self._remove(worker, None if over else "its worker was lost", now, why)
+            self._remove(worker, None if ended else "its worker was lost", now, why, over)
 
     def postpone(self, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and nobody could reach it."""

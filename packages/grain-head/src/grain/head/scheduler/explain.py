@@ -52,6 +52,8 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
         )
+    if queue.seen:
+        reasons.append(f"it has outlived a worker, and waits for one with {queue.least:.0f} s left")
     if queue.urgent is not None and scheduler.first_of(queue) is not scheduler.tasks[task]:
         reasons.append(_more_urgent(scheduler.tasks[task]))
     elif queue.urgent is None and queue.rank is not None and queue.rank[1] != asked.age:

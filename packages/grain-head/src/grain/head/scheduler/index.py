@@ -4,7 +4,8 @@ Workers with the same free resources are interchangeable, so room is looked for 
 (`grain.resource.Supply.level`) and not once per worker. Each level has a bit mask of the queues
 whose requests fit there, each queue has a heap of the levels that fit, the tightest first. Both are
 worked out once, when a level or a queue is first seen: from then on a start or an end moves one
-worker from one level to another.
+worker from one level to another. A level without workers is not compared with a new queue until it
+is asked for: requests that all differ leave hundreds of levels behind, most of which never return.
 
 A worker with a sticky reservation is at no level: what may start there depends on the reservation,
 too. `ReservedWorkers` has these, grouped by the queues whose tasks may.
@@ -56,7 +57,12 @@ class LevelIndex:
         With the worker's supply it is the level at which the worker is, or where to place it.
         """
         key = account.level()
-        return worker.peers.get(key) or self._new(key, worker, account)
+        level = worker.peers.get(key)
+        if level is None:
+            return self._new(key, worker, account)
+        if level.untried:
+            self._catch_up(level)
+        return level
 
     def place(self, worker: WorkerState, level: Level) -> None:
         """Move a worker to a level."""
@@ -80,15 +86,19 @@ class LevelIndex:
             worker.level = None
 
     def add_queue(self, queue: TaskQueue) -> None:
-        """Work out at which levels a new queue's request fits."""
+        """Work out at which levels with workers a new queue's request fits."""
         for level in self._all():
-            self._try(queue, level)
+            if level.workers:
+                self._try(queue, level)
+            else:
+                level.untried |= queue.bit
 
     def remove_queue(self, queue: TaskQueue) -> None:
         """Forget a queue, so that another can have its bit."""
         for level in self._all():
             level.mask &= ~queue.bit
             level.in_heap &= ~queue.bit
+            level.untried &= ~queue.bit
             level.slack.pop(queue.bit, None)
 
     def fitting(self, queue: TaskQueue) -> Iterator[Level]:
@@ -124,6 +134,14 @@ class LevelIndex:
         for queue in self._queues.values():
             self._try(queue, level)
         return level
+
+    def _catch_up(self, level: Level) -> None:
+        """Work out which of the queues that came while a level was empty fit there."""
+        untried, level.untried = level.untried, 0
+        while untried:
+            bit = untried & -untried
+            untried ^= bit
+            self._try(self._queues[bit], level)
 
     def _prune(self) -> None:
         """Drop the levels without workers: amounts of memory that come and go leave many."""

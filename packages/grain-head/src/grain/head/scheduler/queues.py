@@ -27,10 +27,11 @@ class QueueTable:
     """All queues, by request and by rank, and the workers that their requests fit.
 
     Attributes:
-        by_request: the queues by priority, request, owner and interpreter.
+        by_request: the queues by priority, request, owner, interpreter and the seconds seen.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
         by_bit: the queues by their bit.
+        outlived: those whose tasks have outlived workers.
         order: the queues with waiting tasks: (-priority, age of the oldest task, queue), sorted.
         nonempty: the bits of the queues with waiting tasks.
         untried: the bits of those among them for whose oldest task no worker was sought since it
@@ -52,6 +53,7 @@ class QueueTable:
         "levels",
         "nonempty",
         "order",
+        "outlived",
         "reserved",
         "shapes",
         "unplaced",
@@ -62,9 +64,10 @@ class QueueTable:
         self._run_times = run_times
         self._free_bits: list[int] = []
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
-        self.by_request: dict[tuple[int, Resource, int, str], TaskQueue] = {}
+        self.by_request: dict[tuple[int, Resource, int, str, float], TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
         self.by_bit: dict[int, TaskQueue] = {}
+        self.outlived: dict[int, TaskQueue] = {}
         self.order: list[tuple[int, int, TaskQueue]] = []
         self.nonempty = 0
         self.untried = 0
@@ -73,7 +76,9 @@ class QueueTable:
         self.shapes: dict[Hashable, Shape] = {}
         self.unplaced: dict[int, WorkerState] = {}
 
-    def get(self, request: Resource, priority: int, share: int, interpreter: str) -> TaskQueue:
+    def get(
+        self, request: Resource, priority: int, share: int, interpreter: str, seen: float = 0.0
+    ) -> TaskQueue:
         """Return the queue of a request, which is new if there was none."""
         queue = self.by_identity.get(id(request))
         if (
@@ -81,10 +86,11 @@ class QueueTable:
             and queue.priority == priority
             and queue.share == share
             and queue.interpreter == interpreter
+            and queue.seen == seen
         ):
             return queue
-        equal = self.by_request.get((priority, request, share, interpreter))
-        return equal or self._new(request, priority, share, interpreter)
+        equal = self.by_request.get((priority, request, share, interpreter, seen))
+        return equal or self._new(request, priority, share, interpreter, seen)
 
     def enter(self, queue: TaskQueue, head: Task) -> None:
         """Put a queue into the order of service by its oldest task."""
@@ -183,12 +189,21 @@ class QueueTable:
             for queue in self.by_bit.values():
                 queue.serving_shapes -= bool(shape.mask & queue.bit)
 
-    def _new(self, request: Resource, priority: int, share: int, interpreter: str) -> TaskQueue:
+    def require(self, queue: TaskQueue, least: float) -> None:
+        """Set the seconds that a worker must have left for tasks that have outlived others."""
+        queue.least = least
+        self.untried |= queue.bit & self.nonempty
+
+    def _new(
+        self, request: Resource, priority: int, share: int, interpreter: str, seen: float
+    ) -> TaskQueue:
         if len(self.by_request) - self.nonempty.bit_count() > _IDLE:
             self._retire()
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self.by_bit)
-        queue = TaskQueue(request, priority, bit, self._run_times, share, interpreter)
-        self.by_request[priority, request, share, interpreter] = self.by_bit[bit] = queue
+        queue = TaskQueue(request, priority, bit, self._run_times, share, interpreter, seen)
+        self.by_request[priority, request, share, interpreter, seen] = self.by_bit[bit] = queue
+        if seen:
+            self.outlived[bit] = queue
         self.by_identity.setdefault(id(request), queue)
         for shape in self.shapes.values():
             self._try(queue, shape)
@@ -206,6 +221,7 @@ class QueueTable:
         for key, queue in list(self.by_request.items()):
             if not queue.running and not self.nonempty & queue.bit:
                 del self.by_request[key], self.by_bit[queue.bit]
+                self.outlived.pop(queue.bit, None)
                 self._free_bits.append(queue.bit)
                 self._by_priority[queue.priority] &= ~queue.bit
                 if not self._by_priority[queue.priority]:

@@ -13,9 +13,12 @@ from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, spli
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from grain.resource import Resource
+
+NEARLY = 0.8
+"""The part of the longest life here that is enough for a task which has outlived such a worker."""
 
 # Cancelled tasks at the end of a queue are dropped at once where it is longer than this.
 _LONG_QUEUE = 64
@@ -28,6 +31,7 @@ class Scheduler:
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, where
             run times are not known, less than 1 counting as 1; by default as often as
             `grain.head.scheduler.starvation_guard` says.
+        guard: the class of what limits overtaking.
 
     Attributes:
         tasks: the waiting and running tasks, by id.
@@ -35,12 +39,14 @@ class Scheduler:
         run_times: the run times of groups, see `grain.resource.WTime`.
     """
 
-    def __init__(self, *, max_overtakes: int | None = None) -> None:
+    def __init__(
+        self, *, max_overtakes: int | None = None, guard: type[StarvationGuard] = StarvationGuard
+    ) -> None:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, WorkerState] = {}
         self._queues = QueueTable(self.run_times)
-        self._guard = StarvationGuard(self.workers, self._queues, max_overtakes)
+        self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
         self._waiting = 0
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
@@ -81,6 +87,7 @@ class Scheduler:
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
+        self._require(self._queues.outlived.values())
 
     def on_worker_draining(self, worker: int) -> None:
         """Start no more tasks on a worker; those that run there go on."""
@@ -108,6 +115,7 @@ class Scheduler:
         self._guard.end(lost.reservation)
         self._queues.leave(lost)
         self._guard.on_worker_left()
+        self._require(self._queues.outlived.values())
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
             self._clear_run(task)
@@ -117,17 +125,50 @@ class Scheduler:
     # ---- tasks
 
     def queue(
-        self, request: Resource, priority: int = 0, share: int = 0, interpreter: str = ""
+        self,
+        request: Resource,
+        priority: int = 0,
+        share: int = 0,
+        interpreter: str = "",
+        seen: float = 0.0,
     ) -> TaskQueue:
         """Return the queue of a request, for `on_submitted`; it is new if there was none.
+
+        Tasks that have outlived a worker wait for one with the seconds left that they were seen to
+        run for. If no worker that is here had so many when it joined, but one had `NEARLY` so many,
+        longer lives may never come: then `NEARLY` all of the longest life is enough.
 
         Args:
             request: what the tasks need.
             priority: larger goes first.
             share: the owner of the tasks; each owner has queues of its own.
             interpreter: the one that the tasks need; empty if any will do.
+            seen: the seconds that they were seen to run for, and more, if they have outlived a
+                worker; else 0.
         """
-        return self._queues.get(request, priority, share, interpreter)
+        queue = self._queues.get(request, priority, share, interpreter, seen)
+        if seen:
+            self._require((queue,))
+        return queue
+
+    def _require(self, queues: Iterable[TaskQueue]) -> None:
+        """Set the seconds that tasks need which have outlived workers, by the lives of those here.
+
+        Args:
+            queues: their queues.
+        """
+        for queue in queues:
+            lives = [
+                worker.life
+                for worker in self.workers.values()
+                if queue.fits(worker.shape.interpreter, worker.supply.total)
+            ]
+            longest = max(lives, default=0.0)
+            alike = NEARLY * queue.seen <= longest < queue.seen
+            least = NEARLY * longest if alike else queue.seen
+            if least != queue.least:
+                self._queues.require(queue, least)
+                self._guard.on_limits_changed()
 
     def on_submitted(
         self, task: int, queue: TaskQueue, age: int | None = None, urgency: float = 0.0
@@ -256,11 +297,13 @@ class Scheduler:
         queue.cancelled += 1
         if queue.rank is not None and queue.rank[1] == unwanted.age:
             self._rerank(queue)
-        elif len(queue.tasks) > _LONG_QUEUE and queue.tasks[-1].cancelled:
+            return None
+        if len(queue.tasks) > _LONG_QUEUE and queue.tasks[-1].cancelled:
             # A caller that cancels all tasks, the youngest first, leaves an empty queue behind.
             while queue.tasks and queue.tasks[-1].cancelled:
                 queue.tasks.pop()
                 queue.cancelled -= 1
+        self._guard.on_fewer(queue)
         return None
 
     def sole_queue(self) -> TaskQueue | None:
@@ -346,8 +389,11 @@ class Scheduler:
         return bool(totals) and not any(total.request(space) for total in totals)
 
     @property
-    def queues(self) -> Mapping[tuple[int, Resource, int, str], TaskQueue]:
-        """The queues by priority, request, owner and interpreter; idle ones are soon forgotten."""
+    def queues(self) -> Mapping[tuple[int, Resource, int, str, float], TaskQueue]:
+        """The queues by priority, request, owner, interpreter and the seconds seen.
+
+        Idle ones are soon forgotten.
+        """
         return self._queues.by_request
 
     @property
@@ -494,7 +540,7 @@ class Scheduler:
             for worker in level.candidates(queue, now):
                 if self._guard.permits(queue, worker, now):
                     # Equally tight fits at several levels are compared as `Level.candidates` does.
-                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                    if best is None or (worker.end < best.end) == queue.spares_time:
                         best, tightest = worker, slack
                     break
             if best is not None and not queue.has_equal_levels():

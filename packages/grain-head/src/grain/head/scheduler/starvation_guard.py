@@ -74,9 +74,9 @@ class StarvationGuard:
         self._workers = workers
         self._queues = queues
         self._max_overtakes = max_overtakes
-        # The number of times that a worker became reservable or a task due without being overtaken,
-        # and that at the last look for tasks that are due. A queue whose due task found no worker
-        # looks again only after another.
+        # The number of times that a worker became reservable, or a task due without being overtaken
+        # or without its worker, and that at the last look for tasks that are due. A queue whose due
+        # task found no worker looks again only after another.
         self._openings = 0
         self._seen_openings = 0
         # The first time at which a worker may have too little time left for its reservation.
@@ -200,8 +200,12 @@ class StarvationGuard:
         # One with a known start was the first to be made.
         if reservations and not reservations[0].sticky:
             self.end(reservations[0])
-        while reservations and len(reservations) > queue.waiting:
-            self.end(reservations[-1])
+        self.on_fewer(queue)
+
+    def on_fewer(self, queue: TaskQueue) -> None:
+        """End the reservations of a queue for which it has no tasks left."""
+        while len(queue.reservations) > queue.waiting:
+            self.end(queue.reservations[-1])
 
     def on_dispatched(self, now: float) -> None:
         """Reserve workers that became reservable for tasks that are due, the oldest first."""
@@ -215,9 +219,9 @@ class StarvationGuard:
         if reservation is None:
             return
         self._release(reservation)
+        self._openings += 1
         worker = reservation.worker
         if worker.id in self._workers and not worker.draining:
-            self._openings += 1
             self._queues.open_to_all(worker)
 
     # ---- the parts of that
@@ -225,9 +229,12 @@ class StarvationGuard:
     def _due(self, queue: TaskQueue, place: int) -> bool:
         """Return True if the task at a place of a queue was overtaken as often as the limit."""
         overtakers = queue.overtakers
-        if len(overtakers) < self.limit or place >= len(queue.tasks):
+        if len(overtakers) < self.limit or place >= queue.waiting:
             return False
-        return place == 0 or queue.tasks[place].age < overtakers[0]
+        if place == 0:
+            return True
+        waiting = (task for task in queue.tasks if not task.cancelled)
+        return next(islice(waiting, place, None)).age < overtakers[0]
 
     def _reserve_due(self, queue: TaskQueue, now: float) -> None:
         """Reserve a worker for each due task of a queue, as long as there are some."""

@@ -102,6 +102,9 @@ class TaskQueue:
         wtime: the part of the request that limits the time, if any.
         space: the rest of the request.
         limits: the time limits in seconds, estimated where the request names a group.
+        seen: the seconds that its tasks were seen to run for, and more, as they have outlived their
+            workers; 0 for all others.
+        least: the seconds that a worker must have left for that reason, see `Scheduler.queue`.
         tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
             come to the front, as taking them out of the middle of a long queue is slow.
         urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
@@ -134,6 +137,7 @@ class TaskQueue:
         "durations",
         "heap",
         "interpreter",
+        "least",
         "limits",
         "overtakers",
         "priority",
@@ -142,6 +146,7 @@ class TaskQueue:
         "reservation_sought",
         "reservations",
         "running",
+        "seen",
         "serving_shapes",
         "share",
         "sought_at",
@@ -160,6 +165,7 @@ class TaskQueue:
         run_times: RunTimes,
         share: int = 0,
         interpreter: str = "",
+        seen: float = 0.0,
     ) -> None:
         self.request = request
         self.priority = priority
@@ -168,6 +174,7 @@ class TaskQueue:
         self.bit = bit
         self.wtime, self.space = split_time(request)
         self.limits = limits_of(self.wtime, run_times)
+        self.seen = self.least = seen
         self.tasks: deque[Task] = deque()
         self.urgent: list[tuple[float, int, int]] | None = None
         self.cancelled = 0
@@ -237,7 +244,12 @@ class TaskQueue:
     def need(self) -> float:
         """The seconds that a worker must have left to take such a task."""
         soft = self.limits.soft
-        return soft if soft != math.inf else 0.0
+        return soft if self.least < soft < math.inf else self.least
+
+    @property
+    def spares_time(self) -> bool:
+        """True if its tasks leave the workers with much time left to others."""
+        return not self.least and self.limits.soft != math.inf
 
     def __repr__(self) -> str:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
@@ -251,6 +263,7 @@ class WorkerState:
         name: its name, for messages.
         supply: what it has in all, and what of it is free.
         end: when its time is over; ``math.inf`` if it has no limit.
+        joined: when it joined.
         order: the key by which workers of a level are sorted.
         shape: the group of workers that have the same in all.
         peers: the levels of all workers with its interpreter, see `LevelIndex`.
@@ -274,6 +287,7 @@ class WorkerState:
         "end",
         "id",
         "idle_since",
+        "joined",
         "level",
         "name",
         "open_to_all",
@@ -300,7 +314,7 @@ class WorkerState:
         self.name = name
         self.supply = supply
         self.end = end
-        self.idle_since = now
+        self.idle_since = self.joined = now
         self.order = (end, id)
         self.shape = shape
         self.peers = peers
@@ -310,6 +324,11 @@ class WorkerState:
         self.open_to_all = True
         self.draining = False
         self.reservation: Reservation | None = None
+
+    @property
+    def life(self) -> float:
+        """The seconds from when it joined until its time is over."""
+        return self.end - self.joined
 
     def has_time(self, queue: TaskQueue, now: float) -> bool:
         """Return True if the worker has enough time left for a queue's tasks, and any at all."""
@@ -352,6 +371,8 @@ class Level:
         number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
         mask: the bits of the queues whose requests fit.
+        untried: the bits of the queues that are not compared with this level yet: none while a
+            worker is here, or when `LevelIndex.level_of` has returned it.
         in_heap: the bits of those that have this level in their heap: all of ``mask`` while a
             worker is here; some may be missing while none is.
         slack: how loosely the requests of those queues fit, by bit.
@@ -368,6 +389,7 @@ class Level:
         "order",
         "sample",
         "slack",
+        "untried",
         "workers",
     )
 
@@ -377,6 +399,7 @@ class Level:
         self.number = number
         self.sample = sample
         self.mask = 0
+        self.untried = 0
         self.in_heap = 0
         self.slack: dict[int, float] = {}
         self.order: list[tuple[float, int]] = []
@@ -397,13 +420,13 @@ class Level:
         """Return the workers with enough time left for a queue's tasks, in order of preference.
 
         A task with a known limit goes where the least time remains that still suffices, and leaves
-        the long ones to others. A task without one may take any time: it goes where it is least
-        likely to be cut off.
+        the long ones to others. A task without one may take any time, and one that has outlived a
+        worker any time above a known one: it goes where it is least likely to be cut off.
         """
         need = queue.need
         least = (now + need, -1) if need else (now, math.inf)
         enough = range(bisect_left(self.order, least), len(self.workers))
-        return map(self.workers.__getitem__, enough if need else reversed(enough))
+        return map(self.workers.__getitem__, enough if queue.spares_time else reversed(enough))
 
 
 class Reservation:

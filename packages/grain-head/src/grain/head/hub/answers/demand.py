@@ -1,9 +1,10 @@
 """The answer to ``Ask("demand")``: what tasks ask for and what workers have, for `grain scale`.
 
 Tasks are counted by *class*: those of all missions and priorities that ask for the same, of the
-same interpreter. Nothing goes through the waiting tasks, of which there may be a million. Tasks
-that no more workers would start are left out: those of a mission that does not take its outcomes,
-and those that wait for the report of the worker that they ran on.
+same interpreter, and that were seen to need as much time. Nothing goes through the waiting tasks,
+of which there may be a million. Tasks that no more workers would start are left out: those of a
+mission that does not take its outcomes, and those that wait for the report of the worker that they
+ran on.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ def demand(table: TaskTable, now: float) -> dict[str, Any]:
         the last one ended; ``draining``: True if it takes no more.
     """
     scheduler = table.scheduler
-    classes: dict[tuple[Resource, str], _Class] = {}
+    classes: dict[tuple[Resource, str, float], _Class] = {}
 
     def of(queue: TaskQueue) -> _Class:
-        key = queue.request, queue.interpreter
+        key = queue.request, queue.interpreter, queue.seen
         if (its_class := classes.get(key)) is None:
             its_class = classes[key] = _Class(queue)
         return its_class
@@ -90,7 +91,9 @@ def _plain(one: _Class) -> dict[str, Any]:
         "waiting": one.waiting,
         "running": one.running,
         "elapsed": one.elapsed,
-        "need": queue.need,
+        # Of tasks that have outlived workers what they were seen to need: those workers that do
+        # without so much, as longer ones may never come, are here.
+        "need": max(queue.need, queue.seen),
         "ended": one.ended,
         "mean": one.seconds / one.ended if one.ended else 0.0,
     }

@@ -382,7 +382,7 @@ class Overview:
             "worker": worker,
             "began": self._table.wall_time(began),
             "ended": self._table.wall_time(at),
-            "how": task.ending,
+            "how": task.how,
             "why": why,
             "retried": failed.retried,
         }

@@ -84,8 +84,8 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
     Returns:
         ``function``: its name. Of a task that runs, ``worker`` and ``host``, ``began`` in seconds
         since Unix' epoch, and ``seconds`` since then. Of one that has ended not long ago the same
-        without the host, ``ended``: how, as in `Resolved`, and ``why``: of a failure the reason in
-        a line. Of one that is not known any more nothing.
+        without the host, ``ended``: how, as `TaskRecord.how`, and ``why``: of a failure the reason
+        in a line. Of one that is not known any more nothing.
     """
     task = mission.tasks.get(number)
     if task is not None and task.lease is not None and not task.lease.waits:
@@ -104,7 +104,7 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
                 "worker": worker,
                 "began": table.wall_time(began),
                 "seconds": at - began,
-                "ended": ended.ending,
+                "ended": ended.how,
                 "why": why,
             }
     if task is not None:

@@ -1,0 +1,63 @@
+"""Tasks that outlive their workers: they still run when the time of a worker is over. No state.
+
+1. A run that has outlived its worker is no crash: nobody is to blame, and the task need not run
+   alone afterwards. It is kept beside the crashes, as it has to reach the next head like them.
+2. From then on the task waits for a worker that has more time left than it was seen to run for. If
+   the workers here never had quite so much, one will do that has most of its time left: see
+   `grain.head.scheduler.Scheduler.queue`.
+3. After `RUNS` of these runs, each with most of its worker's time, no worker lasts long enough, and
+   the task fails. A run that began late in the life of its worker does not count for that; but
+   after `RUNS_IN_ALL` the task fails in any case.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.head.messages import Crash
+    from grain.worker.messages import Outlived
+
+RUNS = 3
+"""Runs with most of the time of a worker each, after which a task fails."""
+
+RUNS_IN_ALL = 10
+"""Runs that outlive their worker, however late they began, after which a task fails."""
+
+MOST = 0.75
+"""The part of its worker's time that a run has to have for rule 3."""
+
+_STEP = 1.05  # times seen are rounded up to its powers, so that tasks alike share a queue
+
+
+def blamed(crashes: Iterable[Crash]) -> int:
+    """Return the number of crashes in the proper sense: those that the task may be blamed for."""
+    return sum(crash.outlived is None for crash in crashes)
+
+
+def had_most(outlived: Outlived) -> bool:
+    """Return True if a run had most of the time of its worker."""
+    return outlived.ran >= MOST * outlived.life
+
+
+def lasts_too_long(crashes: Iterable[Crash]) -> bool:
+    """Return True if a task has outlived so many workers that it fails."""
+    runs = [crash.outlived for crash in crashes if crash.outlived is not None]
+    return len(runs) >= RUNS_IN_ALL or sum(map(had_most, runs)) >= RUNS
+
+
+def seen(crashes: Iterable[Crash]) -> float:
+    """Return the seconds that a task needs at least, as it was seen to run for nearly as long.
+
+    They are 0 for a task that has outlived no worker.
+
+    >>> seen(())
+    0.0
+    """
+    runs = [crash.outlived.ran for crash in crashes if crash.outlived is not None]
+    if not runs:
+        return 0.0
+    return _STEP ** (math.floor(math.log(max(*runs, 1.0), _STEP)) + 1)
