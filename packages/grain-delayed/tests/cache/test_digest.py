@@ -250,6 +250,13 @@ def test_an_edit_that_changes_behaviour_changes_the_digest(edited: str) -> None:
     assert code_digest(compiled(ORIGINAL), "f") != code_digest(compiled(edited), "f")
 
 
+def test_an_edit_of_the_default_of_a_keyword_only_parameter_changes_the_digest() -> None:
+    before, after = (compiled(f"def f(x, *, y={y}):\n    return x + y") for y in (1, 2))
+
+    assert code_digest(before, "f") != code_digest(after, "f")
+    assert of(before) != of(after)
+
+
 def test_a_docstring_may_be_edited_and_an_equal_constant_may_not() -> None:
     a, b = (compiled(f"def f():\n    '''{text}'''\n    return 1") for text in ("one", "two"))
     assert code_digest(a, "f") == code_digest(b, "f")

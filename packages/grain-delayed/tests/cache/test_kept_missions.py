@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.testing
 
 from grain.delayed import delayed, each, mission
 from grain.resource import Cores
 from grain_testkit.kept_calls import CALLS, again, square
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from grain.delayed.cache.key import Key
+    from grain.delayed.cache.store import LookupResult
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -39,9 +44,33 @@ async def test_leaving_a_mission_waits_for_lookups_runs_and_writes() -> None:
     assert [3] == CALLS
 
 
+async def test_calls_without_a_result_run_in_the_order_of_the_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though the lookup of the last eight, a batch of their own, ends first."""
+    from grain.delayed.cache.cache import Cache
+    from grain.delayed.cache.store import MISSING
+
+    last = trio.Event()
+
+    async def look_up(_: Cache, keys: Sequence[Key]) -> list[LookupResult]:
+        if len(keys) == 8:
+            last.set()
+        await last.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        if len(keys) == 32:
+            await trio.testing.wait_all_tasks_blocked()
+        return [MISSING] * len(keys)
+
+    monkeypatch.setattr(Cache, "look_up", look_up)
+    async with mission(Cores(1), config_file=False):
+        await each([(square @ Cores(1))(x) for x in range(40)])
+    assert list(range(40)) == CALLS
+
+
 async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelling a mission does not wait for a file system that does not answer."""
-    from grain.delayed.cache.store import MISSING, LookupResult, Store
+    from grain.delayed.cache.store import MISSING, Store
     from grain.head import Cancelled
 
     asked, answer = threading.Event(), threading.Event()

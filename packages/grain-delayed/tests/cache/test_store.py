@@ -145,11 +145,11 @@ def test_the_directory_is_closed_to_others(store: Store) -> None:
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
 def test_a_directory_that_others_may_write(tmp_path: Path, mode: int) -> None:
     """It is refused, with what to do."""
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache").chmod(mode)
+    (tmp_path / "a cache").mkdir()
+    (tmp_path / "a cache").chmod(mode)
 
-    with pytest.raises(CacheError, match=f"others.*{mode:o}.*chmod go-w {tmp_path}/cache"):
-        Store(tmp_path / "cache").open()
+    with pytest.raises(CacheError, match=f"others.*{mode:o}.*chmod go-w '{tmp_path}/a cache'"):
+        Store(tmp_path / "a cache").open()
 
 
 def test_a_file_that_others_may_write(store: Store) -> None:

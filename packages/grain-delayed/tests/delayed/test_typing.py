@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TYPED = Path(__file__).parents[1] / "typed.py"
 
 
+# The session `types` reads the program as well, with the same options, beside all others.
+@pytest.mark.nightly
 def test_every_line_of_the_typed_program_has_the_type_that_it_states(tmp_path: Path) -> None:
     paths = ":".join(str(path) for path in TYPED.parents[2].glob("*/src"))
     config = tmp_path / "mypy.ini"

@@ -155,6 +155,21 @@ def test_nothing_of_a_call_needs_this_package_on_a_worker(monkeypatch: pytest.Mo
     assert b"grain.delayed" not in pickle.dumps(calls)
 
 
+def test_waits_that_time_out_leave_the_call_alone() -> None:
+    """CPython's own tests of that wait for five seconds each, at night."""
+    ends = threading.Event()
+    with executor() as pool:
+        future = pool.submit(ends.wait, 120)
+        results = pool.map(lambda _: ends.wait(120), [0], timeout=0.01)
+        with pytest.raises(futures.TimeoutError):
+            next(results)
+        assert {future} == futures.wait([future], timeout=0.01).not_done
+        with pytest.raises(futures.TimeoutError):
+            next(futures.as_completed([future], timeout=0.01))
+        ends.set()
+        assert future.result(120)
+
+
 def test_calls_on_other_workers(tmp_path: Path) -> None:
     """They travel as tasklets do; here to a scheduler in another thread, with a worker."""
     address = f"edge://{tmp_path}/meeting"

@@ -50,6 +50,9 @@ UNDECIDED = {
 }
 
 
+# They wait for five seconds each.
+SLOW = {"test_map_timeout", "test_timeout"}
+
 # These want a call that sleeps to be still running when they look. Here, it runs until the test has
 # ended, however long that takes.
 OUTLASTED = {
@@ -98,11 +101,15 @@ class OfGrain:
     _testMethodName: str
 
     def setUp(self) -> None:
+        if "free_reference" in self._testMethodName:
+            gc.freeze()  # each of its many collections would go through all that earlier tests left
         self.executor = self.executor_type(self.worker_count, self._testMethodName)
 
     def tearDown(self) -> None:
         self.executor.test_has_ended.set()
         self.executor.shutdown()
+        if "free_reference" in self._testMethodName:
+            gc.unfreeze()
 
 
 class Anything:
@@ -143,6 +150,9 @@ def case_of(name: str) -> Any:
     for test, reason in UNDECIDED.items():
         if hasattr(theirs, test):
             members[test] = unittest.skip(reason)(_again(test))
+    for test in SLOW:
+        if hasattr(theirs, test):
+            members[test] = pytest.mark.nightly(_again(test))
     return type(f"{name}OfGrain", (OfGrain, theirs, unittest.TestCase), members)
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from grain.delayed import delayed
 from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, Retry, RetryLines
 from grain.head import Cancelled
-from grain.head.errors import TaskCrashed
+from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.resource import ZERO, Cores, Infeasible, Memory
-from grain.worker.errors import PayloadError
+from grain.worker.errors import ExternalMemoryError, Failure, PayloadError
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -35,12 +35,27 @@ def test_what_is_tried_again(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [TypeError(), NameError(), UnboundLocalError(), AttributeError(), TaskCrashed("")]
-)
+    "error",
+    [
+        TypeError(), NameError(), UnboundLocalError(), AttributeError(), TaskCrashed(""),
+        TaskOutlivesWorkers(""),
+    ],
+)  # fmt: skip
 def test_what_is_not(error: Exception) -> None:
     """A mistake in the program is not, nor what crashed again and again; unless one asks for it."""
     assert GiveUp() == decide(error)
     assert isinstance(decide(error, on=type(error)), NextAttempt)
+
+
+def test_a_program_that_ran_out_of_memory_is_caught_as_any_want_of_memory() -> None:
+    error = ExternalMemoryError(Failure(argv=("xtb",), host="n1", returncode=-9))
+
+    def more(request: Any, error: Exception) -> Any:
+        return request & Memory(8) if isinstance(error, ExternalMemoryError) else None
+
+    decided = decide(error, on=MemoryError, escalate=more)
+    assert isinstance(decided, NextAttempt)
+    assert Cores(1) & Memory(8) == decided.request
 
 
 @pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])

@@ -96,9 +96,30 @@ async def test_a_slot_is_of_one_job_at_a_time_and_the_lowest_that_is_free(
     assert [1, 2, 2, 2] == slots
 
 
+async def test_a_job_that_fails_is_not_tried_again_when_all_is_halted(tmp_path: Path) -> None:
+    policy = parse_halt("soon,fail=1")
+    plan = Plan((), (), Columns(), Capacity(1), halt=policy, tries=3)
+    tally = Tally(policy)
+    waits = ["sh", "-c", "echo >> tries; while ! [ -e go ]; do sleep 0.02; done; exit 1"]
+    async with (
+        mission(Capacity(2), config_file=False, progress=False) as active,
+        trio.open_nursery() as nursery,
+    ):
+        jobs = Jobs(plan, active, nursery, tally, None, OutputPrinter())
+        jobs.start(MapJob(1, ["false"], "", tmp_path, None))
+        jobs.start(MapJob(2, waits, "", tmp_path, None))
+        with trio.fail_after(120):
+            while not (tally.halted and (tmp_path / "tries").exists()):
+                await trio.sleep(0.01)
+        (tmp_path / "go").touch()
+
+    assert "\n" == (tmp_path / "tries").read_text()
+    assert 2 == tally.failed
+
+
 async def test_jobs_start_no_closer_than_the_delay() -> None:
     """The delay counts from the start of a job, which may wait for resources before."""
-    plan = Plan((), (), Columns(), Capacity(1), delay=0.5)
+    plan = Plan((), (), Columns(), Capacity(1), delay=0.1)
     starts = []
     async with (
         mission(Capacity(3), config_file=False, progress=False) as active,
@@ -110,7 +131,7 @@ async def test_jobs_start_no_closer_than_the_delay() -> None:
             starts.append(trio.current_time())
             jobs.start(MapJob(seq, ["true"], "", Path.cwd(), None))
 
-    assert all(later - earlier >= 0.5 for earlier, later in pairwise(starts))
+    assert all(later - earlier >= 0.1 for earlier, later in pairwise(starts))
 
 
 def test_every_line_of_an_output_is_tagged() -> None:

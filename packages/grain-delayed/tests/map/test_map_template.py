@@ -92,15 +92,19 @@ def test_quoting_survives_sh(tmp_path_factory: pytest.TempPathFactory, one: str,
 
 @pytest.mark.parametrize(
     "line",
-    ["echo '{}'", 'echo "{}"', "echo `cat {}`", 'echo "$(cat {})"', "cat <<E\n{}\nE", "echo $'{}'",
-     "echo \\{}", "echo ${}", "true # {}"],
+    ["echo '{}'", "echo `cat {}`", 'echo "`cat {}`"', "cat <<E\n{}\nE", "cat <<-'E'\na\n\t{}\nE",
+     "echo $'{}'", "echo \\{}", 'echo "\\{}"', "echo ${}", "echo ${x:-{}}", "true # {}",
+     "echo 'a' {} 'b",
+     'echo "{}', "echo $(cat {}", "echo $(case x in x) echo {};; esac)"],
 )  # fmt: skip
 def test_a_value_where_quotes_would_not_hold_is_refused(line: str) -> None:
     with pytest.raises(TemplateError):
         Template([line], shell=True)
 
 
-@pytest.mark.parametrize("line", ["echo it's' {}", "echo $(cat {})", "echo \\'{}", "echo a#{}"])
+@pytest.mark.parametrize(
+    "line", ["echo it's' {}", 'echo "$(cat {})"', "echo $(cat {})", "echo \\'{}", "echo a#{}"]
+)
 def test_values_may_stand_where_the_shell_reads_plain_words(line: str) -> None:
     assert "'v w'" in Template([line], shell=True).command(1, ["v w"])
 

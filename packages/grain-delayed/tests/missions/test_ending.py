@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from grain.delayed import MissionCancelled, delayed, mission
+from grain.delayed.missions.ending import ended_from_outside
 from grain.head import events
 from grain.resource import Cores
 from grain_testkit.local_processes import wait_until_idle
@@ -67,6 +68,16 @@ PROGRAMS = {
     ),
 }
 STATUS = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+ENDS = [
+    # Each program, and each signal, once; all pairs at night.
+    pytest.param(
+        program,
+        number,
+        marks=() if (row + column) % len(STATUS) == 0 else pytest.mark.nightly,
+    )
+    for row, program in enumerate(PROGRAMS)
+    for column, number in enumerate(STATUS)
+]
 
 
 def processes_of(folder: Path) -> dict[int, str]:
@@ -114,8 +125,7 @@ def end(
         process.wait()
 
 
-@pytest.mark.parametrize("number", STATUS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "number"), ENDS)
 def test_a_signal_ends_a_mission_in_good_order(
     program: str, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -131,6 +141,45 @@ def test_a_signal_ends_a_mission_in_good_order(
     assert f"{number.name} received: the mission ends." in err
     assert "\ninterrupted: 0 tasks ended, " in err
     assert {} == processes_of(tmp_path)
+
+
+FORKS = """
+import math, multiprocessing, signal, sys, time, trio
+from grain.delayed import Executor, delayed, run
+from grain.resource import Cores
+
+def pools():
+    # A pool ends its processes by SIGTERM, and waits for them without end. They wait for work.
+    for _ in range(3):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(math.sqrt, range(4))
+
+async def here():
+    pools()
+
+async def main():
+    await (delayed(here) @ Cores(1))()
+    pools()
+
+run(main, Cores(2), config_file=False)
+with Executor(Cores(1), Cores(2), config_file=False) as executor:
+    executor.submit(here).result()
+    pools()
+print("done")
+"""
+
+
+def test_a_pool_of_multiprocessing_ends_in_a_mission_on_a_worker_and_beside_an_executor(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FORKS)
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert (0, "done\n") == (done.returncode, done.stdout), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "received" not in done.stderr
 
 
 EXECUTOR = """
@@ -153,8 +202,22 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("number", [*STATUS, signal.SIGINT])
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize(
+    ("wait", "number"),
+    [
+        ("result", signal.SIGTERM),
+        ("leaving", signal.SIGHUP),
+        ("leaving", signal.SIGINT),
+        *(
+            pytest.param(*pair, marks=pytest.mark.nightly)
+            for pair in (
+                ("leaving", signal.SIGTERM),
+                ("result", signal.SIGHUP),
+                ("result", signal.SIGINT),
+            )
+        ),
+    ],
+)
 def test_a_signal_ends_the_block_of_an_executor(
     wait: str, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -296,3 +359,18 @@ def test_a_cancelled_mission_raises_who_has_cancelled_it(run: Any, waits: bool) 
         return "goes on"
 
     assert "goes on" == (run(main) if run is trio.run else run(main()))
+
+
+def test_to_cancel_a_mission_that_has_ended_well_changes_nothing() -> None:
+    """So that no list calls interrupted what another calls done."""
+    said: list[str] = []
+
+    async def main() -> None:
+        with ended_from_outside(said.append) as ending:
+            ending.settle()
+            ending.cancel("me on n1")
+            assert ending.cause is None
+            await trio.lowlevel.checkpoint()
+
+    trio.run(main)
+    assert [] == said

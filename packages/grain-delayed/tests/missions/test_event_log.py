@@ -1,7 +1,9 @@
-"""A mission writes a log of its tasks where workers elsewhere can run them, or where it is told."""
+"""A mission writes a log of its tasks, unless it is told otherwise."""
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +14,7 @@ from grain.delayed import delayed, each, mission, run
 from grain.eventlog.reader import read
 from grain.eventlog.schema import (
     AnyLine,
+    CachedResults,
     LogEnded,
     LogStarted,
     Remark,
@@ -137,12 +140,21 @@ def test_the_end_of_a_log_says_how_the_mission_ended(tmp_path: Path) -> None:
     async def interrupted() -> None:
         raise KeyboardInterrupt
 
+    async def leaves() -> None:
+        await g(1)
+        sys.exit(0)
+
+    async def leaves_with_3() -> None:
+        sys.exit(3)
+
     async def unseen() -> None:
         (delayed(fail) @ Cores(1))("nobody awaits me")
 
     expected = {
         broken: ("failed", r"KeyError: 'gone\nwrong'", KeyError),
         interrupted: ("interrupted", "KeyboardInterrupt", KeyboardInterrupt),
+        leaves: ("done", "", SystemExit),
+        leaves_with_3: ("failed", "SystemExit: 3", SystemExit),
         unseen: ("failed", "ValueError: nobody awaits me", ValueError),
     }
     for main, (status, message, error) in expected.items():
@@ -151,6 +163,27 @@ def test_the_end_of_a_log_says_how_the_mission_ended(tmp_path: Path) -> None:
             local(main, folder)
         (end,) = of(folder, LogEnded)
         assert (status, message) == (end.status, end.message)
+
+
+def test_results_from_the_cache_are_counted_in_the_log_and_in_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = delayed(give, cache_hfn="args") @ Cores(1)
+
+    async def main() -> None:
+        await each(kept(n) for n in range(3))
+
+    async def more() -> None:
+        await each(kept(n) for n in range(5))
+
+    local(main, tmp_path / "first", cache=tmp_path / "cache")
+    assert [] == of(tmp_path / "first", CachedResults)
+    capsys.readouterr()
+    local(more, tmp_path / "second", cache=tmp_path / "cache", progress=None)
+    counts = of(tmp_path / "second", CachedResults)
+    assert {("give", 3)} == {(line.function, sum(x.results for x in counts)) for line in counts}
+    assert 2 == len(of(tmp_path / "second", RunEnded))
+    assert "5 done (3 from the cache)" in capsys.readouterr().err
 
 
 def test_what_the_user_is_warned_of_is_in_the_log(
@@ -164,7 +197,7 @@ def test_what_the_user_is_warned_of_is_in_the_log(
     assert remark.text in capsys.readouterr().err
 
 
-def test_a_mission_that_keeps_to_itself_writes_a_log_only_where_it_is_asked_to(
+def test_a_mission_that_keeps_to_itself_writes_a_log_unless_it_is_not_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -172,11 +205,29 @@ def test_a_mission_that_keeps_to_itself_writes_a_log_only_where_it_is_asked_to(
     async def main() -> None:
         await g(1)
 
-    local(main)
     local(main, event_log=False)
     assert [] == list(tmp_path.iterdir())
-    local(main, event_log=True)
+    local(main)
     assert 1 == len(of(tmp_path / "grain", TaskSubmitted))
+
+
+@pytest.mark.parametrize("option", [None, True])
+def test_a_mission_inside_of_a_task_writes_a_log_only_where_it_is_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: bool | None
+) -> None:
+    """Each of thousands of tasks may open one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def leaf() -> None:
+        async with mission(Cores(1), config_file=False, event_log=option):
+            await g(1)
+
+    async def main() -> None:
+        await (delayed(leaf) @ Cores(1))()
+
+    local(main, name="outer")
+    logs = LogStore(tmp_path / "grain" / "missions").logs()
+    assert (2 if option else 1) == len(logs)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +274,35 @@ def test_a_directory_that_cannot_be_written_is_a_warning_and_the_mission_goes_on
     assert 1 == local(main, blocked)
 
 
+def test_a_local_mission_that_no_log_was_asked_of_says_nothing_where_none_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
+    assert 1 == local(lambda: g(1))
+    assert "" == capsys.readouterr().err
+
+
 def test_an_event_log_that_is_no_place_is_refused() -> None:
     with pytest.raises(TypeError, match="event_log=3: give True, False, or the directory"):
         local(lambda: give(1), event_log=3)
+
+
+def test_blocking_code_is_reported_and_stands_in_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+
+    async def main() -> None:
+        nonlocal said
+        while not any(end in said for end in ("blocks the event loop", "Exception in thread")):
+            time.sleep(0.01)  # noqa: ASYNC251 -- that is the mistake
+            said += capfd.readouterr().err
+
+    local(main, tmp_path)
+    said += capfd.readouterr().err
+    assert "Exception in thread" not in said
+    (remark,) = of(tmp_path, Remark)
+    assert said.count("warning: main blocks the event loop of this process") == 1
+    assert remark.text.startswith("warning: main blocks the event loop of this process")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,7 +164,11 @@ async def test_where_another_scheduler_serves_only_the_local_worker_is_used(
     ):
         assert "me(local)" == await (where @ Cores(1))()
 
-    assert "only the local worker is used, none can join" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "This mission has its local worker alone, which is no error: " in said
+    assert f"the scheduler at {address(home)} (process {os.getpid()} on " in said
+    assert "leave out local=" in said
+    assert "kill" not in said
 
 
 async def test_with_gnaw_disabled_the_mission_hosts_a_scheduler_and_waits_for_workers(
@@ -179,7 +184,7 @@ async def test_with_gnaw_disabled_the_mission_hosts_a_scheduler_and_waits_for_wo
             active.executor.cancel(1)
             with pytest.raises(Exception, match="cancelled"):
                 await waits
-    assert f"`grain -c {file} up` starts one" in output
+    assert f"`grain -c {shlex.quote(str(file))} up` starts one" in output
 
 
 async def test_gnaw_disabled_taken(home: Path) -> None:

@@ -43,6 +43,7 @@ async def process() -> int:
 async def crash() -> None:
     import ctypes
 
+    print("before")
     ctypes.string_at(0)
 
 
@@ -90,35 +91,34 @@ async def cpus():
 async def main():
     print(*await (cpus @ Cores(1))())
 
-run(main, local={local}, config_file=False, name="m")
+for local in {locals}:
+    run(main, local=local, config_file=False, name="m")
 """
 
 
-def test_a_mission_that_is_confined_to_a_cpu_uses_that_one(tmp_path: Path) -> None:
-    done = program(CPUS.replace("{local}", "Cores(1)"), tmp_path, cpu=USABLE[-1])
-
-    assert f"CPU_Cores([{USABLE[-1]}]) {USABLE[-1]}\n" == done.stdout
-    assert "warning" not in done.stderr
-
-
-@pytest.mark.parametrize("local", ["Cores([2000, 2001])", "Cores(2000)"])
-def test_a_mission_without_enough_cpus_binds_to_none_and_says_so_once(
-    tmp_path: Path, local: str
+def test_a_mission_that_is_confined_to_a_cpu_uses_that_one_and_says_if_it_has_too_few(
+    tmp_path: Path,
 ) -> None:
-    done = program(CPUS.replace("{local}", local), tmp_path, cpu=USABLE[-1])
+    """It binds programs to no CPUs then, and says so once."""
+    few = "Cores([2000, 2001])", "Cores(2000)"
+    text = CPUS.replace("{locals}", f"Cores(1), {', '.join(few)}")
+    done = program(text, tmp_path, cpu=USABLE[-1])
 
-    first = 2000 if "[" in local else 0
-    assert f"CPU_Cores([{first}]) {USABLE[-1]}\n" == done.stdout
-    warning = (
-        f"warning: local={local}: this process may use CPU {USABLE[-1]} alone, so programs are "
-        "bound to no CPUs\n"
-    )
-    assert 1 == done.stderr.count(warning) == done.stderr.count("warning")
+    assert [
+        f"CPU_Cores([{first}]) {USABLE[-1]}" for first in (USABLE[-1], 2000, 0)
+    ] == done.stdout.splitlines()
+    for local in few:
+        warning = (
+            f"warning: local={local}: this process may use CPU {USABLE[-1]} alone, so programs are "
+            "bound to no CPUs\n"
+        )
+        assert 1 == done.stderr.count(warning)
+    assert len(few) == done.stderr.count("warning")
 
 
 def test_ids_of_cpus_are_allocated_as_they_are_stated(tmp_path: Path) -> None:
     """As the tutorial shows; whatever else runs here."""
-    done = program(CPUS.replace("{local}", f"Cores([{USABLE[0]}])"), tmp_path)
+    done = program(CPUS.replace("{locals}", f"[Cores([{USABLE[0]}])]"), tmp_path)
 
     assert f"CPU_Cores([{USABLE[0]}]) {USABLE[0]}\n" == done.stdout
 
@@ -171,12 +171,12 @@ def test_a_mission_without_a_standard_error_goes_on(tmp_path: Path, stream: str)
 # ---- a process of its own
 
 
-def test_run_isolates_the_local_worker() -> None:
-    """A crash is the error of its task, and the others end well."""
+def test_run_isolates_the_local_worker(capfd: pytest.CaptureFixture[str]) -> None:
+    """A crash is the error of its task, which has printed before, and the others end well."""
 
     async def main() -> list[int]:
         before, *_ = await each(process_at() for _ in range(3))
-        with pytest.raises(TaskCrashed, match="crash was given up"):
+        with pytest.raises(TaskCrashed, match="crash was given up: what it ran in died 5 times"):
             await (crash @ Cores(1))()
         with pytest.raises(Infeasible):
             (process @ Cores(3))()
@@ -188,6 +188,7 @@ def test_run_isolates_the_local_worker() -> None:
     assert os.getpid() not in (before, *after)
     assert before not in after
     assert 1 == len(set(after))
+    assert "before\n" * 5 == capfd.readouterr().out
 
 
 async def test_an_isolated_worker_shares_its_mission_with_workers_that_join(
@@ -218,15 +219,6 @@ def test_asyncio_programs_and_executors_isolate_their_workers_too() -> None:
     assert os.getpid() != asyncio.run(main())
     with Executor(local=Cores(1), isolated=True, config_file=False, progress=False) as executor:
         assert os.getpid() != executor.submit(os.getpid).result()
-
-
-def test_what_an_isolated_leaf_prints_before_it_crashes_is_there(tmp_path: Path) -> None:
-    text = CRASH.replace("{before}", "").replace("local=Cores(1)", "local=Cores(1), isolated=True")
-    text = text.replace("    ctypes", "    print('before')\n    ctypes")
-    done = program(text, tmp_path, check=False)
-
-    assert "before\n" * 5 == done.stdout
-    assert "TaskCrashed: crashes was given up: what it ran in died 5 times" in done.stderr
 
 
 PROGRAM = """

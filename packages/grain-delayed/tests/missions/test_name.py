@@ -36,35 +36,43 @@ def shown(folder: Path, *words: str, stdin: str = "", **env: str) -> str:
     return done.stdout.strip()
 
 
+# `runpy` makes of scripts and modules what Python itself does, so one process can run several.
+RUNS = """
+import runpy, sys
+sys.path.insert(0, "")
+for path in "./some/my scan:2.py", "some":
+    runpy.run_path(path, run_name="__main__")
+for module in "opt", "some":
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("words", "names"),
     [
-        (["opt.py"], "opt"),
-        (["./some/my scan:2.py"], "my_scan_2"),
-        (["some"], "some"),
-        (["-m", "opt"], "opt"),
-        (["-m", "some"], "some"),
-        (["-m", "some.part"], "some.part"),
-        (["-c", SHOWN], "python-c"),
+        (["opt.py"], ["opt"]),
+        (["-m", "some.part"], ["some.part"]),
+        (["-c", SHOWN], ["python-c"]),
+        (["-c", RUNS], ["my_scan_2", "some", "opt", "some"]),
     ],
+    ids=["a script", "a module", "a command", "others, one after another"],
 )
-def test_a_mission_is_called_after_its_script(words: list[str], name: str, tmp_path: Path) -> None:
+def test_a_mission_is_called_after_its_script(
+    words: list[str], names: list[str], tmp_path: Path
+) -> None:
     """So that one can type it: without spaces and colons."""
     (tmp_path / "some").mkdir()
     for path in ("opt.py", "some/my scan:2.py", "some/__main__.py", "some/part.py"):
         (tmp_path / path).write_text(SHOWN)
 
-    assert name == shown(tmp_path, *words)
+    assert names == shown(tmp_path, *words).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [(SHOWN, "python-stdin"), (NOTEBOOK, "notebook"), (IPYTHON, "ipython"), (MAP, "map")],
-)
-def test_a_session_without_a_script_has_the_name_of_its_kind(
-    text: str, name: str, tmp_path: Path
-) -> None:
-    assert name == shown(tmp_path, "-", stdin=text)
+def test_a_session_without_a_script_has_the_name_of_its_kind(tmp_path: Path) -> None:
+    text = SHOWN + MAP + IPYTHON + NOTEBOOK  # each is more than those before it
+    names = ["python-stdin", "map", "ipython", "notebook"]
+
+    assert names == shown(tmp_path, "-", stdin=text).splitlines()
 
 
 def test_a_notebook_that_has_a_file_gives_its_name(tmp_path: Path) -> None:

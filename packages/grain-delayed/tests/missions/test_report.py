@@ -25,6 +25,7 @@ from grain.head.events import (
     OtherNumPy,
     RunsEnded,
     SchedulerTrouble,
+    TaskOutlived,
     TasksPrinted,
 )
 from grain.resource import Cores
@@ -226,16 +227,20 @@ def test_a_worker_with_another_major_version_of_numpy_is_a_warning_with_what_to_
 def test_what_tasks_print_is_shown_as_far_as_a_person_can_read_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reporter = Reporter(False)
+    now = 100.0
+    reporter = Reporter(False, clock=lambda: now)
     reporter.on_event(TasksPrinted("w1", "m:1 f | one\nm:1 f | \x1b[31mtwo\n", 0))
     assert "m:1 f | one\nm:1 f | ?[31mtwo\n" == capsys.readouterr().err
     reporter.on_event(TasksPrinted("w1", "m:1 f | more\n" * 400, 7))
     lines = capsys.readouterr().err.splitlines()
-    assert 300 > len(lines) >= 299
+    assert 298 + 1 == len(lines)
     assert (
-        f"... {400 - (len(lines) - 1) + 7} lines more than can be shown here; the workers' logs "
-        "have all: grain logs MISSION:NUMBER"
+        f"... {400 - 298 + 7} lines more than can be shown here; the workers' logs have all: "
+        "grain logs NAME:NUMBER"
     ) == lines[-1]
+    now += 2
+    reporter.on_event(TasksPrinted("w1", "m:1 f | later\n" * 200, 0))
+    assert 2 * 50 == len(capsys.readouterr().err.splitlines())
 
 
 def test_what_a_line_quotes_does_not_control_the_terminal(
@@ -243,6 +248,11 @@ def test_what_a_line_quotes_does_not_control_the_terminal(
 ) -> None:
     Reporter().on_event(OtherNumPy("w\x1b]0;title\x07", "\x9bn17", "1.26.4", "2.1.0"))
     assert capsys.readouterr().err.startswith("warning: worker w?]0;title? on host ?n17 has")
+
+
+def test_what_a_line_quotes_begins_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Reporter().line("warning: worker x\nerror: all is lost\rw")
+    assert "warning: worker x error: all is lost w\n" == capsys.readouterr().err
 
 
 @delayed
@@ -460,7 +470,11 @@ def plain(written: str) -> str:
 
 
 def test_on_a_terminal(tmp_path: Path) -> None:
-    """One line shows the progress below what the program prints, and is gone in the end."""
+    """One line shows the progress below what the program prints, and is gone in the end.
+
+    The cursor stays visible beside it: a signal may end the process on the spot, as SIGQUIT
+    (Ctrl-\\) and SIGKILL do.
+    """
     seen = {name: coloured(pattern) for name, pattern in WAITING.items()}
     written = on_terminal(PROGRAM.replace("PROGRESS", "None"), None, tmp_path, seen)
 
@@ -471,12 +485,6 @@ def test_on_a_terminal(tmp_path: Path) -> None:
     assert "" == nothing
     assert "\x1b[1;31m1 failed" in written  # red
     assert f"\x1b[2m{FRAME[0]}" in written  # dim
-
-
-def test_the_cursor_stays_visible_beside_the_progress_line() -> None:
-    """A signal may end the process on the spot, as SIGQUIT (Ctrl-\\) and SIGKILL do."""
-    written = on_terminal(PROGRAM.replace("PROGRESS", "None"))
-
     hidden, shown_again = "\x1b[?25l", "\x1b[?25h"
     assert hidden in written
     assert hidden not in written.replace(hidden + shown_again, "")
@@ -603,3 +611,21 @@ def test_a_standard_error_that_is_gone() -> None:
 
         assert [f"printed by {i}" for i in range(4)] == done.stdout.splitlines()
         assert 0 == done.returncode
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (True, "was over, which was 1 min 55 s in all; it starts again from its beginning, and"),
+        (False, "was over; it starts again from its beginning, where more time is left: state"),
+    ],
+)
+def test_a_task_that_outlives_its_worker_is_reported_with_what_to_do(
+    most: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Reporter(False, routine=False).on_event(TaskOutlived("m:1", "f", 110.0, 115.0, most))
+    begin = "warning: m:1 f had run 1 min 50 s when its worker's time "
+    line = capsys.readouterr().err
+    assert line.startswith(begin + said)
+    assert most == ("script.walltime" in line)
+    assert "how long it takes (WTime)" in line

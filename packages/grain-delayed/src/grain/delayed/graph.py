@@ -91,10 +91,7 @@ class TaskNode:
     def __init__(self, tasks: MissionTasks, fn: Callable[..., Any]) -> None:
         self.tasks = tasks
         self.number = 0
-        try:
-            self.name: str = fn.__qualname__
-        except AttributeError:  # as of a partial
-            self.name = name_of(fn)
+        self.name = name_of(fn)
         self.outcome: Outcome | None = None
         self.traceback: TracebackType | None = None
         # True once an await of it has ended. Until then its failure is reported at the end of the

@@ -143,7 +143,7 @@ class MapCommand(click.Command):
     "-d", "--detach", is_flag=True,
     help="Go on when the user logs out; `grain attach map` shows the output.",
 )  # fmt: skip
-@click.option("--name", default="map", metavar="N", help="Name of the mission, with -d.")
+@click.option("--name", default="map", metavar="NAME", help="Name of the mission, with -d.")
 @click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [::: VALUES | :::: FILES]..."

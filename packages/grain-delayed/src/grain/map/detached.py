@@ -7,6 +7,8 @@ its environment by which it knows itself, and `grain resume` sets another one.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Literal
 
@@ -67,11 +69,18 @@ def detach_if(
 
     Raises:
         MapError: its inputs come from standard input, which ends with the terminal; or template
-            and inputs do not go together.
+            and inputs do not go together; or there is a delimiter in the place of the program.
         OSError: a file of inputs cannot be read.
     """
     if not wanted or is_detached():
         return
+    first = plan.command[0] if plan.command else ""
+    if re.fullmatch(r"[^\w\s]|\\.", first) and shutil.which(first) is None:
+        raise MapError(
+            f"-d: there is no program {first!r}. -d lets the call go on when you log out; it takes "
+            "no delimiter, as that of GNU parallel does: --colsep splits each input, and "
+            f"`tr {first!r} '\\n'` makes lines of them before"
+        )
     if STDIN in (source.file for source in plan.sources):
         raise MapError("-d: inputs on standard input end with the terminal; give a file, -a FILE")
     trio.run(mission.check, plan)  # here, where somebody sees what is wrong

@@ -25,6 +25,7 @@ from grain.worker.external import (
     CAPTURE,
     Completed,
     ExternalError,
+    ExternalMemoryError,
     ExternalStartError,
     ExternalTimeoutError,
     run_external,
@@ -282,7 +283,8 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
         runtime = error.elapsed or 0.0
         if ended_by is None:
             return JobEnd(error.host, runtime, UNKNOWN, 0, out, err, str(error))
-        return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
+        remark = str(error).splitlines()[0] if isinstance(error, ExternalMemoryError) else ""
+        return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err, remark)
     except trio.TooSlowError:  # of the WTime that was asked for
         remark = f"ended at its time limit: {job.command}"
         runtime = time.time() - began

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING
 
 import trio
@@ -26,7 +26,7 @@ from grain.map.results import Results, Tag, WorkingDirectory
 from grain.worker.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from grain.map.halting import Tally
     from grain.map.inputs.splitting import Record
@@ -56,10 +56,11 @@ async def dry_run(plan: Plan) -> None:
     async with _inputs(plan) as inputs:
         template = _template(plan, inputs)
         on_terminal = sys.stdout.isatty()
-        async for seq, record in _numbered(inputs, shuffle=plan.shuffle):
-            command = template.command(seq, record)
-            line = printable(command) if on_terminal else command
-            sys.stdout.buffer.write(os.fsencode(f"{line}\n"))
+        async with aclosing(_numbered(inputs, shuffle=plan.shuffle)) as numbered:
+            async for seq, record in numbered:
+                command = template.command(seq, record)
+                line = printable(command) if on_terminal else command
+                sys.stdout.buffer.write(os.fsencode(f"{line}\n"))
     sys.stdout.buffer.flush()
 
 
@@ -200,15 +201,16 @@ class _Feed:
         """
         with jobs.feeding:
             try:
-                async for seq, record in _numbered(inputs, shuffle=self._shuffle):
-                    command = self._maker.command(seq, record)
-                    if self._is_over(seq, command):
-                        await self._output.put(seq, b"", b"")
-                        continue
-                    await jobs.wait_for_room()
-                    if self._tally.halted:  # by the job that has just made room
-                        break
-                    jobs.start(self._maker.job(seq, record, command, jobs.take_slot()))
+                async with aclosing(_numbered(inputs, shuffle=self._shuffle)) as numbered:
+                    async for seq, record in numbered:
+                        command = self._maker.command(seq, record)
+                        if self._is_over(seq, command):
+                            await self._output.put(seq, b"", b"")
+                            continue
+                        await jobs.wait_for_room()
+                        if self._tally.halted:  # by the job that has just made room
+                            break
+                        jobs.start(self._maker.job(seq, record, command, jobs.take_slot()))
             except (MapError, OSError) as error:
                 return error
         return None
@@ -225,7 +227,7 @@ class _Feed:
         return True
 
 
-async def _numbered(inputs: Inputs, *, shuffle: bool) -> AsyncIterator[tuple[int, Record]]:
+async def _numbered(inputs: Inputs, *, shuffle: bool) -> AsyncGenerator[tuple[int, Record]]:
     """Yield the inputs with their numbers, from 1; in random order, if they are to be shuffled."""
     if not shuffle:
         seq = 0

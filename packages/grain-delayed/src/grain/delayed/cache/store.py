@@ -20,6 +20,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import socket
 import stat
 import struct
@@ -153,7 +154,8 @@ class Store:
         if why := _exposed(status):
             raise CacheError(
                 f"the result cache {self.root} is not used: it {why}, and what is in it is run as "
-                f"code. Give a directory of your own, or: chmod go-w {self.root}"
+                "code. Give a directory of your own, or: chmod go-w "
+                f"{shlex.quote(str(self.root))}"
             )
         if begun and not (self.root / _TMP).is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

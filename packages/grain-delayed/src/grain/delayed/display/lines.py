@@ -31,7 +31,7 @@ class Part(NamedTuple):
 def log_line(progress: Progress) -> str:
     """Return a line on the progress for a log."""
     now = progress.now
-    parts = [f"{now.done} done, {now.running} running, {now.queued} queued, {now.failed} failed"]
+    parts = [f"{_done(now)}, {now.running} running, {now.queued} queued, {now.failed} failed"]
     parts.append(f"{span(progress.elapsed)} elapsed")
     if progress.ended:
         parts.append(rate_text(progress.rate))
@@ -110,7 +110,7 @@ def summary(progress: Progress, now: Statistics, failures: Failures, seconds: fl
         failures: the causes of failures.
         seconds: the time that it took.
     """
-    parts = [f"{now.done} done"] if now.done else []
+    parts = [_done(now)] if now.done else []
     if now.failed:
         parts.append(f"{now.failed} failed ({failures})")
     parts += _unfinished(now)
@@ -130,7 +130,9 @@ def interruption(now: Statistics, away: int) -> str:
         away: the number of tasks that a scheduler is to end which cannot be reached.
     """
     ended = now.done + now.failed
-    failed = f" ({now.failed} failed)" if now.failed else ""
+    some = [f"{now.cached} from the cache"] if now.cached else []
+    some += [f"{now.failed} failed"] if now.failed else []
+    failed = f" ({', '.join(some)})" if some else ""
     parts = [f"{ended} {'task' if ended == 1 else 'tasks'} ended{failed}", *_unfinished(now)]
     left = "nothing is left running"
     if away:
@@ -152,6 +154,11 @@ def rate_text(per_second: float) -> str:
         if rate >= 1 or unit == "h":
             break
     return f"{rate:.1f}/{unit}" if rate < 10 and rate != int(rate) else f"{rate:.0f}/{unit}"
+
+
+def _done(now: Statistics) -> str:
+    """Return the count of the tasks with a value."""
+    return f"{now.done} done" + (f" ({now.cached} from the cache)" if now.cached else "")
 
 
 def _unfinished(now: Statistics) -> list[str]:

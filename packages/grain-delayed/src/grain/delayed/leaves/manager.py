@@ -72,6 +72,9 @@ class Submitter(Protocol):
     def on_held_back(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
 
+    def on_cached(self, call: Call) -> None:
+        """Take note that the result of a call was found in the cache."""
+
     def on_retry(self, number: int) -> None:
         """Take note that a task which has failed is going to be submitted again."""
 
@@ -120,6 +123,10 @@ class LeafManager:
         self._all_resolved: trio.Event | None = None
         self._cancelled = False
         self._on_ended = self._ended  # one object for all leaves
+        # The leaves that were looked up first, in the order of their calls, from the first one on
+        # that is still looked up; and those of them that are to be submitted in their turn.
+        self._in_order: deque[Leaf] = deque()
+        self._missing: set[Leaf] = set()
         self._lookups = Batches(nursery, self._look_up, size=32)
         self._results = Batches(nursery, self._keep, size=8)
 
@@ -172,6 +179,7 @@ class LeafManager:
         else:
             self._hold_nursery_open()
             self._held_back[leaf] = None
+            self._in_order.append(leaf)
             self._lookups.put(leaf)
             self._mission.on_held_back(len(self._held_back))
         return leaf.node
@@ -209,6 +217,7 @@ class LeafManager:
             now,
             queued=now.queued + len(self._held_back),
             done=now.done + self._hits,
+            cached=self._hits,
             cancelled=now.cancelled + self._given_up,
             not_begun=now.not_begun + self._given_up_unbegun,
             failed=now.failed + self._more_failures,
@@ -241,12 +250,31 @@ class LeafManager:
         assert self._cache is not None
         keys = [leaf.key for leaf in leaves if leaf.key is not None]
         for leaf, result in zip(leaves, await self._cache.look_up(keys), strict=True):
-            del self._held_back[leaf]
             if result.hit:
+                del self._held_back[leaf]
                 self._hits += 1
+                self._mission.on_cached(leaf.call)
                 self._resolve(leaf, outcome.Value(result.value))
             else:
+                self._missing.add(leaf)
+        self._submit_in_order()
+
+    def _submit_in_order(self) -> None:
+        """Submit the leaves of which no result was found, up to one that is still looked up.
+
+        Lookups of several batches end in any order, and who calls first comes first.
+        """
+        while self._in_order:
+            leaf = self._in_order[0]
+            if leaf in self._missing:
+                self._missing.discard(leaf)
+                del self._held_back[leaf]
+                self._in_order.popleft()
                 self._submit(leaf)
+            elif leaf.node.outcome is not None:  # found, or cancelled
+                self._in_order.popleft()
+            else:
+                return
 
     def _submit(self, leaf: Leaf) -> None:
         try:

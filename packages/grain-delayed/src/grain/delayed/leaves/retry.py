@@ -5,7 +5,7 @@
    whose request cannot be met, whose arguments or result cannot travel between processes, or that
    has lost its scheduler.
 3. Without `retry_on`, neither a mistake in the program (TypeError, NameError, ...) is retried, nor
-   a task that was given up because it crashed its worker again and again.
+   a task that was given up because it crashed its worker again and again, or outlived too many.
 4. `retry_with` gives up by returning None. If one of the user's functions raises itself, the task's
    own exception stays the one that is raised, with a note about the other.
 5. An exception in groups around it counts as itself; several in a group count only if each of them
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.head import Cancelled, ExecutorClosed, collapsed, flattened
-from grain.head.errors import TaskCrashed, Unreachable
+from grain.head.errors import TaskCrashed, TaskOutlivesWorkers, Unreachable
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker.errors import PayloadError
 
@@ -45,6 +45,7 @@ _REPORTED = 3
 _FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
 _MISTAKES = (
     TypeError, NameError, AttributeError, NotImplementedError, SyntaxError, TaskCrashed,
+    TaskOutlivesWorkers,
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ Map:
 - ``mission``: `Mission`: leaves, branches, statistics
 - ``current``: the mission that a call belongs to
 - ``traceback_filter``: short tracebacks where an exception ends the program
-- ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`
+- ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`, a second Ctrl-C
 - ``report``: the messages on standard error
 - ``opening``: `mission`: the block
 - ``asyncio_guest``: the block in asyncio programs

@@ -16,30 +16,42 @@ Rules:
 3. Missions inside of one another, or beside, each put their handler before that of the other, and
    each handler calls the next one. They may end in any order.
 4. IPython survives `SystemExit`. There the signal is raised again when no mission is left.
-5. The mission of an executor runs in a thread. In the ``with`` block of the executor, in the main
+5. A child that user code forks, as multiprocessing does, has no mission: there the signals do what
+   they do by default.
+6. The mission of an executor runs in a thread. In the ``with`` block of the executor, in the main
    thread, a signal raises `SystemExit` at once, as Ctrl-C does `KeyboardInterrupt`.
+7. Ctrl-C itself is trio's, or asyncio's: it cancels the mission, and programs have their grace to
+   end by SIGTERM. `InterruptHandler` passes it on, and says which programs are waited for when a
+   moment has gone. Another Ctrl-C kills those that were told to end.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
 
 from grain.delayed.errors import MissionCancelled
 from grain.head import Cancelled, flattened
+from grain.worker import DefaultInChildren
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a mission."""
 
 _SHELL = 128  # added to the number of a signal, it is the exit status of a shell
+_MOMENT = 0.3  # seconds in which most programs have ended
+_TWICE = 1.0  # seconds between two Ctrl-C that are meant as one order, though nothing ends yet
+_LONGEST = 30.0  # seconds for which programs that are told to end late are killed as well
 
 
 class EndingHandler:
@@ -137,6 +149,9 @@ class ExitHandler(EndingHandler):
             super().install()
 
 
+DefaultInChildren(SIGNALS, lambda handler: isinstance(handler, EndingHandler)).register()
+
+
 class Ending:
     """The end of a mission from outside, while its block runs; `ended_from_outside` makes it.
 
@@ -151,6 +166,7 @@ class Ending:
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report = report
         self.scope = trio.CancelScope()
+        self._over = False
         self.cause: signal.Signals | MissionCancelled | None = None
 
     def on_signal(self, number: signal.Signals) -> None:
@@ -160,7 +176,15 @@ class Ending:
     def cancel(self, by: str) -> None:
         """End the mission for somebody outside, with `MissionCancelled`."""
         text = f"the mission was cancelled by {by} with `grain cancel`"
-        self._end(MissionCancelled(text), f"{text}.")
+        if not self._over:
+            self._end(MissionCancelled(text), f"{text}.")
+
+    def settle(self) -> None:
+        """Note that the mission has ended well: to cancel it comes too late, and changes nothing.
+
+        A signal still ends the program, and with it the mission counts as interrupted.
+        """
+        self._over = True
 
     def _end(self, cause: signal.Signals | MissionCancelled, line: str) -> None:
         if self.cause is None:
@@ -206,6 +230,99 @@ def ended_from_outside(report: Callable[[str], object]) -> Iterator[Ending]:
         raise ending.cause
     if ending.cause is not None:
         end_program(ending.cause)
+
+
+class InterruptHandler:
+    """The handler of SIGINT for one mission and all inside of it.
+
+    Args:
+        report: takes a line for the user.
+        before: the handler that was there, which goes on to get each SIGINT.
+        token: that of the trio run.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str], object],
+        before: Callable[[int, FrameType | None], object],
+        token: trio.lowlevel.TrioToken,
+    ) -> None:
+        self.before = before
+        self.active = True
+        self._report = report
+        self._token = token
+        self._process = os.getpid()  # a child that user code forks has no mission
+        self._last = -math.inf
+        self._killing = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Have the loop look at the programs that end, and pass the signal on."""
+        if self.active and os.getpid() == self._process:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._on_interrupt)
+        self.before(number, frame)
+
+    def _on_interrupt(self) -> None:
+        from grain.worker.external import ending_programs  # for the start-up time of missions
+
+        now = trio.current_time()
+        again = now - self._last < _TWICE or bool(ending_programs())
+        self._last = now
+        if not again:
+            trio.lowlevel.spawn_system_task(self._announce)
+        elif not self._killing:
+            self._killing = True
+            trio.lowlevel.spawn_system_task(self._kill)
+
+    async def _announce(self) -> None:
+        from grain.worker.external import ending_programs
+
+        await trio.sleep(_MOMENT)
+        if (graces := ending_programs()) and not self._killing:
+            noun = "program" if len(graces) == 1 else "programs"
+            now = "it" if len(graces) == 1 else "them"
+            self._report(
+                f"stopping {len(graces)} {noun} ({max(graces):g} s; Ctrl-C again to kill {now} now)"
+            )
+
+    async def _kill(self) -> None:
+        """Kill the programs that end, and those that are told to a little later."""
+        from grain.worker.external import ending_programs, kill_ending_programs
+
+        with trio.move_on_after(_LONGEST):
+            kill_ending_programs()
+            await trio.sleep(_MOMENT)
+            while ending_programs():
+                kill_ending_programs()
+                await trio.sleep(_MOMENT)
+        self._killing = False
+
+
+@contextmanager
+def second_interrupt_kills(report: Callable[[str], object]) -> Iterator[None]:
+    """Have a second Ctrl-C kill the programs that the first one has told to end, in the block.
+
+    It is so in the main thread, where Python has its signals, and for the outermost of missions.
+
+    Args:
+        report: takes a line for the user.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or not callable(before)
+        or isinstance(before, InterruptHandler)
+    ):
+        yield
+        return
+    handler = InterruptHandler(report, before, trio.lowlevel.current_trio_token())
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        handler.active = False
+        if signal.getsignal(signal.SIGINT) is handler:
+            signal.signal(signal.SIGINT, before)
 
 
 def end_program(number: signal.Signals) -> None:

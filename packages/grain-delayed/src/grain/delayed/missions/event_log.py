@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -32,6 +33,7 @@ async def recording(
     wanted: EventLogWanted,
     settings: EventLog,
     *,
+    inside: bool,
     elsewhere: bool,
     name: str | None,
     address: str,
@@ -43,6 +45,7 @@ async def recording(
     Args:
         wanted: as of `mission`.
         settings: those of the configuration.
+        inside: True for a mission within a task of another one, of which there may be thousands.
         elsewhere: True if the mission has workers elsewhere, or they may join.
         name: its name; None for that of its script.
         address: where workers join it; empty if they cannot.
@@ -57,9 +60,12 @@ async def recording(
     """
     on = check_wanted(wanted)
     if on is None:
-        on = elsewhere and settings.enabled
+        on = settings.enabled and (elsewhere or not inside)
     log = None
     if on:
+        if wanted is None and not elsewhere:
+            # A small program of somebody who has not heard of logs runs without one as well.
+            report = _be_silent
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
         log = _begin(folder, settings, name or mission_name(), address, report)
     if log is None:
@@ -85,6 +91,28 @@ async def recording(
             await trio.to_thread.run_sync(close)
 
 
+def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:
+    """Return a function that calls another one in the thread of this event loop.
+
+    The watch over the loop reports blocking code from a thread of its own, while the loop is
+    blocked. What is said there is taken when the loop goes on, and not at all once it has ended.
+
+    Args:
+        take: for one thread, this one.
+    """
+    token = trio.lowlevel.current_trio_token()
+    here = threading.get_ident()
+
+    def call(text: str) -> None:
+        if threading.get_ident() == here:
+            take(text)
+        else:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(take, text)
+
+    return call
+
+
 def check_wanted(wanted: EventLogWanted) -> bool | None:
     """Return True or False if the user wants a log or none; None leaves it to the configuration.
 
@@ -99,6 +127,10 @@ def check_wanted(wanted: EventLogWanted) -> bool | None:
             'event_log="/scratch/me/logs"'
         )
     return True
+
+
+def _be_silent(_: str) -> None:
+    """Report nothing."""
 
 
 def _begin(
@@ -147,6 +179,8 @@ def _ending(error: BaseException) -> tuple[Status, str]:
 
     text = str(error)
     words = one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    if isinstance(error, SystemExit):  # of the program itself
+        return ("done", "") if error.code in (None, 0) else ("failed", words)
     if isinstance(error, Exception) and not isinstance(error, MissionCancelled):
         return "failed", words
     return "interrupted", words

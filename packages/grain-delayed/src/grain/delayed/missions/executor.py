@@ -219,7 +219,13 @@ async def _hosted(
     except MeetingTaken as error:
         if local is None:
             raise  # it would wait for workers that go elsewhere
-        on_event(HostingFailed(address, str(error)))
+        # That scheduler is most often the user's own, of another mission: nobody is to end it.
+        why = (
+            f"the scheduler at {address} (process {error.pid} on {error.host}) goes on with its "
+            "missions, and workers join that one. To use its workers, leave out local=; to have "
+            "workers of its own, give this mission another address"
+        )
+        on_event(HostingFailed(address, why))
     own = _own(local, name, on_event, isolated, env, run_log, context)
     return await stack.enter_async_context(own)
 

@@ -142,6 +142,11 @@ class Mission:
         """Take note that so many tasks wait that the executor has not received yet."""
         self._overload.on_held_back(count)
 
+    def on_cached(self, call: Call) -> None:
+        """Take note that the result of a call was found in the cache."""
+        if self._run_log is not None:
+            self._run_log.cached(name_of(call.fn))
+
     def on_retry(self, number: int) -> None:
         """Take note that a task which has failed is going to be submitted again."""
         self.executor.note_retry(number)

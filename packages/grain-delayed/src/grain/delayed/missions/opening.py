@@ -11,7 +11,7 @@ import trio
 from grain.delayed.advice import Advice, note_mistakes
 from grain.delayed.graph import woken_by
 from grain.delayed.missions.current import is_inside, set_current
-from grain.delayed.missions.ending import ended_from_outside
+from grain.delayed.missions.ending import ended_from_outside, second_interrupt_kills
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
@@ -82,9 +82,9 @@ async def mission(
             those of the worker and of the allocation; None as a value removes a variable. They
             travel with each task: name those that programs need, 64 KiB at most.
         event_log: True to write a log of what happens to the tasks, for ``grain history`` and
-            ``grain report``, False to write none, or the directory of the logs; by default
-            missions with workers elsewhere write one, as `head.event_log` of the configuration
-            says.
+            ``grain report``, False to write none, or the directory of the logs; by default it is
+            as `head.event_log` of the configuration says, which is to write one, but not for a
+            mission with its local worker alone inside of a task of another one.
         echo: if true, what leaves print and log on workers elsewhere is shown on standard error,
             too, beginning with mission, task and function; no more than a person can read, 50
             lines a second and 300 at once. The worker's log has all of it.
@@ -183,11 +183,15 @@ async def opened(
     failures: list[Exception] = []
     # The loop of a mission inside of another one, or of a leaf, is watched already.
     watchdog = nullcontext() if is_inside() else LoopWatchdog(on_blocked)
-    with shortened_tracebacks(), ended_from_outside(reporter.line) as ending:
+    with (
+        shortened_tracebacks(),
+        second_interrupt_kills(reporter.line),
+        ended_from_outside(reporter.line) as ending,
+    ):
         # Imported where a mission begins, for the start-up time of everything else.
         from grain.config import load
         from grain.delayed.cache.cache import open_cache
-        from grain.delayed.missions.event_log import recording
+        from grain.delayed.missions.event_log import from_any_thread, recording
         from grain.delayed.missions.executor import executing, is_alone
 
         config = load(config_file)
@@ -198,6 +202,7 @@ async def opened(
         async with recording(
             event_log,
             config.head.event_log,
+            inside=is_inside(),
             elsewhere=bool(address),
             name=name,
             address=address,
@@ -205,7 +210,7 @@ async def opened(
             cause=lambda: ending.cause,
         ) as run_log:
             if run_log is not None:
-                reporter.on_recorded(run_log.remark)
+                reporter.on_recorded(from_any_thread(run_log.remark))
             # Neither the executor's trio tasks nor the runs on its local worker belong to an outer
             # mission: they start while there is no current one.
             outer = set_current(None)
@@ -241,6 +246,7 @@ async def opened(
                                     raise
                         finally:
                             current.end()
+                ending.settle()
                 failures = current.tasks.unseen_failures()
             finally:
                 set_current(outer)

@@ -34,6 +34,7 @@ from grain.head.events import (
     SchedulerTrouble,
     Statistics,
     TaskFailed,
+    TaskOutlived,
     TasksPrinted,
     WorkerCleaning,
     WorkerLeft,
@@ -62,19 +63,26 @@ class Reporter:
         routine: True to report what happens in each mission: its configuration, the end of its
             workers, how its tasks ended, the time it took.
         elsewhere: another way to run where no worker is there, as part of a sentence.
+        clock: returns the time in seconds, and never goes back.
 
     Attributes:
         failures: the failures of its tasks.
     """
 
     def __init__(
-        self, progress: bool | None = None, *, routine: bool = True, elsewhere: str = ""
+        self,
+        progress: bool | None = None,
+        *,
+        routine: bool = True,
+        elsewhere: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failures = Failures()
         self._shown = progress is not False
         self._routine = routine and self._shown
         self._summary = routine
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
         # How often it was reported that no worker is there; and whether that is so still.
         self._absences = 0
         self._absent = False
@@ -162,12 +170,14 @@ class Reporter:
                 self.line(f"The scheduler can store something again in {what}.")
             case RunsEnded():
                 self.line(ended_runs_line(event))
+            case TaskOutlived():
+                self.line(outlived_line(event))
             case HostingFailed(_, why):
-                self.line(f"warning: only the local worker is used, none can join: {why}")
+                self.line(f"This mission has its local worker alone, which is no error: {why}")
 
     def _on_printed(self, event: TasksPrinted) -> None:
         """Show what tasks have printed, as far as a person can read it."""
-        now = time.monotonic()
+        now = self._clock()
         lines = event.text.splitlines()
         shown = [line for line in lines if self._echoed.take(1, now)]
         self._left_out += event.lost + len(lines) - len(shown)
@@ -182,7 +192,7 @@ class Reporter:
             noun = "line" if self._left_out == 1 else "lines"
             self._write(
                 f"... {self._left_out} {noun} more than can be shown here; the workers' logs have "
-                "all: grain logs MISSION:NUMBER"
+                "all: grain logs NAME:NUMBER"
             )
             self._left_out = 0
 
@@ -232,7 +242,7 @@ class Reporter:
         Args:
             interrupted: True if Ctrl-C, a signal or `grain cancel` ended the mission.
         """
-        elapsed = time.monotonic() - self._began
+        elapsed = self._clock() - self._began
         self._report_left_out()
         now = self._statistics()
         if self._summary:
@@ -252,10 +262,11 @@ class Reporter:
     def line(self, line: str) -> None:
         """Write one line; the progress line, if there is one, stays below it.
 
-        Names of workers, calls and lines of code that it quotes cannot control the terminal.
+        Names of workers, calls and lines of code that it quotes can neither control the terminal
+        nor begin a line that looks like one of Grain's.
         """
         self._remark(line)
-        self._write(printable(line))
+        self._write(printable(" ".join(line.splitlines())))
 
     def _write(self, line: str) -> None:
         if sys.stderr is not None:
@@ -306,6 +317,21 @@ def ended_runs_line(event: RunsEnded) -> str:
     return (
         f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
         f"{runs}; {again}. To let it wait longer, raise head.gnaw.grace in grain.toml"
+    )
+
+
+def outlived_line(event: TaskOutlived) -> str:
+    """Return the warning about a task that has outlived its worker, and what to do."""
+    begin = f"warning: {event.task} {event.function} had run {span(event.ran)} when"
+    if event.most:
+        return (
+            f"{begin} its worker's time was over, which was {span(event.life)} in all; it starts "
+            "again from its beginning, and fails after a few such runs: raise script.walltime in "
+            "grain.toml, or state how long it takes (WTime)"
+        )
+    return (
+        f"{begin} its worker's time was over; it starts again from its beginning, where more time "
+        "is left: state how long it takes (WTime), and it starts only where that is left"
     )
 
 

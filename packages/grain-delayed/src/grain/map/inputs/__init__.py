@@ -5,8 +5,7 @@ split into records; the records of several sources are combined or linked, and e
 fills the template once. Only ``sources`` does I/O.
 
 A value must reach the program exactly as it stands in the input: bytes that are no UTF-8 survive as
-surrogates, and in a line for the shell every value is quoted where it needs it, or refused where no
-quotes would hold.
+surrogates, and a line for the shell gets values as parameters, never as a part of its text.
 
 Map:
 
@@ -14,6 +13,6 @@ Map:
 - ``sources``: inputs as streams of records
 - ``splitting``: records out of bytes: lines, columns, CSV rows
 - ``template``: the template: holes, and what fills them
-- ``shell``: the places in a line for sh where a value may stand, and as what
+- ``shell``: the places of values in a line for sh, and what in it evaluates text
 - ``requests``: resources as one word, ``Cores=4,Memory=8``, and the number of jobs at a time
 """

@@ -1,115 +1,396 @@
-"""The places in a line for sh(1) where a value may stand, and how it is written there.
+r"""Values in a line for sh(1): passed as parameters, and never as a part of its text.
 
-A value is data, whatever its bytes are: file names come from strangers. Where the shell reads plain
-words, quotes make it one word. Three other kinds of places exist:
+The shell gets ``_grain1=$1; shift 1; TEXT``, in which TEXT is the line with ``"${_grain1}"`` in the
+place of a value, and the values as arguments. It does not read the result of an expansion as
+commands, so a value cannot be run by being there, whatever its bytes are.
 
-- Quotes, comments, backquotes, here-documents: the quotes around a value would end those of the
-  template. Such a place is refused, as it is never needed: words may touch, as in
-  ``"result of "{}``.
-- Places that the shell evaluates once more: arithmetic, subscripts, ``eval``, the script of
-  ``sh -c``. In bash the value ``a[$(program)]`` in ``$(( ))`` runs the program, quoted or not. Only
-  a plain number may stand there.
-- Variables, where the line has such an evaluation: in bash, ``$((x))`` evaluates the text of x. A
-  value that may get into a variable has to be a plain number, too. The target of a redirection
-  cannot get there, so ``n=$(wc -l < {}); echo $((n + 1))`` takes any file name.
+Two things decide about a value:
 
-`sh` may be dash, bash or busybox, so the rules are those of all of them. Where the scanner cannot
-follow the line (backquotes, here-documents), everything that comes later is refused.
-(POSIX.1-2017, Shell Command Language, 2.2 Quoting, 2.3 Token Recognition, 2.6.4 Arithmetic
-Expansion; bash(1), ARITHMETIC EVALUATION, Arrays, ``[[``.)
+- `find_places` says whether a place is within double quotes, and refuses those where the shell
+  expands nothing. It is a small lexer. A mistake of it can never run a value: only split it in
+  words, or print the variable's name in its place.
+- `find_danger` searches the text for what evaluates text once more: in bash, ``$((x))`` runs the
+  program in ``x='a[$(program)]'``. It parses nothing, as what it does not find would run: it
+  searches for words and characters anywhere, and refuses values that it could allow.
+
+(POSIX.1-2017, Shell Command Language, 2.2 Quoting, 2.3 Token Recognition, 2.6 Word Expansions;
+bash(1), ARITHMETIC EVALUATION, Arrays, ``[[``, SHELL BUILTIN COMMANDS.)
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+
+from grain.map.errors import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # A hole in the text of a line; no argument of a program contains this character.
 HOLE = "\0"
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_PARAMETER = re.compile(rf"{_NAME}|[0-9@*#?$!-]", re.ASCII)
 _SAFE = r"A-Za-z0-9_./:@%+\-"
 _BARE = re.compile(rf"[{_SAFE}]+", re.ASCII)
-_BEFORE = re.compile(rf"[{_SAFE}=\s;|&(]", re.ASCII)
-_AFTER = re.compile(rf"[{_SAFE}\s;|&)]", re.ASCII)
-_ASSIGNMENT = re.compile(rf"{_NAME}(?:\[(?P<subscript>[^\]]*)\]?)?\+?=", re.ASCII)
-# ${x:offset}, ${x[subscript]}: their text is arithmetic.
-_INDEXED = re.compile(rf"#?{_NAME}(?::(?![-=?+])|\[(?![@*]\]))(?P<arithmetic>.*)", re.DOTALL)
-# The beginnings of whatever evaluates variables, in text that is not scanned.
-_MAY_EVALUATE = re.compile(
-    r"\(\(|\$\[|\[\[|\$\{!|\$\{\w+[:\[]|@P|(?<!\w)(?:eval|let|declare|typeset|local|unset|read|"
-    r"mapfile|readarray|printf|trap|alias|source|sh|\.)\s"
+_BEFORE = re.compile(rf"\A|[{_SAFE}=\s;|&(]", re.ASCII)
+_AFTER = re.compile(rf"\Z|[{_SAFE}\s;|&)]", re.ASCII)
+_ASSIGNMENTS = r"(?:\w+\+?=[^\s;&|()]*\s+)*"
+# The end of a text after which a word is read as the name of a command: it may be reserved there.
+_COMMAND = re.compile(
+    r"(?:\A|[;&|(]|(?<!\\)\n|(?<!\S)(?:if|then|else|elif|do|while|until|time|coproc|for|"
+    rf"select|!|\{{)\s)\s*{_ASSIGNMENTS}[^\s;&|()<>\"'$=]*\Z"
 )
-
-_RESERVED = {
-    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "esac", "!", "{", "}",
-    "time", "coproc",
-}  # fmt: skip
-_PREFIXES = {"builtin", "command", "exec"}
-_SHELLS = {
-    "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "yash", "zsh",
-}  # fmt: skip
-# Commands of shells that evaluate their arguments, or subscripts in them.
-_EVALUATING = {
-    "alias", "bind", "compgen", "complete", "eval", "fc", "getopts", "let", "mapfile", "read",
-    "readarray", "trap", "unset", "wait",
-}  # fmt: skip
-_DECLARING = {"declare", "export", "local", "readonly", "typeset"}
-_READING = {"getopts", "mapfile", "read", "readarray"}
-_COUNTING = {"exit", "return", "shift", "break", "continue"}
-# Variables in which the shell itself runs substitutions.
-_PROMPTS = re.compile(r"(?:PS[0-9]|ENV|BASH_ENV|PROMPT_COMMAND)\+?=")
-_NUMERIC = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
-_NAMED = {"-v", "-R"}
+_INDEX = re.compile(r"\w+(?::(?![-=?+])|\[).*", re.DOTALL)
 
 
 class Kind(Enum):
     """The kinds of places for a value in a line for sh."""
 
-    WORD = "any value, quoted where it needs it"
-    DIGITS = "digits, with a sign or without; zeros may lead"
-    NUMBER = "a plain number"
-    REFUSED = "no value but the numbers of jobs and slots"
-    NOTHING = "nothing"
+    WORD = "outside of quotes"
+    QUOTED = "in double quotes"
+    NUMBER = "where only a plain number may stand"
+    REFUSED = "where only the numbers of jobs and slots may stand, as text"
+    NOTHING = "where nothing may stand"
 
 
 class Place(NamedTuple):
     """The place of one value.
 
     Attributes:
-        kind: the values that may stand there.
-        where: the place, as part of a sentence: "stands in arithmetic".
-        advice: the sentence on what to write instead.
-        bare: True if a value that the shell reads as it is may stand without quotes.
+        kind: the kind of the place.
+        where: the place, as part of a sentence: "single quotes".
+        bare: True if a value that the shell reads as it is may be written without quotes.
     """
 
     kind: Kind
     where: str = ""
-    advice: str = ""
-    bare: bool = False
+    bare: bool = True
 
-    def accepts(self, value: str) -> bool:
-        """Return True if a value may stand here."""
-        if self.kind is Kind.NUMBER:
-            return re.fullmatch(r"[+-]?(?:0|[1-9][0-9]*)", value) is not None
-        if self.kind is Kind.DIGITS:
-            return re.fullmatch(r"[+-]?[0-9]+", value) is not None
-        return self.kind is Kind.WORD
+    def expansion(self, variable: str) -> str:
+        """Return the expansion of a variable in this place."""
+        return f'"${{{variable}}}"' if self.kind is Kind.WORD else f"${{{variable}}}"
 
     def written(self, value: str) -> str:
-        """Return a value that is accepted as sh has to read it."""
-        if self.bare and _BARE.fullmatch(value):
+        """Return a value as one would type it in this place."""
+        if self.kind is Kind.QUOTED:
+            # In an interactive bash, "!" stands for an earlier command in double quotes, too.
+            return re.sub(r'([$`"\\])', r"\\\1", value).replace("!", "\"'!'\"")
+        if self.kind is not Kind.WORD or (self.bare and _BARE.fullmatch(value)):
             return value
         return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
-_SCRIPT = 'Write a script that takes the value as "$1"'
-_WITHOUT = "The value is quoted already: leave out the quotes around it"
+def is_number(value: str) -> bool:
+    """Return True for a plain number: whole, and without zeros before it, which make it octal."""
+    return re.fullmatch(r"[+-]?(?:0|[1-9][0-9]*)", value) is not None
+
+
+def find_places(line: str) -> list[Place]:
+    """Return the place of each `HOLE` in a line for sh.
+
+    Raises:
+        TemplateError: the line ends within quotes or an expansion.
+    """
+    return _Lexer(line).places()
+
+
+class _Lexer:
+    """A reader of one line for sh, as far as it takes to know what is quoted.
+
+    `_frames` are the syntaxes that are open, by what begins them: `"`, `$(`, `$((` or `${`; each
+    with its position. `_depths` are the numbers of parentheses that are open in them. Commands are
+    read in `$(` and outside of all (`""`). After what it cannot follow (`_lost`), every place is
+    refused. `_begin` is where the text begins that can say whether a command's name is next.
+    """
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._at = 0
+        self._places: list[Place] = []
+        self._frames: list[tuple[str, int]] = [("", 0)]
+        self._depths = [0]
+        self._lost = ""
+        self._begin = 0
+        self._here_documents: list[tuple[str, bool]] = []
+
+    def places(self) -> list[Place]:
+        """Read the line, and return the places of its holes."""
+        while self._at < len(self._line) and not self._lost:
+            self._step()
+        if self._lost:
+            self._pass(len(self._line), f"what follows {self._lost}, which grain map cannot read")
+        elif opener := self._frames[-1][0]:
+            self._refuse_open(opener)
+        return self._places
+
+    def _step(self) -> None:
+        char, (opener, _) = self._line[self._at], self._frames[-1]
+        if char == HOLE:
+            self._hole(opener)
+        elif char == "\\":
+            if self._line[self._at + 1 : self._at + 2] == HOLE:
+                self._places.append(Place(Kind.NOTHING, r"the place after a \ "[:-1]))
+            self._at += 2
+        elif char == "`":
+            self._quotes(r"`(?:\\.|[^`\\])*`", "backquotes")
+        elif char == "$":
+            self._dollar(in_quotes=opener == '"')
+        elif opener == '"':
+            self._at += 1
+            if char == '"':
+                self._close()
+        elif opener == "${":
+            self._lost = f"{char} in ${{ }}" if char in "'\"" else ""
+            self._at += 1
+            if char == "}":
+                self._close()
+        elif char in "()":
+            self._parenthesis(char, opener)
+        elif opener == "$((":
+            self._lost = f"{char} in $(( ))" if char in "'\"" else ""
+            self._at += 1
+        else:
+            self._command(char, opener)
+
+    def _command(self, char: str, opener: str) -> None:
+        line, at = self._line, self._at
+        begins_word = at == 0 or line[at - 1] in " \t\n;|&()"
+        if char == "'":
+            self._quotes(r"'[^']*'", "single quotes")
+        elif char == '"':
+            self._open('"')
+        elif char == "#" and begins_word:
+            end = line.find("\n", at)
+            self._pass(len(line) if end < 0 else end, "a comment")
+        elif line.startswith("<<", at):
+            self._here_document()
+        elif char == "\n":
+            self._at += 1
+            self._bodies()
+        elif opener and begins_word and re.compile(r"case\s").match(line, at):
+            self._lost = "`case` in $( )"  # the parentheses of its patterns have no partners
+        else:
+            self._at += 1
+
+    def _hole(self, opener: str) -> None:
+        line, at = self._line, self._at
+        if opener == '"':
+            place = Place(Kind.QUOTED)
+        elif opener == "$((":
+            place = Place(Kind.NUMBER, "arithmetic")
+        elif opener == "${" and _INDEX.fullmatch(line, self._frames[-1][1] + 2, at):
+            place = Place(Kind.NUMBER, "an index")
+        elif opener == "${":
+            place = Place(Kind.REFUSED, "${ }")
+        else:
+            before = line[:at]
+            place = Place(
+                Kind.WORD,
+                bare=_BEFORE.fullmatch(before[-1:]) is not None
+                and _AFTER.fullmatch(line[at + 1 : at + 2]) is not None
+                and _COMMAND.search(before[self._begin :]) is None
+                and before.rfind("[[ ") <= before.rfind(" ]]"),
+            )
+        self._places.append(place)
+        self._at += 1
+
+    def _dollar(self, *, in_quotes: bool) -> None:
+        rest = self._line[self._at : self._at + 3]
+        if rest[1:2] == HOLE:
+            self._places.append(Place(Kind.NOTHING, "the place after a $"))
+            self._at += 2
+        elif rest.startswith("$'") and not in_quotes:
+            self._quotes(r"\$'(?:\\.|[^'\\])*'", "$'...'")
+        else:
+            opener = next((one for one in ("$((", "$(", "${") if rest.startswith(one)), "")
+            if opener:
+                self._open(opener)
+            else:
+                self._at += 1
+
+    def _parenthesis(self, char: str, opener: str) -> None:
+        self._at += 1
+        if char == "(":
+            self._depths[-1] += 1
+        elif self._depths[-1]:
+            self._depths[-1] -= 1
+        elif opener == "$((":
+            if self._line[self._at : self._at + 1] != ")":
+                self._lost = "$(( that is no arithmetic"
+            self._at += 1
+            self._close()
+        elif opener:
+            self._close()
+        else:  # of a pattern of `case`, which a command follows
+            self._begin = self._at
+
+    def _open(self, opener: str) -> None:
+        self._frames.append((opener, self._at))
+        self._depths.append(0)
+        self._at += len(opener)
+
+    def _close(self) -> None:
+        self._frames.pop()
+        self._depths.pop()
+
+    def _quotes(self, pattern: str, where: str) -> None:
+        """Go on after quotes in which nothing is expanded."""
+        quotes = re.compile(pattern, re.DOTALL).match(self._line, self._at)
+        if quotes is None:
+            self._refuse_open(where)
+        else:
+            self._pass(quotes.end(), where)
+
+    def _here_document(self) -> None:
+        word = re.compile(r"<<(-?)[ \t]*(['\"\\]?[\w.-]+['\"]?)(?![^\s;&|<>()])").match(
+            self._line, self._at
+        )
+        if self._line.startswith("<<<", self._at):
+            self._at += 3
+        elif word is None:
+            self._lost = "<<"
+        else:
+            self._here_documents.append((word[2].strip("'\"\\"), bool(word[1])))
+            self._at = word.end()
+
+    def _bodies(self) -> None:
+        """Go on after the bodies of the here-documents that begin at this line."""
+        for word, tabs in self._here_documents:
+            last = re.compile(rf"^{chr(9) + '*' if tabs else ''}{re.escape(word)}$", re.MULTILINE)
+            end = last.search(self._line, self._at)
+            self._pass(end.end() if end else len(self._line), "a here-document")
+        self._here_documents = []
+
+    def _pass(self, end: int, where: str) -> None:
+        """Go on at a position, with a place for no value where one is on the way."""
+        for hole in re.compile(HOLE).finditer(self._line, self._at, end):
+            escaped = self._line[hole.start() - 1] in "$\\" and where != "single quotes"
+            self._places.append(Place(Kind.NOTHING if escaped else Kind.REFUSED, where))
+        self._at = end
+
+    def _refuse_open(self, what: str) -> None:
+        raise TemplateError(
+            f"the line for sh ends within {what}, which nothing closes: "
+            f"{self._line.replace(HOLE, '{}')}"
+        )
+
+
+# Words that are shells, and parts of a line that evaluate text.
+_SHELLS = r"(?:[bd]?ash|sh|[mk]?ksh|pdksh|yash|zsh|t?csh|fish|rbash|busybox)(?:-?\d[\d.]*|-static)?"
+_SHELL = rf"(?<![\w.-]){_SHELLS}(?![\w-]|\.\w)"
+# A shell that runs a script of the user's: its arguments are those of a program.
+_OWN_SCRIPT = re.compile(
+    rf"(?<![\w.-])(?!busybox){_SHELLS}(?:[ \t]+-[aefuvx]+)*[ \t]+"
+    rf"(?!-|/dev|/proc|{_SHELLS}(?!\S))[\w./+-]+(?=[\s;&|)<>]|\Z)"
+)
+_DECLARE = r"(?:declare|typeset|local|readonly|export)"
+_NAMING = rf"(?:{_DECLARE}|unset|read|mapfile|readarray|getopts)"
+_REST = r"[^;|&<>()\n]*"  # of a command
+_START = (
+    r"(?:\A|[;&|(){}`!\n]|(?<![\w-])(?:if|then|elif|else|do|while|until|time|command|builtin|exec)"
+    rf"\s)\s*{_ASSIGNMENTS}"
+)
+_NUMBERS_ONLY = [
+    _SHELL,
+    r"(?<![\w./-])(?:eval|trap|source|alias)(?![\w./-])",
+    rf"(?<![\w./-])(?:fc|bind|complete|compgen|enable|jobs)\s+[-$`{HOLE}]",
+    rf"{_START}\.[ \t]",
+    r"(?<!\w)(?:PS\d|PROMPT_COMMAND|BASH_ENV|ENV|SHELL|BASH)(?!\w)",
+    r"\$\{!",
+    r"\$\{[^}]*@",
+    rf"\b(?:mapfile|readarray)\b{_REST}\s-\w*[cC]",
+    rf"\b{_DECLARE}\b{_REST}\s[-+]\w*n\b",
+    # A variable whose name is an expansion.
+    rf"{_START}{_NAMING}(?:\s+[^\s;|&<>()]+)*?\s+[^\s=;|&<>()]*[$`{HOLE}]",
+    rf"\b(?:printf\s+-v|wait\s+-\w*p)\s*[^\s=;|&<>()]*[$`{HOLE}]",
+    # A format may be an option.
+    rf"\bprintf\s+(?:-v\s*\S+\s+)?[$`{HOLE}]",
+]
+_TEXT_ONLY = [
+    r"\(\(",
+    r"\$\[",
+    r"\[\[",
+    r"\w\[",
+    r"=\(",
+    r"\$\{(?!#?\w+(?:\}|:[-+]|[-+%#/]))",
+    rf"(?<![\w./-])(?:let|{_NAMING})(?![\w./-])",
+    r"\bprintf\s+-\w*v",
+    rf"\bwait\s{_REST}[-${HOLE}]",
+    # `test -v` evaluates subscripts, and values may be `-v`.
+    r"(?<![\w./-])test\s",
+    r"(?<![^\s;&|(){}!`])\[\s",
+]
+_WORD = rf"(?:[\w./:@%+{HOLE}-]+|\"(?:[^\"`$\\]|\$\w+|\$\{{\w+\}})*\")"
+# Tests whose words have one meaning, as their number is known.
+_HARMLESS_TEST = re.compile(
+    rf"(?<!\S)(?P<bracket>\[)?(?(bracket)|test)[ \t]+(?:![ \t]+)?"
+    rf"(?:-[bcdefghknprsuwxzLOSGN][ \t]+{_WORD}|{_WORD}[ \t]+!?==?[ \t]+{_WORD})"
+    rf"(?(bracket)[ \t]+\]|)(?=[ \t]*(?:[;&|)}}\n]|\Z))"
+)
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+# What shells put into these comes from other places than the line.
+_SPECIAL = {"_", "REPLY", "MAPFILE", "OPTARG", "BASH_REMATCH", "COPROC"}
+_FORBIDDEN = re.compile(r"""[$`\[\]()\\"'<>;&|{}!#*?~=\x00-\x1f\x7f]""")
+
+
+class Danger(NamedTuple):
+    """A part of a text that evaluates text.
+
+    Attributes:
+        part: the part.
+        numbers_only: True if only plain numbers may be near it; else text is harmless that has no
+            special characters and no names of the line.
+        names: the names in the text.
+        touching: True if a value stands beside a letter or another value, and makes a name with it.
+    """
+
+    part: str
+    numbers_only: bool
+    names: frozenset[str] = frozenset()
+    touching: bool = False
+
+    def objection(self, value: str) -> str:
+        """Return a clause on what is wrong with a value, or an empty one if it may be there."""
+        if is_number(value):
+            return ""
+        if self.numbers_only:
+            return "only a plain number, as 7 or -12, may be in such a command"
+        if re.fullmatch(r"[+-]?[0-9]+", value):
+            return f"zeros before a number make it octal. Write {int(value[:300])}"
+        if special := _FORBIDDEN.search(value):
+            return f"no value with a {special[0]!r} may be in such a command"
+        for name in _IDENTIFIER.findall(value):
+            if name in self.names or (self.touching and any(name in one for one in self.names)):
+                return f"`{name}` may be a variable of the command"
+        return ""
+
+
+def find_danger(text: str) -> Danger | None:
+    """Return the worst part of a text for shells that evaluates text; None if there is none.
+
+    Args:
+        text: the text, with `HOLE` for each value.
+    """
+    plain, untested = _plain(text), _plain(_HARMLESS_TEST.sub(" ", text))
+    for patterns, searched, numbers_only in (
+        (_NUMBERS_ONLY, _OWN_SCRIPT.sub(" ", plain), True),
+        (_TEXT_ONLY, untested, False),
+    ):
+        for pattern in patterns:
+            if found := re.search(pattern, searched):
+                names = re.findall(r"(?<![\w.])(?<!\s-)(?<!\s--)[^\W\d]\w*", plain)
+                touching = re.search(rf"\w{HOLE}|{HOLE}[\w{HOLE}]", plain) is not None
+                part = found[0].replace(HOLE, "{}").strip()
+                return Danger(part, numbers_only, frozenset({*names, *_SPECIAL}), touching)
+    return None
+
+
+def _plain(text: str) -> str:
+    """Return a text without quotes and backslashes, which hide words from a search alone.
+
+    An expansion before a word may be empty: $1eval and $x'eval' may be eval.
+    """
+    return re.sub(r"\\\n|[\\'\"]", "", re.sub(r"(\$\w+(?=[\\'\"])|\$\d)", r"\1 ", text))
 
 
 def code_words(words: Sequence[str]) -> set[int]:
@@ -119,10 +400,10 @@ def code_words(words: Sequence[str]) -> set[int]:
     """
     scripts: set[int] = set()
     for i, word in enumerate(words):
-        if word.rpartition("/")[2] not in _SHELLS:
+        if not _is_shell(word):
             continue
         script, j = False, i + 1
-        while j < len(words) and (words[j][:1] in ("-", "+") or words[j] in _SHELLS):
+        while j < len(words) and (words[j][:1] in ("-", "+") or _is_shell(words[j])):
             script |= re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*|--command", words[j]) is not None
             # The name of an option is a word of its own, as in -euo pipefail.
             takes_word = r"[-+][A-Za-z]*[oO]|--rcfile|--init-file"
@@ -132,534 +413,14 @@ def code_words(words: Sequence[str]) -> set[int]:
     return scripts
 
 
-def script_place() -> Place:
-    """Return the place of a value in the script of a ``sh -c``."""
-    return Place(
-        Kind.NUMBER,
-        "the script of another shell",
-        "Use --shell instead of sh -c; or give the value to the script as an argument: "
-        "sh -c '... \"$1\"' sh {}",
-    )
+def find_danger_in_words(words: Sequence[str]) -> Danger | None:
+    """Return the worst part of a command that gives scripts to shells; None if there is none."""
+    scripts = code_words(words)
+    if not scripts:
+        return None
+    texts = [word for i, word in enumerate(words) if i in scripts or not _is_shell(word)]
+    return find_danger("\n".join(texts))
 
 
-def find_places(parts: Sequence[str | None]) -> list[Place]:
-    """Return the place of each value in a line for sh.
-
-    Args:
-        parts: the text of the template; None for a value.
-    """
-    return _Scanner("".join(HOLE if part is None else part for part in parts)).places()
-
-
-@dataclass
-class _Word:
-    """A word of a command, as far as it was read.
-
-    Attributes:
-        text: its text without quotes; `HOLE` for a value.
-        holes: the values in it.
-        inner: the values in command substitutions in it.
-        expands: True if it contains an expansion.
-        quoted: True if a part of it is quoted.
-        target: True if it is the target of a redirection.
-    """
-
-    text: str = ""
-    holes: list[int] = field(default_factory=list)
-    inner: list[int] = field(default_factory=list)
-    expands: bool = False
-    quoted: bool = False
-    target: bool = False
-
-    @property
-    def all(self) -> list[int]:
-        """The values that are in it in any way."""
-        return self.holes + self.inner
-
-
-class _Syntax(Enum):
-    COMMANDS = "commands"
-    DOUBLE = "double quotes"
-    ARITHMETIC = "arithmetic"
-    PARAMETER = "a parameter expansion"
-    ARRAY = "the list of an array"
-
-
-@dataclass
-class _Frame:
-    """A part of the line with a syntax of its own, up to what closes it.
-
-    Attributes:
-        syntax: its syntax.
-        closer: the character that closes it.
-        substitution: True for ``$(``, whose output becomes part of a word.
-        depth: the number of closers that are still to come, for arithmetic.
-        text: what was read, for arithmetic and parameters.
-        words: the words of the command that is being read.
-        word: the word that is being read.
-        target: True if the next word is the target of a redirection.
-        conditional: True between ``[[`` and ``]]``.
-        leaks: the values that commands in it get as arguments.
-    """
-
-    syntax: _Syntax
-    closer: str = ""
-    substitution: bool = False
-    depth: int = 1
-    text: str = ""
-    words: list[_Word] = field(default_factory=list)
-    word: _Word | None = None
-    target: bool = False
-    conditional: bool = False
-    leaks: list[int] = field(default_factory=list)
-
-
-class _Scanner:
-    """A reader of one line for sh, which decides what may stand in its holes.
-
-    Every hole gets a place when it is read, by the innermost syntax; the end of a command, and that
-    of the line, may make it stricter. `_lost` is what the scanner cannot follow: with it, reading
-    stops.
-    """
-
-    def __init__(self, line: str) -> None:
-        self._line = line
-        self._at = 0
-        self._places: list[Place] = []
-        self._frames = [_Frame(_Syntax.COMMANDS)]
-        self._lost = ""
-        # Values that get into variables, and whether anything evaluates variables.
-        self._stored: set[int] = set()
-        self._evaluates = False
-        self._passes_all = False
-
-    def places(self) -> list[Place]:
-        """Read the line, and return the places of its holes."""
-        while self._at < len(self._line) and not self._lost:
-            self._step()
-        if self._lost:
-            rest = self._line[self._at :]
-            for at in (i for i in range(self._at, len(self._line)) if self._line[i] == HOLE):
-                escaped = self._line[:at][-1:] in ("$", "\\")
-                self._places.append(
-                    Place(
-                        Kind.NOTHING if escaped else Kind.REFUSED,
-                        f"the shell command after {self._lost}",
-                        "Use a variable, as in --shell 'x={}; ...', or put the command into a "
-                        "script",
-                        bare=True,
-                    )
-                )
-            self._evaluates |= bool(_MAY_EVALUATE.search(rest))
-            self._passes_all |= bool(_MAY_EVALUATE.search(rest))
-        while len(self._frames) > 1:
-            self._pop()
-        self._end_command()
-        if self._evaluates:
-            stored = self._stored | set(self._frames[0].leaks if self._passes_all else ())
-            for hole in stored:
-                self._demand(
-                    hole,
-                    Kind.NUMBER,
-                    "a line that evaluates what is in a variable or comes through a pipe, by "
-                    "$(( )), eval, sh or the like",
-                    "A file may be read by < {}, as in n=$(wc -l < {}); else write a script that "
-                    'takes the value as "$1"',
-                )
-        return self._places
-
-    # Characters.
-
-    def _step(self) -> None:
-        frame = self._frames[-1]
-        if frame.syntax is _Syntax.DOUBLE:
-            self._in_double_quotes(frame)
-        elif frame.syntax is _Syntax.ARITHMETIC:
-            self._in_arithmetic(frame)
-        elif frame.syntax is _Syntax.PARAMETER:
-            self._in_parameter(frame)
-        else:
-            self._in_commands(frame)
-
-    def _in_commands(self, frame: _Frame) -> None:
-        char = self._line[self._at]
-        if char in _READERS:
-            _READERS[char](self)
-        elif char == '"':
-            self._word().quoted = True
-            self._push(_Frame(_Syntax.DOUBLE, '"'), 1)
-        elif char == "#" and frame.word is None:
-            end = self._line.find("\n", self._at)
-            self._skip(len(self._line) if end < 0 else end, "a comment", "Leave it out")
-        elif char in " \t":
-            self._end_word()
-            self._at += 1
-        elif char in "\n;|&)":
-            self._separator(frame, char)
-        else:
-            self._word().text += char
-            self._at += 1
-
-    def _in_double_quotes(self, _frame: _Frame) -> None:
-        char = self._line[self._at]
-        if char == '"':
-            self._pop()
-            self._at += 1
-        elif char in _READERS and char not in "'<>(":
-            _READERS[char](self)
-        else:
-            self._word().text += char
-            self._at += 1
-
-    def _in_arithmetic(self, frame: _Frame) -> None:
-        char = self._line[self._at]
-        opener = "[" if frame.closer == "]" else "("
-        if char == HOLE:
-            self._hole()
-        elif char == "\\":
-            self._backslash()
-        elif char == "$":
-            frame.text += "$"
-            self._dollar()
-        elif char in "'`":
-            self._lose("quotes in arithmetic")
-        else:
-            frame.text += char
-            frame.depth += (char == opener) - (char == frame.closer)
-            self._at += 1
-            if not frame.depth:
-                self._pop()
-
-    def _in_parameter(self, frame: _Frame) -> None:
-        char = self._line[self._at]
-        if char == HOLE:
-            self._hole()
-        elif char == "}":
-            self._pop()
-            self._at += 1
-        elif char == "\\":
-            self._backslash()
-        elif char == "$":
-            frame.text += "$"
-            self._dollar()
-        elif char in "'\"`":
-            # Their meaning depends on the quotes around the expansion, and on the shell.
-            self._lose("quotes in ${ }")
-        else:
-            frame.text += char
-            self._at += 1
-
-    def _separator(self, frame: _Frame, char: str) -> None:
-        if frame.conditional:
-            self._end_word()
-            self._at += 1
-            return
-        self._end_command()
-        self._at += 1
-        if char == ")" and not self._lost and len(self._frames) > 1:
-            self._pop()
-
-    def _backquote(self) -> None:
-        self._lose("a backquote")
-
-    def _backslash(self) -> None:
-        following = self._line[self._at + 1 : self._at + 2]
-        if following == HOLE:
-            self._at += 1
-            self._lose("a \\")
-            return
-        if following != "\n":
-            word = self._word()
-            word.text += following
-            word.quoted = True
-        self._at += 1 + len(following)
-
-    def _single_quotes(self) -> None:
-        word = self._word()
-        word.quoted = True
-        end = self._line.find("'", self._at + 1)
-        end = len(self._line) if end < 0 else end
-        word.text += self._line[self._at + 1 : end]
-        self._skip(end, "single quotes", _WITHOUT)
-        self._at = end + 1
-
-    def _skip(self, end: int, where: str, advice: str) -> None:
-        """Go on at a position, with a place for no value where one is on the way."""
-        count = self._line.count(HOLE, self._at, end)
-        place = Place(Kind.REFUSED, f"{where} of the shell command", advice, bare=True)
-        self._places += [place] * count
-        self._at = end
-
-    def _dollar(self) -> None:
-        line, at = self._line, self._at
-        following = line[at + 1 : at + 2]
-        quoted = self._frames[-1].syntax is _Syntax.DOUBLE
-        if following == HOLE:
-            self._at += 1
-            self._lose("a $")
-        elif following == "'" and not quoted:
-            self._lose("$'")
-        elif line.startswith("$((", at):
-            self._push(_Frame(_Syntax.ARITHMETIC, ")", depth=2), 3)
-        elif following == "[":
-            self._push(_Frame(_Syntax.ARITHMETIC, "]"), 2)
-        elif following == "(":
-            self._push(_Frame(_Syntax.COMMANDS, ")", substitution=True), 2)
-        elif following == "{":
-            self._push(_Frame(_Syntax.PARAMETER, "}"), 2)
-        elif name := _PARAMETER.match(line, at + 1):
-            # It is no part of the word's text, and may stand for nothing: "$x"eval is eval.
-            self._word().expands = True
-            self._at += 1 + len(name[0])
-        else:
-            self._word().text += "$"
-            self._at += 1
-
-    def _redirection(self) -> None:
-        frame = self._frames[-1]
-        if self._line.startswith("<<", self._at):
-            self._lose("a here-document (<<)")
-        elif self._line.startswith(("<(", ">("), self._at):
-            self._word()
-            self._push(_Frame(_Syntax.COMMANDS, ")", substitution=True), 2)
-        elif frame.conditional:  # a comparison
-            self._end_word()
-            self._at += 1
-        else:
-            if frame.word is not None and frame.word.text.isdigit():
-                frame.word = None  # the number of a file descriptor
-            self._end_word()
-            while self._line[self._at : self._at + 1] in ("<", ">", "&", "|"):
-                self._at += 1
-            frame.target = True
-
-    def _open_parenthesis(self) -> None:
-        frame = self._frames[-1]
-        if frame.conditional:
-            self._end_word()
-            self._at += 1
-        elif self._line.startswith("((", self._at):
-            self._end_command()
-            self._push(_Frame(_Syntax.ARITHMETIC, ")", depth=2), 2)
-        elif frame.word is not None and frame.word.text.endswith("="):
-            self._push(_Frame(_Syntax.ARRAY, ")"), 1)
-        else:
-            # The parameters of a function are variables, too.
-            self._passes_all |= re.match(r"\(\s*\)", self._line[self._at :]) is not None
-            self._end_command()
-            self._push(_Frame(_Syntax.COMMANDS, ")"), 1)
-
-    def _hole(self) -> None:
-        frame = self._frames[-1]
-        hole = len(self._places)
-        syntaxes = {one.syntax for one in self._frames}
-        if frame.syntax in (_Syntax.ARITHMETIC, _Syntax.PARAMETER, _Syntax.ARRAY):
-            place = Place(Kind.NUMBER, frame.syntax.value, _SCRIPT, bare=True)
-        elif _Syntax.DOUBLE in syntaxes:
-            nested = frame.syntax is not _Syntax.DOUBLE
-            advice = "Leave out the double quotes around $( )" if nested else _WITHOUT
-            place = Place(Kind.REFUSED, "double quotes of the shell command", advice, bare=True)
-        elif len(syntaxes) > 1:
-            place = Place(Kind.NUMBER, "arithmetic or an expansion", _SCRIPT, bare=True)
-        else:
-            before, after = self._line[: self._at][-1:], self._line[self._at + 1 :][:1]
-            bare = all(
-                not char or rule.fullmatch(char)
-                for char, rule in ((before, _BEFORE), (after, _AFTER))
-            )
-            place = Place(Kind.WORD, bare=bare)
-        self._places.append(place)
-        word = self._word()
-        word.text += HOLE
-        word.holes.append(hole)
-        self._at += 1
-
-    # Frames, words and commands.
-
-    def _lose(self, what: str) -> None:
-        self._lost = what
-
-    def _word(self) -> _Word:
-        """Return the word that is being read: that of the innermost commands."""
-        frame = next(one for one in reversed(self._frames) if one.syntax in _WORDED)
-        if frame.word is None:
-            frame.word = _Word(target=frame.target)
-            frame.target = False
-        return frame.word
-
-    def _push(self, frame: _Frame, length: int) -> None:
-        if frame.substitution or frame.syntax in (_Syntax.ARITHMETIC, _Syntax.PARAMETER):
-            self._word().expands = True
-        self._frames.append(frame)
-        self._at += length
-
-    def _pop(self) -> None:
-        frame = self._frames[-1]
-        if frame.syntax in _WORDED:
-            self._end_command()
-        self._frames.pop()
-        if frame.syntax is _Syntax.ARITHMETIC:
-            self._evaluates |= _mentions_variables(frame.text)
-        elif frame.syntax is _Syntax.PARAMETER:
-            indexed = _INDEXED.fullmatch(frame.text)
-            self._evaluates |= (
-                frame.text.startswith("!")
-                or frame.text.endswith("@P")
-                or (indexed is not None and _mentions_variables(indexed["arithmetic"]))
-            )
-        elif frame.substitution or frame.syntax is _Syntax.ARRAY:
-            self._word().inner += frame.leaks
-        elif frame.syntax is _Syntax.COMMANDS:
-            self._frames[-1].leaks += frame.leaks
-
-    def _end_word(self) -> None:
-        frame = self._frames[-1]
-        word, frame.word = frame.word, None
-        if word is None:
-            return
-        frame.words.append(word)
-        if word.quoted:
-            return
-        if word.text == "[[":
-            frame.conditional = True
-        elif word.text == "]]" and frame.conditional:
-            frame.conditional = False
-            self._end_command()
-        elif word.text == "case" and len(self._frames) > 1:
-            # The parentheses of its patterns have no partners.
-            self._lose("`case` in $( )")
-
-    def _end_command(self) -> None:
-        frame = self._frames[-1]
-        self._end_word()
-        words, frame.words, frame.conditional = frame.words, [], False
-        frame.leaks += [hole for one in words if not one.target for hole in one.all]
-        arguments = [one for one in words if not one.target]
-        while arguments and self._is_before_command(arguments[0]):
-            del arguments[0]
-        if arguments:
-            for hole in arguments[0].holes:
-                self._never_bare(hole)  # quoted it is neither a reserved word nor an assignment
-            self._judge(arguments)
-
-    def _is_before_command(self, word: _Word) -> bool:
-        """Return True for a reserved word or an assignment, which the command's name follows."""
-        assignment = _ASSIGNMENT.match(word.text)
-        if assignment is None:
-            return not word.quoted and word.text in _RESERVED
-        self._stored.update(word.all)
-        self._evaluates |= _PROMPTS.match(word.text) is not None
-        subscript = assignment["subscript"]
-        if subscript is not None:
-            for hole in word.holes[: subscript.count(HOLE)]:
-                self._demand(hole, Kind.NUMBER, "a subscript", _SCRIPT)
-            self._evaluates |= word.expands or _mentions_variables(subscript)
-        return True
-
-    def _judge(self, words: list[_Word]) -> None:
-        """Demand what a command needs of the values in its arguments."""
-        while len(words) > 1 and (words[0].text in _PREFIXES or words[0].text[:1] == "-"):
-            del words[0]
-        name, arguments = words[0].text, words[1:]
-        if name in ("[[", "[", "test"):
-            self._judge_test(name, arguments)
-        elif name in _DECLARING:
-            self._judge_declaration(name, arguments)
-        elif name in _EVALUATING or (
-            name == "printf" and any(one.text.startswith("-v") for one in arguments)
-        ):
-            self._passes_all |= name in _READING
-            self._evaluates |= name == "let" or any(_may_evaluate(one) for one in arguments)
-            self._demand_all(arguments, Kind.NUMBER, name)
-        elif name in _COUNTING:
-            self._demand_all(arguments, Kind.DIGITS, name)
-        else:
-            self._judge_storing(name, arguments)
-        self._judge_scripts(words)
-
-    def _judge_storing(self, name: str, arguments: list[_Word]) -> None:
-        """Note the values that a command may put into variables."""
-        if name == "function":
-            self._passes_all = True  # the parameters of a function are variables, too
-        elif name in ("for", "select", "set"):
-            for word in arguments:
-                self._stored.update(word.all)
-            if name != "set" and arguments:
-                for hole in arguments[0].holes:
-                    self._never_bare(hole)
-        elif name in (".", "source"):
-            for word in arguments:
-                for hole in word.inner:
-                    self._demand(hole, Kind.NUMBER, f"the arguments of `{name}`", _SCRIPT)
-
-    def _judge_scripts(self, words: list[_Word]) -> None:
-        """Demand numbers in what a shell gets as its script."""
-        texts = [one.text for one in words]
-        if texts[0].rpartition("/")[2] in _SHELLS and all(one[:1] == "-" for one in texts[1:]):
-            self._evaluates = self._passes_all = True  # its script comes through a pipe
-        place = script_place()
-        for index in code_words(texts):
-            self._evaluates |= _may_evaluate(words[index])
-            for hole in words[index].all:
-                self._demand(hole, place.kind, place.where, place.advice)
-
-    def _judge_test(self, name: str, arguments: list[_Word]) -> None:
-        operators = {one.text for one in arguments if not one.quoted}
-        if name == "[[":
-            for word in arguments:
-                for hole in word.holes:
-                    self._never_bare(hole)
-        if operators & _NAMED or (name == "[[" and operators & _NUMERIC):
-            self._evaluates = True
-            self._demand_all(arguments, Kind.NUMBER, name)
-        elif operators & _NUMERIC:
-            self._demand_all(arguments, Kind.DIGITS, name)
-
-    def _judge_declaration(self, name: str, arguments: list[_Word]) -> None:
-        flags = "".join(one.text[1:] for one in arguments if one.text[:1] in ("-", "+"))
-        for word in arguments:
-            assignment = _ASSIGNMENT.match(word.text)
-            if set(flags) & set("inaA") or assignment is None or assignment["subscript"]:
-                self._evaluates |= word.expands or "i" in flags or "n" in flags
-                self._demand_all([word], Kind.NUMBER, name)
-            else:
-                self._stored.update(word.all)
-
-    def _demand_all(self, arguments: list[_Word], kind: Kind, name: str) -> None:
-        for word in arguments:
-            for hole in word.all:
-                self._demand(hole, kind, f"the arguments of `{name}`", _SCRIPT)
-
-    def _demand(self, hole: int, kind: Kind, where: str, advice: str) -> None:
-        """Make a place as strict as this kind, unless it is stricter."""
-        kinds = list(Kind)  # the laxest first
-        place = self._places[hole]
-        if kinds.index(kind) > kinds.index(place.kind):
-            self._places[hole] = Place(kind, where, advice, place.bare)
-
-    def _never_bare(self, hole: int) -> None:
-        self._places[hole] = self._places[hole]._replace(bare=False)
-
-
-_READERS = {
-    HOLE: _Scanner._hole,
-    "\\": _Scanner._backslash,
-    "'": _Scanner._single_quotes,
-    "`": _Scanner._backquote,
-    "$": _Scanner._dollar,
-    "<": _Scanner._redirection,
-    ">": _Scanner._redirection,
-    "(": _Scanner._open_parenthesis,
-}
-_WORDED = (_Syntax.COMMANDS, _Syntax.ARRAY)
-
-
-def _may_evaluate(script: _Word) -> bool:
-    """Return True if a script that is an argument may evaluate variables."""
-    return script.expands or _MAY_EVALUATE.search(script.text) is not None
-
-
-def _mentions_variables(arithmetic: str) -> bool:
-    """Return True if an arithmetic expression has more in it than numbers."""
-    numbers = r"(?<!\w)(?:0[xX][0-9A-Fa-f]+|[0-9]+(?:#[0-9A-Za-z@_]+)?)(?!\w)"
-    return re.search(r"[A-Za-z_$`]", re.sub(numbers, "", arithmetic)) is not None
+def _is_shell(word: str) -> bool:
+    return re.fullmatch(_SHELLS, word.rpartition("/")[2]) is not None

@@ -15,8 +15,7 @@ The replacements have GNU parallel's names and meanings (its manual, section OPT
 ==========  =============================================
 
 Without any of them, ``{}`` is appended. A template is either the words of an argument vector,
-which no shell ever sees, or one line for ``sh``, in which every value is quoted for it where it
-needs that.
+which no shell ever sees, or one line for ``sh``, which gets values as parameters: see `shell`.
 """
 
 from __future__ import annotations
@@ -27,10 +26,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grain.map.errors import InputError, TemplateError
-from grain.map.inputs.shell import Kind, Place, code_words, find_places, script_place
+from grain.map.inputs.shell import (
+    HOLE,
+    Danger,
+    Kind,
+    Place,
+    code_words,
+    find_danger,
+    find_danger_in_words,
+    find_places,
+    is_number,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _ENDINGS = r"(?P<ending>//|/\.|/|\.)?"
 _PLAIN = re.compile(r"\{(?:(?P<mark>[#%])|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
@@ -40,6 +49,13 @@ _FOREIGN = re.compile(r"\{(?:=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\
 
 
 SEQ, SLOT = -1, -2
+
+_NO_PLACE = Place(Kind.WORD)
+_SCRIPT = 'Write a script of your own, which takes the value as "$1"'
+_ARGUMENT = (
+    "Use --shell instead of sh -c; or give the value to the script as an argument: "
+    "sh -c '... \"$1\"' sh {}"
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,11 @@ class Hole:
     column: int | None
     ending: str
     written: str
+
+    @property
+    def is_number(self) -> bool:
+        """True for the number of the job or its slot, which comes from no input."""
+        return self.column in (SEQ, SLOT)
 
 
 class Template:
@@ -105,13 +126,21 @@ class Template:
         self._places: list[Place] = []
         # The words that a shell reads as a script, though the template is none.
         self._scripts: set[int] = set()
+        # What evaluates text: for inputs of one column, and of several.
+        self._dangers: tuple[Danger | None, Danger | None] = (None, None)
         if shell and words:
-            parts = [part if isinstance(part, str) else None for part in self._words[0]]
-            self._places = find_places(parts)
+            self._places = find_places(_text(self._words[0]))
             for hole, place in zip(holes, self._places, strict=True):
                 _check_place(hole, place)
+            one, several = (_text(self._words[0], wide=wide) for wide in (False, True))
+            self._dangers = find_danger(one), find_danger(several)
+            self._variable = "_grain"
+            while self._variable in one:
+                self._variable += "_"
         elif not shell and not path:
             self._scripts = code_words(words)
+            danger = find_danger_in_words([_text(word) for word in self._words])
+            self._dangers = danger, danger
 
     def argv(self, seq: int, record: Sequence[str], slot: int | None = None) -> list[str]:
         """Return the argument vector of one job.
@@ -124,13 +153,12 @@ class Template:
         Raises:
             InputError: the input lacks a column, or may not stand where it would.
         """
+        if self._as_line:
+            return ["sh", "-c", " ".join(record)]
         if self.shell:
-            return ["sh", "-c", self.command(seq, record, slot)]
-        return [
-            text
-            for i, word in enumerate(self._words)
-            for text in self._arguments(word, seq, record, slot, is_script=i in self._scripts)
-        ]
+            return self._shell_argv(seq, record, slot)
+        self._check_values(seq, record)
+        return [text for word in self._words for text in self._arguments(word, seq, record, slot)]
 
     def command(self, seq: int, record: Sequence[str], slot: int | None = None) -> str:
         """Return the command of one job as one would type it, for the result log.
@@ -139,27 +167,82 @@ class Template:
         """
         if self._as_line:
             return " ".join(record)
-        if self.shell:
-            return self._line(seq, record, slot)
-        return shlex.join(self.argv(seq, record, slot))
+        if not self.shell:
+            return shlex.join(self.argv(seq, record, slot))
+        self._check_values(seq, record)
+        return "".join(
+            part
+            if isinstance(part, str)
+            else " ".join(
+                # What stands for the slot of a job in the log is no word of the shell.
+                value if part.column == SLOT and slot is None else place.written(value)
+                for value in self._values(part, seq, record, slot)
+            )
+            for part, place in self._placed()
+        )
 
     def fill(self, seq: int, record: Sequence[str], slot: int | None = None) -> str:
         """Return all words joined, with nothing quoted, for the names of files and for tags."""
         return " ".join(self._joined(word, seq, record, slot) for word in self._words)
 
+    def _shell_argv(self, seq: int, record: Sequence[str], slot: int | None) -> list[str]:
+        """Return the arguments of sh: its line without values, and the values as parameters."""
+        self._check_values(seq, record)
+        numbers: dict[str, int] = {}  # of the variables of values
+        texts = []
+        for part, place in self._placed():
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            values = self._values(part, seq, record, slot)
+            if part.is_number:
+                texts += [place.written(value) for value in values]
+            else:
+                at = [numbers.setdefault(value, len(numbers) + 1) for value in values]
+                texts.append(" ".join(place.expansion(f"{self._variable}{i}") for i in at))
+        if not numbers:
+            return ["sh", "-c", "".join(texts)]
+        # Functions and `set --` of the line have parameters of their own.
+        sets = " ".join(f"{self._variable}{i}=${{{i}}}" for i in numbers.values())
+        line = f"{sets}; shift {len(numbers)}; {''.join(texts)}"
+        return ["sh", "-c", line, "sh", *numbers]
+
+    def _placed(self) -> Iterator[tuple[str | Hole, Place]]:
+        """Yield the parts of the line for sh, and the places of holes."""
+        places = iter(self._places)
+        for part in self._words[0]:
+            yield part, _NO_PLACE if isinstance(part, str) else next(places)
+
+    def _check_values(self, seq: int, record: Sequence[str]) -> None:
+        """Refuse values that a shell would evaluate.
+
+        Raises:
+            InputError: there is one, or the input lacks a column.
+        """
+        danger = self._dangers[len(record) > 1]
+        if danger is None and not self._scripts and not self._places:
+            return
+        places = iter(self._places)
+        for i, word in enumerate(self._words):
+            for hole in (part for part in word if isinstance(part, Hole)):
+                place = next(places) if self.shell else _NO_PLACE
+                if hole.is_number:
+                    continue
+                for value in self._values(hole, seq, record, None):
+                    if i in self._scripts:
+                        _check_number(hole, seq, value, "the script of another shell", _ARGUMENT)
+                    elif place.kind is Kind.NUMBER:
+                        _check_number(hole, seq, value, place.where, _SCRIPT)
+                    elif danger is not None and (objection := danger.objection(value)):
+                        raise InputError(
+                            f"{hole.written} of input {seq} is {_quoted(value)}, and the command "
+                            f"has {danger.part!r}, where a shell may evaluate values: {objection}. "
+                            f"{_SCRIPT}"
+                        )
+
     def _arguments(
-        self,
-        word: list[str | Hole],
-        seq: int,
-        record: Sequence[str],
-        slot: int | None,
-        *,
-        is_script: bool,
+        self, word: list[str | Hole], seq: int, record: Sequence[str], slot: int | None
     ) -> list[str]:
-        if is_script:
-            for hole in (part for part in word if isinstance(part, Hole) and part.column != SLOT):
-                for value in self._values(hole, seq, record, slot):
-                    _check_value(hole, script_place(), seq, value)
         first = word[0] if word else ""
         if len(word) == 1 and isinstance(first, Hole) and first.column is None:
             # A word for each column, as a shell would make them.
@@ -173,24 +256,6 @@ class Template:
             part if isinstance(part, str) else " ".join(self._values(part, seq, record, slot))
             for part in word
         )
-
-    def _line(self, seq: int, record: Sequence[str], slot: int | None) -> str:
-        """Return the line for sh."""
-        places = iter(self._places)
-        texts = []
-        for part in self._words[0]:
-            if isinstance(part, str):
-                texts.append(part)
-                continue
-            place, values = next(places), self._values(part, seq, record, slot)
-            if part.column == SLOT and slot is None:
-                texts += values
-                continue
-            if part.column is None or part.column >= 0:
-                for value in values:
-                    _check_value(part, place, seq, value)
-            texts.append(" ".join(place.written(value) for value in values))
-        return "".join(texts)
 
     def _values(
         self, hole: Hole, seq: int, record: Sequence[str], slot: int | None
@@ -296,39 +361,55 @@ class Template:
                     )
 
 
+def _text(word: Sequence[str | Hole], *, wide: bool = False) -> str:
+    """Return the text of a word, with a character for each hole.
+
+    Args:
+        word: the word.
+        wide: True for two words instead of a hole for all columns.
+    """
+    return "".join(
+        part
+        if isinstance(part, str)
+        else (f"{HOLE} {HOLE}" if wide and part.column is None else HOLE)
+        for part in word
+    )
+
+
 def _check_place(hole: Hole, place: Place) -> None:
     """Refuse a template with a hole where no value may stand.
 
     Raises:
         TemplateError: it is such a template.
     """
-    is_number = hole.column in (SEQ, SLOT)
-    if place.kind is Kind.NOTHING or (place.kind is Kind.REFUSED and not is_number):
+    if place.kind is Kind.NOTHING or (place.kind is Kind.REFUSED and not hole.is_number):
         raise TemplateError(
-            f"{hole.written} stands in {place.where}, where no value can be quoted. {place.advice}"
+            f"{hole.written} stands in {place.where}, where the shell would not fill it in. Write "
+            f"it without quotes or in double quotes, as in 'prog {{}} \"of {{}}\"'; or set a "
+            f"variable before, as in 'x={{}}; ...'"
         )
 
 
-def _check_value(hole: Hole, place: Place, seq: int, value: str) -> None:
-    """Refuse a value that may not stand in its place.
+def _check_number(hole: Hole, seq: int, value: str, where: str, advice: str) -> None:
+    """Refuse a value that is no plain number.
 
     Raises:
-        InputError: it may not.
+        InputError: it is none.
     """
-    if place.accepts(value):
+    if is_number(value):
         return
-    written = repr(value if len(value) <= 200 else f"{value[:200]}...")
+    begin = f"{hole.written} of input {seq} is {_quoted(value)}, and stands in {where}, where"
     if re.fullmatch(r"[+-]?[0-9]+", value):
-        plain = str(int(value[:300]))
-        raise InputError(
-            f"{hole.written} of input {seq} is {written}, and stands in {place.where}, where zeros "
-            f"before a number make it octal. Write {plain}"
-        )
+        plain = int(value[:300])
+        raise InputError(f"{begin} zeros before a number make it octal. Write {plain}")
     raise InputError(
-        f"{hole.written} of input {seq} is {written}, and stands in {place.where}, where a shell "
-        f"would run commands that are in it. Only a plain number, as 7 or -12, may stand there. "
-        f"{place.advice}"
+        f"{begin} a shell would run commands that are in it. Only a plain number, as 7 or -12, may "
+        f"stand there. {advice}"
     )
+
+
+def _quoted(value: str) -> str:
+    return repr(value if len(value) <= 200 else f"{value[:200]}...")
 
 
 def _columns(count: int) -> str:
