@@ -65,6 +65,16 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def address(alone: Path) -> str:
+    """An address of the configuration at which nobody serves, unless a test does."""
+    folder = alone / "s"
+    folder.mkdir(mode=0o700)
+    url = f"unix://{folder}/s"
+    (alone / "grain.toml").write_text(f'address = "{url}"\n')
+    return url
+
+
+@pytest.fixture
 def command(alone: Path) -> Callable[[str, str], Path]:
     """Put a shell script on PATH; ``$0.in`` is a place for what it reads."""
 

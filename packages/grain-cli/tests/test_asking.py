@@ -11,17 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
+from trio.testing import MockClock
 
-from grain.cli import completion, main
+from grain.cli import completion, main, query
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.status.ls_text import state_text
 from grain.cli.status.versions_text import versions_text
 from grain.edge import make_key
+from grain.edge.errors import DialError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,10 +114,10 @@ def grain(*words: str) -> Result:
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
-def listed() -> Result:
+def listed(*words: str) -> Result:
     """`grain ls` with an answer of the batch system, for which it waits some seconds only."""
     end = time.monotonic() + 120
-    while "the batch system has not answered yet" in (done := grain("ls")).output:
+    while "the batch system has not answered yet" in (done := grain("ls", *words)).output:
         assert time.monotonic() < end
     return done
 
@@ -292,6 +294,21 @@ def test_ls_shows_jobs_that_are_not_here(
     assert ["w2", "6_1", "pending"] == table[1].split()[:3]
     assert "Priority" == table[1].split()[-1]
     assert "" == table[2]
+
+
+def test_ls_shows_the_jobs_of_workers_that_wait_for_the_first_mission(
+    alone: Path, address: str, command: Put
+) -> None:
+    """As after `grain up`: nothing is wrong, so the exit status is 0."""
+    submitted(alone, address, w1="6_0")
+    command("squeue", "echo '6_0|PENDING|Priority|'")
+    done = listed("--patience", "0.1")
+
+    assert 0 == done.exit_code
+    assert "JOBS NOT HERE YET\n" in done.output
+    assert (
+        "No scheduler runs yet: the first mission starts it, and workers join it.\n" in done.output
+    )
 
 
 def test_ls_shows_workers_without_an_answer_of_the_batch_system(
@@ -546,7 +563,7 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     submitted(alone, address, w1="6_0", w2="6_1", w3="6_2", other="7")
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")
-    command("scancel", f'echo "$@" >> {alone}/cancelled')
+    command("scancel", f'echo "$@" >> "{alone}/cancelled"')
     answer = [{"name": "w1", "host": "n1", "state": "serving", "running": 2}]
     with answering(address, retire=answer) as scheduler:
         done = grain("quit", "w*")
@@ -611,31 +628,58 @@ def test_a_scheduler_that_hangs_up(address: str, answering: Any) -> None:
     assert f"Error: the scheduler at {address} cannot be asked: " in done.output
 
 
+@pytest.fixture
+def left_behind(alone: Path, request: pytest.FixtureRequest) -> str:
+    """Make what an earlier scheduler has left, and return its address."""
+    folder = alone / "s"
+    folder.mkdir(mode=0o700)
+    if request.param == "an empty directory":
+        return f"edge://{folder}/meeting"
+    if request.param == "a dead socket":
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(f"{folder}/s")
+    return f"unix://{folder}/s"
+
+
 @pytest.mark.parametrize(
-    ("words", "there"),
+    ("words", "left_behind"),
     [
         (["ls"], "nothing"),
         (["ls", "--json"], "a dead socket"),
         (["why", "opt:1"], "an empty directory"),
         (["quit", "w*"], "nothing"),
     ],
+    indirect=["left_behind"],
 )
-def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
-    """One sentence, exit code 1, within 5 s; whatever is left of an earlier one."""
-    folder = alone / "s"
-    folder.mkdir(mode=0o700)
-    results = f"edge://{folder}/meeting" if there == "an empty directory" else f"unix://{folder}/s"
-    if there == "a dead socket":
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(f"{folder}/s")
-    (alone / "grain.toml").write_text(f'address = "{results}"\n')
-    code = "from grain.cli import main; main(prog_name='grain')"
+def test_without_a_scheduler(alone: Path, words: list[str], left_behind: str) -> None:
+    """One sentence and exit code 1, whatever is left of an earlier one."""
+    (alone / "grain.toml").write_text(f'address = "{left_behind}"\n')
 
-    done = _within_5_s([sys.executable, "-c", code, *words])
+    done = grain(*words, "--patience", "0.1")
 
-    assert (1, "") == (done.returncode, done.stdout)
+    assert (1, "") == (done.exit_code, done.stdout)
     assert 1 == done.stderr.count("\n")
-    assert done.stderr.startswith(f"Error: no scheduler answers at {results}: ")
+    assert done.stderr.startswith(f"Error: no scheduler answers at {left_behind}: ")
+
+
+@pytest.mark.parametrize(
+    "left_behind", ["nothing", "a dead socket", "an empty directory"], indirect=True
+)
+def test_the_search_for_a_scheduler_ends_within_5_s(left_behind: str) -> None:
+    """By trio's clock, which jumps ahead wherever everything waits."""
+
+    async def search() -> None:
+        with pytest.raises(Exception) as caught:
+            await query._put(left_behind, (), query.PATIENCE, query.ANSWER, ())
+        error: BaseException = caught.value
+        while inner := query.members(error):
+            (error,) = inner
+        assert isinstance(error, DialError | trio.TooSlowError)
+        assert trio.current_time() - began <= 5.0
+
+    clock = MockClock(autojump_threshold=0)
+    began = clock.current_time()
+    trio.run(search, clock=clock)
 
 
 def test_a_bridge_that_is_not_reached_is_named(alone: Path) -> None:
@@ -661,33 +705,27 @@ def test_a_scheduler_that_is_stopped_is_named(alone: Path, scheme: str) -> None:
     edge = alone / "s" / "meeting"
     (alone / "grain.toml").write_text(f'address = "{scheme}://{edge}"\n')
     serving = (
-        "import trio, grain.edge as e\n"
+        "import functools, trio, grain.edge as e\n"
         "async def handle(peer): pass\n"
-        f"trio.run(e.serve, handle, '{scheme}://{edge}')\n"
+        "async def main():\n"
+        "    async with trio.open_nursery() as nursery:\n"
+        f"        await nursery.start(functools.partial(e.serve, handle, '{scheme}://{edge}'))\n"
+        "        print('serves', flush=True)\n"
+        "trio.run(main)\n"
     )
-    head = subprocess.Popen([sys.executable, "-c", serving])
-    try:
-        while not edge.exists() or (edge.stat().st_size == 0 and not edge.is_socket()):
-            time.sleep(0.02)
-        head.send_signal(signal.SIGSTOP)
-        code = "from grain.cli import main; main(prog_name='grain')"
-        done = _within_5_s([sys.executable, "-c", code, "ls"])
-    finally:
-        head.kill()
-        head.wait()
+    with subprocess.Popen([sys.executable, "-c", serving], stdout=subprocess.PIPE) as head:
+        try:
+            assert head.stdout is not None
+            assert b"serves\n" == head.stdout.readline()
+            head.send_signal(signal.SIGSTOP)
+            done = grain("ls", "--patience", "0.1")
+        finally:
+            head.kill()
 
     who = f"process {head.pid} on {socket.gethostname()}"
     words = f"Error: the scheduler at {scheme}://{edge} ({who}) is stopped"
     assert done.stderr.startswith(words)
     assert f"`kill -CONT {head.pid}` there lets it go on\n" in done.stderr
-
-
-def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command; the best of some attempts, as others use this machine, too."""
-    for _ in range(11):
-        with suppress(subprocess.TimeoutExpired):
-            return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
-    return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
 
 
 def test_cancel_without_a_mission_lists_those_that_are_here(address: str, answering: Any) -> None:

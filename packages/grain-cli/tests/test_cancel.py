@@ -26,15 +26,6 @@ OPT: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def address(alone: Path) -> str:
-    folder = alone / "s"
-    folder.mkdir(mode=0o700)
-    url = f"unix://{folder}/s"
-    (alone / "grain.toml").write_text(f'address = "{url}"\n')
-    return url
-
-
 def cancel(*words: str, typed: str | None = None) -> Result:
     """Type the command; with patience, as a busy machine may keep the scheduler from answering."""
     words = ("cancel", "--patience", "60", *words)
@@ -45,7 +36,8 @@ def test_an_unknown_mission_without_a_scheduler_is_named(address: str) -> None:
     result = CliRunner().invoke(main, ["cancel", "--patience", "1", "nope"])
     assert (
         f"Error: `grain` has started no mission nope, and no scheduler answers at {address}: "
-        "there is one while missions run; `grain doctor` shows more\n"
+        "a scheduler runs only while there are missions with workers elsewhere; "
+        "`grain doctor` shows more\n"
     ) == result.output
 
 

@@ -148,6 +148,16 @@ if sys.version_info < (3, 11):
     HEAVY.remove("subprocess")  # click imports uuid, which imports it there
 
 
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    listed = CliRunner().invoke(main, ["--help"]).output.partition("\nRun:\n")[2]
+    sections = re.split(r"\n\n[\w ]+:\n", listed)
+    # A help text that is folded goes on at a larger indentation.
+    names = re.findall(r"^  (\S+)", listed, re.MULTILINE)
+
+    assert 4 == len(sections)
+    assert sorted([*OWN, *plugins.ELSEWHERE]) == sorted(names)
+
+
 @pytest.mark.parametrize("words", [["--version"], ["up", "-h"], ["ls", "--help"]])
 def test_a_command_imports_nothing_before_it_does_something(words: list[str]) -> None:
     """A command starts with click and this package; `tools/bench/imports.py` measures how long."""

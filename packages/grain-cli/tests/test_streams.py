@@ -53,7 +53,11 @@ def test_every_command_is_tried() -> None:
 
 
 class Place:
-    """What is broken: by the shell, in the environment, by the configuration."""
+    """What is broken: by the shell, in the environment, by the configuration.
+
+    Attributes:
+        early: whether it has to be broken before Python starts.
+    """
 
     def __init__(
         self, redirections: str = "", *, config: str = SLURM, gone: bool = False, **env: str | None
@@ -62,6 +66,7 @@ class Place:
         self.config = config
         self.gone = gone
         self.env = env
+        self.early = bool(redirections) or "PYTHONUTF8" in env
 
 
 # What even root may not write to.
@@ -96,61 +101,96 @@ from grain.cli import main
 with open(os.environ["TRIED"]) as file:
     tried = json.load(file)
 children = {}
-for command, words in tried.items():
-    folder = os.path.join(os.environ["FOLDER"], command)
+for folder, (command, words, gone, env) in tried.items():
     child = os.fork()
     if not child:
         os.chdir(folder)
-        if os.environ["GONE"]:
+        for name, value in env.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        if gone:
             os.mkdir("gone"), os.chdir("gone"), os.rmdir("../gone")
         # As the interpreter decodes its own command line.
         sys.argv[1:] = [command, *(os.fsdecode(word.encode()) for word in words)]
         main(prog_name="grain")
         sys.exit("it came back")
-    children[command] = child
-codes = {command: os.waitpid(child, 0)[1] >> 8 for command, child in children.items()}
+    children[folder] = child
+codes = {folder: os.waitpid(child, 0)[1] >> 8 for folder, child in children.items()}
 with open(os.environ["TRIED"], "w") as file:
     json.dump(codes, file)
 os._exit(0)
 """
 
 
+def available() -> dict[str, list[str]]:
+    """Return the commands of the packages that are installed."""
+    elsewhere = {name for name in plugins.ELSEWHERE if not plugins.is_installed(name)}
+    return {name: words for name, words in COMMANDS.items() if name not in elsewhere}
+
+
+EARLY = [place for place, there in PLACES.items() if there.early]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [*([place] for place in EARLY), [place for place in PLACES if place not in EARLY]],
+    ids=[*EARLY, "the others"],
+)
+def test_a_broken_place_never_ends_in_a_traceback(places: list[str], alone: Path) -> None:
+    """Each place has a result, an error and some of the commands; each command has a place."""
+    result_and_error = {name: COMMANDS[name] for name in ("--version", "resume")}
+    tried = {}
+    for place in places:
+        share = dict([*available().items()][[*PLACES].index(place) :: len(PLACES)])
+        tried[place] = {**result_and_error, **share}
+    try_commands(tried, alone)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", PLACES)
-def test_a_broken_place_never_ends_in_a_traceback(place: str, alone: Path) -> None:
-    """What is printed is a result or a sentence; the exit code says which."""
-    there = PLACES[place]
-    tried = {
-        command: words
-        for command, words in COMMANDS.items()
-        if command not in plugins.ELSEWHERE or plugins.is_installed(command)
-    }
-    for command in tried:
-        (alone / command).mkdir()
-        (alone / command / "grain.toml").write_text(there.config)
+def test_no_command_in_a_broken_place_ends_in_a_traceback(place: str, alone: Path) -> None:
+    try_commands({place: available()}, alone)
+
+
+def try_commands(tried: dict[str, dict[str, list[str]]], alone: Path) -> None:
+    """See that each command prints a result or a sentence; the exit code says which.
+
+    Args:
+        tried: the commands and their words, by place. One place is broken before Python starts;
+            several, of which none has to be, when a command has been forked.
+        alone: a directory.
+    """
+    [before] = map(PLACES.get, tried) if len(tried) == 1 else [Place()]
+    assert before is not None
+    folders = {}
+    for number, (place, commands) in enumerate(tried.items()):
+        there = PLACES[place]
+        for command, words in commands.items():
+            folder = alone / f"place{number}" / command
+            folder.mkdir(parents=True)
+            (folder / "grain.toml").write_text(there.config)
+            folders[str(folder)] = command, words, there.gone, there.env
     list_of_commands = alone / "tried.json"
-    list_of_commands.write_text(json.dumps(tried))
+    list_of_commands.write_text(json.dumps(folders))
     (alone / "home").mkdir()
     env = {
         **os.environ,
         "PATH": str(alone / "bin"),
         "HOME": str(alone / "home"),
         "TRIED": str(list_of_commands),
-        "FOLDER": str(alone),
-        "GONE": "yes" if there.gone else "",
-        **there.env,
+        **before.env,
     }
 
     done = subprocess.run(
-        ["/bin/bash", "-c", f'{sys.executable} -c "$0" {there.redirections}', PROGRAM],
+        ["/bin/bash", "-c", f'{sys.executable} -c "$0" {before.redirections}', PROGRAM],
         env={name: value for name, value in env.items() if value is not None},
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=600, check=False,
     )  # fmt: skip
 
     printed = (done.stdout + done.stderr).decode(errors="replace")
     for word in ("Traceback", "Exception ignored", "defect", "Fatal Python error", "it came back"):
         assert word not in printed, printed
     codes = json.loads(list_of_commands.read_text())
-    assert tried.keys() == codes.keys()
+    assert folders.keys() == codes.keys()
     assert {*codes.values()} <= {0, 1, 2, 255}
 
 

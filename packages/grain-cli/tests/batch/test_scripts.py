@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,7 +149,10 @@ def test_script_is_as_written_down(
     name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
 ) -> None:
     """Each script equals its file, so that somebody looks at every change."""
-    text = scripts(job_of, configure)[name].replace(str(tmp_path), "/home/me")
+    text = scripts(job_of, configure)[name]
+    # A temporary directory may need quotes, and /home/me needs none.
+    text = re.sub(rf"'{re.escape(str(tmp_path))}([\w./-]*)'", r"/home/me\1", text)
+    text = text.replace(str(tmp_path), "/home/me")
     path = SCRIPTS / f"{name}.sh"
     if os.environ.get("GRAIN_WRITE_SCRIPTS"):
         path.write_text(text)

@@ -68,7 +68,7 @@ def until(out: Path, text: str, times: int = 1) -> None:
 
 def wait_for(path: Path) -> str:
     """For a shell: until there is such a file."""
-    return f"until [ -e {path} ]; do sleep 0.05; done"
+    return f"until [ -e '{path}' ]; do sleep 0.05; done"
 
 
 def commands(job: BatchJob, setup_cleanup: tuple[str, ...], main: str = MAIN) -> BatchJob:
@@ -101,6 +101,47 @@ def test_worker_that_is_not_there(shell: str, job: BatchJob, tmp_path: Path) -> 
         assert 127 == process.wait(60)
 
     assert "clean" in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize(
+    ("setup", "there", "worker"),
+    [
+        ((), True, "own"),
+        (("export PATH={chosen}:$PATH",), True, "chosen"),
+        ((), False, "other"),
+    ],
+    ids=["own", "chosen by the set-up", "not here"],
+)
+def test_the_worker_is_that_of_the_grain_which_submitted_the_job(
+    shell: str,
+    job_of: Made,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    setup: tuple[str, ...],
+    there: bool,
+    worker: str,
+) -> None:
+    """Not another one that the node's PATH has first; but one that the set-up puts there.
+
+    Other programs of that environment do not go before those of the node.
+    """
+    folders = {name: tmp_path / name for name in ("own", "chosen", "other")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name != "own" or there:
+            program = folder / "grain-worker"
+            program.write_text(f"#!/bin/sh\necho {name}; other\n")
+            program.chmod(0o700)
+        (folder / "other").write_text(f"#!/bin/sh\necho with {name}\n")
+        (folder / "other").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folders['other']}:{os.environ['PATH']}")
+    job = job_of("", path=str(folders["own"]))
+    lines = tuple(line.format(**folders) for line in setup)
+    with running(shell, commands(job, lines, job.main), tmp_path / "out") as process:
+        assert 0 == process.wait(60)
+
+    tasks = "chosen" if worker == "chosen" else "other"
+    assert f"{worker}\nwith {tasks}\n" == (tmp_path / "out").read_text()
 
 
 def test_signals_reach_the_worker_and_it_ends_in_peace(

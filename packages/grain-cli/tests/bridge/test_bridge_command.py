@@ -123,6 +123,36 @@ def test_a_mistake_in_an_address_does_not_show_its_key(tmp_path: Path) -> None:
     assert key not in str(caught.value)
 
 
+def test_a_file_that_is_no_toml_does_not_show_the_key_in_it(tmp_path: Path) -> None:
+    key = new_key()
+    file = tmp_path / "grain.toml"
+    file.write_text(f'address = "bridge://{key}@host:4747\nname = "x"\n')
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match=r"not valid TOML.*bridge://\.\.\.@host") as caught:
+        load(file, env={"HOME": str(tmp_path)})
+    assert key not in str(caught.value)
+    file.write_text(f'address = "bridge://{key}\n')  # torn within the key's own string
+    with pytest.raises(ConfigError, match="not valid TOML") as caught:
+        load(file, env={"HOME": str(tmp_path)})
+    assert key not in str(caught.value)
+
+
+def test_the_id_of_a_meeting_is_that_of_a_file_with_its_key(tmp_path: Path) -> None:
+    """Any user of the host could read an argument."""
+    key = new_key()
+    for text in (key, f"bridge://{key}@host:4747"):
+        refused = CliRunner().invoke(main, ["bridge", "id", text])
+        assert 2 == refused.exit_code
+        assert "if that was the key, make a new one" in " ".join(refused.stderr.split())
+        assert key not in refused.stderr
+    file = tmp_path / "key"
+    file.write_text(key)
+    file.chmod(0o600)
+    for text in (str(file), f"bridge://@{file}@host:4747"):
+        done = CliRunner().invoke(main, ["bridge", "id", text], catch_exceptions=False)
+        assert (0, 65) == (done.exit_code, len(done.stdout))
+
+
 def test_a_server_refuses_an_address_with_a_key_and_does_not_show_it() -> None:
     key = new_key()
     refused = CliRunner().invoke(main, ["bridge", "serve", "--listen", f"bridge://{key}@:4747"])

@@ -18,6 +18,7 @@ from grain.cli import completion, main
 from grain.cli.history.summary import Summariser
 from grain.eventlog.schema import (
     VERSION,
+    CachedResults,
     ClockChanged,
     Remark,
     RunEnded,
@@ -215,6 +216,52 @@ def test_a_summary_is_kept_until_its_log_changes(opt: Path, alone: Path) -> None
 
 
 @pytest.mark.usefixtures("opt")
+def test_no_file_of_the_user_is_removed_where_another_user_put_a_link(alone: Path) -> None:
+    data()
+    summaries = alone / "cache" / "grain" / "summaries"
+    own = alone / "own"
+    own.mkdir()
+    (own / "thesis.tex").touch()
+    summaries.rename(own / "before")
+    summaries.symlink_to(own)
+    summaries.parent.chmod(0o777)  # so that they could
+
+    data()
+
+    assert ["before", "thesis.tex"] == sorted(path.name for path in own.iterdir())
+
+
+@pytest.mark.usefixtures("opt")
+def test_summaries_alone_are_removed_and_none_is_kept_where_others_may_write(alone: Path) -> None:
+    folder = alone / "cache" / "grain" / "summaries"
+    folder.mkdir(parents=True)
+    gone = "20260101-000000-opt-0123456789.json"
+    for name in ("thesis.tex", "notes.json", gone, f"{gone}.4711"):
+        (folder / name).touch()
+    (alone / "cache").chmod(0o777)
+
+    data()
+
+    assert ["notes.json", "thesis.tex"] == sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.usefixtures("opt")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@pytest.mark.parametrize("how", ["owner", "link"])
+def test_a_summary_that_another_user_has_planted_is_not_shown(alone: Path, how: str) -> None:
+    data()
+    [kept] = (alone / "cache" / "grain" / "summaries").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b'"name":"opt"', b'"name":"planted"'))
+    if how == "owner":
+        os.chown(kept, 12345, 12345)
+    else:
+        kept.rename(alone / "elsewhere")
+        kept.symlink_to(alone / "elsewhere")
+
+    assert "opt" == data()[0]["name"]
+
+
+@pytest.mark.usefixtures("opt")
 def test_a_damaged_summary_is_made_anew(alone: Path) -> None:
     data()
     [kept] = (alone / "cache" / "grain" / "summaries").iterdir()
@@ -277,6 +324,19 @@ def test_what_cannot_be_shown_is_a_sentence(alone: Path, words: list[str], sente
     assert done.exit_code in {1, 2}
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("alone")
+def test_results_from_the_cache_are_done_and_said_to_be_from_there() -> None:
+    cached = [CachedResults(time=BEGAN, function="optimise", results=n) for n in (10, 8)]
+    write(HEADER, [*cached, *body(), END])
+
+    assert "  22 tasks: 20 done (18 from the cache), 1 failed, 1 running" in history("opt").stdout
+    [mission] = data()
+    assert (22, 20, 18) == tuple(mission[name] for name in ("tasks", "done", "cached"))
+    assert "18 of those done are from the cache" in history().stdout
+    report = CliRunner().invoke(main, ["report", "-o", "opt.html", "opt"])
+    assert "20 of 22 tasks done (18 from the cache), 1 failed" in report.stdout
 
 
 @pytest.mark.usefixtures("alone")

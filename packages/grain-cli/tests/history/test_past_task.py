@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def address(alone: Path) -> str:
-    """An address at which nobody serves."""
-    folder = alone / "s"
-    folder.mkdir(mode=0o700)
-    url = f"unix://{folder}/s"
-    (alone / "grain.toml").write_text(f'address = "{url}"\n')
-    return url
-
-
-@pytest.fixture
 def opt(address: str) -> Path:
     return write(HEADER, [*body(), END])
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
 from click.testing import CliRunner
 
 from grain.cli import main
@@ -163,8 +165,8 @@ system = "slurm"
 # the default.
 #address = "edge://$HOME/.local/share/edge-file-default"
 
-# The job of a worker: one node, or a part of it.
 [script]
+# The job of a worker: one node, or a part of it.
 queue = "main"
 walltime = "24:00:00" # no limit known
 cores = 4 # all of a node
@@ -184,8 +186,8 @@ extra_args = ["--account=chem"]
 # Modules here: orca, xtb.
 # Scratch directories that you may write to: $SCRATCH, /tmp.
 
-# Two sorts of workers, for `grain up -s gpu`; what [script] says holds for both.
 [[shape]]
+# Two sorts of workers, for `grain up -s gpu`; what [script] says holds for both.
 name = "cpu"
 
 [[shape]]
@@ -230,11 +232,43 @@ def test_of_other_systems_a_file_with_what_is_known_loads(tmp_path: Path, system
     assert system == load(tmp_path / "x.toml").system
 
 
-def test_names_with_quotes_and_control_characters_stay_strings(tmp_path: Path) -> None:
-    queue = Queue('a"b\n\x1b[1m\\')
+def test_a_name_with_quotes_stays_a_string(tmp_path: Path) -> None:
+    queue = Queue('a"b\\')
     (tmp_path / "x.toml").write_text(document(Site("slurm", (queue,)), queue))
 
-    assert 'a"b[1m\\' == load(tmp_path / "x.toml").script.queue
+    assert 'a"b\\' == load(tmp_path / "x.toml").script.queue
+
+
+EVIL = "orca\nsetup = \"id\"\n[script]\n\x1b[1m'''\r#"
+
+
+@pytest.mark.parametrize("system", ["slurm", "pbs", "local"])
+def test_no_name_becomes_a_setting(system: str) -> None:
+    queues = (Queue("main", True), Queue(EVIL, gpus=1, gpu=EVIL))
+    here = Site(system, queues, ("a", EVIL), (EVIL,), (EVIL, EVIL), notes=(EVIL,))
+    plain = Site(system, (Queue("main", True), Queue("x", gpus=1)), ("a", "b"), ("/x",), ("y",))
+
+    assert settings(plain, None, None) == settings(here, None, None)
+    expected = settings(plain, plain.queues[0], plain.queues[1])
+    expected["shape"][1]["queue"] = EVIL
+    assert expected == settings(here, *queues)
+
+
+def settings(site: Site, queue: Queue | None, gpus: Queue | None) -> dict[str, Any]:
+    return tomlkit.parse(document(site, queue, "a", gpus)).unwrap()
+
+
+def test_a_module_whose_name_has_a_line_break_is_none(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orca", EVIL):
+        (alone / "modules" / name).mkdir(parents=True)
+    monkeypatch.setenv("MODULEPATH", str(alone / "modules"))
+    monkeypatch.setenv("PATH", str(alone / "bin"))
+
+    assert 0 == CliRunner().invoke(main, ["init", "--yes"]).exit_code
+
+    assert "# Modules here: orca.\n" in (alone / "grain.toml").read_text()
 
 
 def test_without_a_batch_system_workers_are_processes(
@@ -254,7 +288,7 @@ def test_with_slurm_a_dry_run_accepts_what_it_writes(
 ) -> None:
     command("sbatch", "exit 1")
     (alone / "sinfo.txt").write_text(SINFO)
-    command("sinfo", f'while read -r line; do echo "$line"; done < {alone}/sinfo.txt')
+    command("sinfo", f'while read -r line; do echo "$line"; done < "{alone}/sinfo.txt"')
     monkeypatch.setenv("PATH", str(alone / "bin"))
     done = CliRunner().invoke(main, ["init"])  # no terminal: nothing is asked
     dry = CliRunner().invoke(main, ["up", "--dry"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -22,6 +23,8 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main
 from grain.cli.batch import JobPhase, JobRecord, JobState
+from grain.cli.mission_records import Record, Start
+from grain.cli.missions.attach import begin_at
 from grain.cli.workers.jobs import OwnJob
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ def test_a_detached_mission_goes_on_and_its_end_is_known(folder: Path) -> None:
     (folder / "go").touch()
     followed = grain("attach", "night")
 
-    assert "begins a b c night\ndone\n" == followed.stdout
+    assert "begins a b c night\ndone\n" == followed.stdout, followed.output
     assert (0, "night@1 is done\n") == (followed.exit_code, followed.stderr)
     one = until("done", "night@1")
     assert (0, [sys.executable, "opt.py", "a", "b c"]) == (one["status"], one["command"])
@@ -167,6 +170,58 @@ def test_a_killed_keeper_leaves_a_mission_that_runs_and_is_lost_in_the_end(folde
     os.kill(one["pid"], signal.SIGKILL)
     assert "was killed on " in until("killed")["detail"]
     assert 0 == grain("resume", "opt").exit_code
+
+
+def test_a_program_with_words_and_variables_that_are_no_utf_8_is_started(folder: Path) -> None:
+    odd = os.fsdecode(b"x\xff")
+    os.environ["ODD"] = odd
+    try:
+        assert 0 == grain("run", "-d", "opt.py", odd).exit_code
+    finally:
+        del os.environ["ODD"]
+    one = until("running")
+    environ = Path(f"/proc/{one['pid']}/environ").read_bytes().split(b"\0")
+    assert b"ODD=x\xff" in environ
+    assert b"x\xff" in Path(f"/proc/{one['pid']}/cmdline").read_bytes().split(b"\0")
+    assert "opt.py 'x?'" in grain("missions").stdout
+    (folder / "go").touch()
+    until("done")
+
+
+def test_a_mission_on_a_silent_host_is_resumed_only_by_who_says_that_it_is_lost(
+    folder: Path,
+) -> None:
+    """Its keeper may be stopped: nobody can tell from here."""
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("running")
+    files = folder / "state/grain/started/opt@1"
+    process = json.loads((files / "process.json").read_text())
+    elsewhere = {**process, "host": "login9", "kernel": "other/1"}
+    try:
+        (files / "process.json").write_text(json.dumps(elsewhere))
+        assert "opt@1 runs on login9" in grain("resume", "--lost", "opt").output
+        os.kill(process["keeper"], signal.SIGSTOP)
+        os.utime(files / "alive", (0, 0))
+
+        refused = grain("resume", "opt")
+        assert 1 == refused.exit_code
+        assert "was killed or stopped on login9, or that host was rebooted" in refused.output
+        assert "`grain resume --lost opt` starts the mission again" in refused.output
+        assert 0 == grain("resume", "--lost", "opt").exit_code
+        assert "opt@2" == until("running", "opt@2")["label"]
+    finally:
+        (files / "process.json").write_text(json.dumps(process))
+        os.kill(process["keeper"], signal.SIGKILL)
+
+
+def test_lines_that_come_while_the_last_ones_are_looked_for_are_not_lost(tmp_path: Path) -> None:
+    """A file of /proc stands for one that grows: its size is 0, and there is something in it."""
+    start = Start(name="opt", command=("opt",), directory="/", environment={}, at=0)
+    record = Record(tmp_path, 1, start, None, None, 0)
+    record.output.symlink_to("/proc/self/limits")
+    lines = record.output.read_bytes().splitlines(keepends=True)
+
+    assert len(b"".join(lines[:-3])) == begin_at(record, 3)
 
 
 def test_cancel_ends_a_mission_that_no_scheduler_has(folder: Path) -> None:
@@ -381,7 +436,7 @@ def test_nothing_is_started_with_a_key_that_others_may_read(folder: Path, words:
     refused = grain(*words)
 
     assert 1 == refused.exit_code
-    assert f"Run `chmod 600 {key}`" in refused.stderr
+    assert f"Run `chmod 600 {shlex.quote(str(key))}`" in refused.stderr
     assert [] == listed(everything=True)
     assert [] == list(folder.glob("*.log"))
 

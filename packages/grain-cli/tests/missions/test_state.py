@@ -9,7 +9,7 @@ import pytest
 from grain.cli.mission_records import STARTING, Cancelled, End, Process, Record, Start
 from grain.cli.missions.environment import kept, restored
 from grain.cli.missions.logout import judge as judge_logout
-from grain.cli.missions.state import SILENCE, Phase, judge
+from grain.cli.missions.state import SILENCE, Phase, State, judge
 
 NOW = 10_000.0
 START = Start(name="opt", command=("./opt",), directory="/", environment={}, at=NOW - 1000)
@@ -23,12 +23,14 @@ def state(
     *,
     alive: float = NOW,
     processes: dict[int, str] = DEAD,
+    host: str = "login2",
     kernel: str = "here",
     started: float = NOW - 1000,
-) -> tuple[Phase, str]:
-    start = Start(name="opt", command=("./opt",), directory="/", environment={}, at=started)
-    record = Record(Path("/x"), 1, start, process, end, alive)
-    return judge(record, kernel=kernel, now=NOW, began=lambda pid: processes.get(pid, ""))
+) -> State:
+    record = Record(Path("/x"), 1, START, process, end, alive, made=started)
+    return judge(
+        record, host=host, kernel=kernel, now=lambda: NOW, began=lambda pid: processes.get(pid, "")
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def state(
 def test_an_exit_status_says_how_a_mission_has_ended(
     status: int, phase: Phase, detail: str
 ) -> None:
-    assert (phase, detail) == state(end=End(status=status, at=NOW))
+    assert State(phase, detail) == state(end=End(status=status, at=NOW))
 
 
 @pytest.mark.parametrize(
@@ -58,28 +60,40 @@ def test_a_mission_that_was_cancelled_is_interrupted_unless_it_went_well(
     """A mission that is cancelled through its scheduler ends by an exception, with status 1."""
     end, by = End(status=status, at=NOW), Cancelled(by="me on n1")
     record = Record(Path("/x"), 1, START, PROCESS, end, NOW, by)
-    assert (phase, detail) == judge(record, kernel="here", now=NOW, began=lambda _: "")
+    judged = judge(record, host="", kernel="here", now=lambda: NOW, began=lambda _: "")
+    assert State(phase, detail) == judged
 
 
 def test_a_process_of_this_host_runs_if_it_is_the_one_that_was_started() -> None:
     """A pid is used again; by its start it is known."""
-    assert (Phase.RUNNING, "runs on login1") == state(processes={7: "70"})
-    lost = (Phase.KILLED, "was killed on login1, or that host was rebooted")
+    assert State(Phase.RUNNING, "runs on login1") == state(processes={7: "70"})
+    lost = State(Phase.KILLED, "was killed on login1, or that host was rebooted")
     assert lost == state(processes={7: "71"})
     assert lost == state()
 
 
 def test_a_mission_whose_keeper_is_about_to_write_its_end_still_runs() -> None:
-    assert (Phase.RUNNING, "is ending on login1") == state(processes={6: "60"})
+    assert State(Phase.RUNNING, "is ending on login1") == state(processes={6: "60"})
 
 
 def test_a_mission_of_another_host_runs_as_long_as_it_gives_signs_of_life() -> None:
     """Its processes cannot be seen, even if one of this host has the same number."""
     others = {"kernel": "there", "processes": {7: "70"}}
     assert Phase.RUNNING is state(alive=NOW - SILENCE + 1, **others)[0]  # type: ignore[arg-type]
-    phase, detail = state(alive=NOW - SILENCE - 1, **others)  # type: ignore[arg-type]
-    assert Phase.KILLED is phase
-    assert "has given no sign of life for 301 s" in detail
+    lost = state(alive=NOW - SILENCE - 1, **others)  # type: ignore[arg-type]
+    assert (Phase.KILLED, False) == (lost.phase, lost.certain)
+    assert "has given no sign of life for 301 s" in lost.detail
+
+
+def test_a_silent_mission_of_this_host_is_dead_for_certain_if_the_host_was_rebooted() -> None:
+    """Not if it is in another container of this host, which shares the boot id."""
+    was = Process(host="login1", kernel="boot1/5", pid=7, began="70", keeper=6, keeper_began="60")
+    silent = NOW - SILENCE - 1
+    rebooted = State(Phase.KILLED, "was killed as login1 was rebooted")
+    assert rebooted == state(was, alive=silent, host="login1", kernel="boot2/5")
+    assert not state(was, alive=silent, host="login1", kernel="boot1/6").certain
+    assert not state(was, alive=silent, host="login2", kernel="boot2/5").certain
+    assert Phase.RUNNING is state(was, alive=NOW, host="login1", kernel="boot2/5").phase
 
 
 def test_a_start_without_a_process_is_about_to_begin_and_then_lost() -> None:

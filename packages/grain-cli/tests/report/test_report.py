@@ -102,7 +102,7 @@ def test_without_logs_it_says_who_writes_them() -> None:
     done = report()
 
     assert 1 == done.exit_code
-    assert "missions with workers elsewhere write one" in done.output
+    assert "missions write one, unless run(..., event_log=False)" in done.output
     assert 1 == report("nobody").exit_code
 
 

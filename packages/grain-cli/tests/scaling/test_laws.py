@@ -57,6 +57,8 @@ IN_DOUBT = [
     Chapter(1, 0, 1, 1.0, 0.0, False, None, True, True, ""),
     Chapter(60, 1, 12, 1.0, 0.0, False, None, True, True, "absent"),
 ]
+# Both workers of the least reach their walltime just before the last look at rest.
+END_TOGETHER = [Chapter(1, 0, 1, 1.0, 2400.0, False, None, True, True, "")]
 LIMITS = st.sampled_from([(0, 1), (0, 4), (2, 4), (1, 10)])
 
 
@@ -92,9 +94,10 @@ def lived(limits: tuple[int, int], chapters: list[Chapter]) -> VirtualCluster:
     return world
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(LIMITS, CHAPTERS)
 @example((2, 4), IN_DOUBT)
+@example((2, 4), END_TOGETHER)
 def test_the_bounds_hold_and_it_rests_when_demand_rests(
     limits: tuple[int, int], chapters: list[Chapter]
 ) -> None:
@@ -114,10 +117,12 @@ def test_the_bounds_hold_and_it_rests_when_demand_rests(
         world.step()
 
     assert len(world.alive) <= max(limits[0], 0) + sum(job.draining for job in world.alive)
-    assert len(world.submissions) - before <= world.walltimes - walltimes + 1
+    # A worker that ended just before the count began is replaced after it, if it is of the least.
+    late = max(1, limits[0])
+    assert len(world.submissions) - before <= world.walltimes - walltimes + late
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(LIMITS, CHAPTERS)
 def test_tasks_that_can_run_have_a_worker_asked_for_within_a_step(
     limits: tuple[int, int], chapters: list[Chapter]

@@ -221,6 +221,20 @@ def test_a_job_that_runs_without_its_worker_is_lost_and_replaced_once() -> None:
     assert [] == again.submit
 
 
+def test_a_lost_job_counts_again_when_its_worker_is_back() -> None:
+    """Its cancellation came to nothing, and so did the job that was to replace it."""
+    site = Site(most=1)
+    site.classes = wanted(1)
+    site.submit(site.look())
+    site.states["1"] = JobState(JobPhase.RUNNING, "", "n7")
+    site.wait(630)
+    lost = site.scaler.alive
+    site.join("1")
+
+    assert (0, 1) == (lost, len(site.look(0.0).cancel) + site.scaler.alive)
+    assert not any(site.wait(60))
+
+
 def test_while_no_scheduler_answers_no_job_is_lost() -> None:
     site = Site()
     site.classes = wanted(1)
@@ -306,4 +320,16 @@ def test_a_submission_without_an_answer_does_not_replace_a_worker_of_the_least()
 
     assert [] == site.look().release
     site.states["3"] = JobState(JobPhase.PENDING)
+    assert 1 == len(site.look().release)
+
+
+def test_a_worker_of_a_submission_without_an_answer_counts_once_it_is_here() -> None:
+    """The batch system still does not answer."""
+    site = Site(least=2)
+    site.submit(site.look(), JobPhase.RUNNING)
+    site.scaler.submitted("node", "3", site.now, doubtful=True)
+    for job in ("1", "2", "3"):
+        site.join(job, idle=3600.0)
+    site.states["3"] = JobState(JobPhase.UNKNOWN)
+
     assert 1 == len(site.look().release)

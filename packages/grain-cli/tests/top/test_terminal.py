@@ -34,16 +34,6 @@ TMUX = shutil.which("tmux")
 WIDE = {"COLUMNS": "120"}
 
 
-@pytest.fixture
-def address(alone: Path) -> str:
-    """Write a configuration, and return its address."""
-    folder = alone / "s"
-    folder.mkdir(mode=0o700)
-    url = f"unix://{folder}/s"
-    (alone / "grain.toml").write_text(f'address = "{url}"\n')
-    return url
-
-
 # ---- the connection
 
 

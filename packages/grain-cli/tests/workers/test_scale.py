@@ -82,7 +82,7 @@ def test_a_job_whose_submission_has_no_answer_counts_and_is_adopted(
 ) -> None:
     """Also when it is left from before; the next one shows it under its own id."""
     slurm(alone, command)
-    command("sbatch", f"cat > /dev/null; echo 1 >> {alone}/submitted; echo Bitte warten")
+    command("sbatch", f"cat > /dev/null; echo 1 >> '{alone}/submitted'; echo Bitte warten")
     with scaling("1") as output:
         assert (0, 1, "beginning") == line(output)
         alive, _, what = line(output)
@@ -103,7 +103,7 @@ def test_a_job_whose_submission_has_no_answer_counts_and_is_adopted(
 
 def test_a_job_that_never_starts_is_named_and_cancelled(alone: Path, command: Put) -> None:
     slurm(alone, command)
-    command("scancel", f"echo $@ >> {alone}/cancelled")
+    command("scancel", f"echo $@ >> '{alone}/cancelled'")
     (alone / "listed").write_text("1|PENDING|PartitionTimeLimit|\n")
     (alone / "n").write_text("0")
     assert 0 == CliRunner().invoke(main, ["up"]).exit_code
@@ -149,7 +149,7 @@ def test_custom_systems_cannot_be_asked(alone: Path) -> None:
 def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:
     """Those that wait and that it submitted; not while somebody else counts on them."""
     slurm(alone, command)
-    command("scancel", f"echo $@ > {alone}/cancelled")
+    command("scancel", f"echo $@ > '{alone}/cancelled'")
     with scaling("1") as output:
         assert [line(output)[0] for _ in range(2)] == [0, 1]
     (alone / "listed").write_text("1|PENDING|Priority|\n")

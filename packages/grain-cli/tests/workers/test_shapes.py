@@ -53,7 +53,7 @@ def run(alone: Path) -> Callable[..., tuple[int, str]]:
 def test_a_shape_is_submitted_by_its_name_and_recorded(
     alone: Path, command: Put, run: Callable[..., tuple[int, str]]
 ) -> None:
-    command("sbatch", f"cat > {alone}/read; echo 6")
+    command("sbatch", f"cat > '{alone}/read'; echo 6")
 
     code, _ = run("up", "-s", "gpu", "-n", "2")
 

@@ -38,7 +38,7 @@ def grain(*words: str) -> Result:
 
 def test_the_mission_is_submitted(alone: Path, command: Put) -> None:
     """With [head.script], its command, the configuration it is started with, and no SIGUSR1."""
-    command("sbatch", f"cat > {alone}/read; echo 6")
+    command("sbatch", f"cat > '{alone}/read'; echo 6")
     (alone / "grain.toml").write_text(CONFIG)
 
     dry = grain("start", "--dry", "--", "--exclusive")
@@ -46,13 +46,14 @@ def test_the_mission_is_submitted(alone: Path, command: Put) -> None:
 
     assert (0, f"opt is job 6, output in {alone}/logs/opt.log\n") == (done.exit_code, done.output)
     script = (alone / "read").read_text()
-    setting = f"GRAIN_CONFIG={alone}/grain.toml"
+    setting = f"GRAIN_CONFIG={shlex.quote(str(alone / 'grain.toml'))}"
+    log = f"{alone}/logs/opt.log"
     quoted = shlex.quote("python 'my mission.py' && echo done")
     assert dry.output == script
     lines = script.splitlines()
     assert {
         "#SBATCH --job-name=opt",
-        f"#SBATCH --output={alone}/logs/opt.log",
+        f'#SBATCH --output="{log}"' if " " in log else f"#SBATCH --output={log}",
         "#SBATCH --partition=long",
         "#SBATCH --time=02:00:00",
         "#SBATCH --exclusive",

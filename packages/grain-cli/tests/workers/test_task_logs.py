@@ -1,4 +1,4 @@
-"""`grain logs MISSION:NUMBER`: the lines of a task, and where its programs' output is."""
+"""`grain logs NAME:NUMBER`: the lines of a task, and where its programs' output is."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def test_of_missions_of_one_name_that_run_at_the_same_time_each_has_its_lines(
     event_log(60.0, task, mission="99ee00ff5678")
 
     assert "opt:1 (1234abcd) f | first\n" == grain("logs", "1234:1").output
-    shown = grain("logs", "opt:1")
-    assert "opt:1 (99ee00ff) f | second\n" in shown.output
-    assert "first" not in shown.output
-    assert "this is the last of 2 missions of that name; the other is 1234abcd" in shown.output
+    assert "opt:1 (99ee00ff) f | second\n" == grain("logs", "99ee:1").output
+    refused = grain("logs", "opt:1")
+    assert 1 == refused.exit_code
+    assert "2 missions called 'opt' run: id 99ee00ff, id 1234abcd; name one" in refused.output
 
 
 def test_a_beginning_of_the_ids_of_several_missions_is_refused_with_those(alone: Path) -> None:

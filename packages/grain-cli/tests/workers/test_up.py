@@ -54,7 +54,7 @@ def records(folder: Path) -> list[dict[str, object]]:
 
 def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
     """The script is printed; no command is run and no file is made."""
-    command("sbatch", f"touch {alone}/called")
+    command("sbatch", f"touch '{alone}/called'")
     (alone / "grain.toml").write_text(SLURM + '[worker]\nlog_file = "logs/w.log"')
 
     result = grain("up", "--dry", "-n", "2", "--", "--exclusive")
@@ -90,10 +90,29 @@ def test_a_name_is_taken_for_an_hour(alone: Path) -> None:
     """Names have the time of a day, without the day."""
     records = JobRecords(alone / "state/grain/jobs")
     assert ["", "n2", "n3"] == [records.claim("w093015") for _ in range(3)]
+    (alone / "state/grain/names/thesis-2").write_text("no claim: those are empty")
+    (alone / "state/grain/names/notes").touch()
     for path in (alone / "state/grain/names").iterdir():
         os.utime(path, (1.0, 1.0))
 
     assert ["", "n2"] == [records.claim("w093015") for _ in range(2)]
+    there = {path.name for path in (alone / "state/grain/names").iterdir()}
+    assert {"thesis-2", "notes", "w093015-1", "w093015-2"} == there
+
+
+def test_nothing_is_submitted_that_is_recorded_where_another_user_could_exchange_it(
+    alone: Path, command: Put
+) -> None:
+    command("sbatch", f"touch {alone}/called; echo 6")
+    (alone / "grain.toml").write_text(SLURM)
+    (alone / "state").mkdir(exist_ok=True)
+    (alone / "state").chmod(0o777)
+
+    result = grain("up")
+
+    assert 1 == result.exit_code
+    assert f"everybody may write to {alone}/state" in result.output
+    assert not (alone / "called").exists()
 
 
 def test_a_job_whose_command_was_killed_has_a_record(alone: Path, command: Put) -> None:
@@ -119,7 +138,7 @@ def test_a_refused_job_leaves_no_record(alone: Path, command: Put) -> None:
 
 def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:
     """The script of the dry run is submitted, the log's directory created, the job recorded."""
-    command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
+    command("sbatch", f'[ "$*" = --parsable ] && cat > "{alone}/read" && echo 6')
     text = SLURM + '[worker]\nname = "w"\nlog_file = "logs/%j/w.log"\n'
     (alone / "grain.toml").write_text(text)
 
@@ -179,8 +198,8 @@ def test_refusal_after_the_first(alone: Path, command: Put) -> None:
     """Jobs that were accepted before a refusal are printed and recorded."""
     command(
         "qsub",
-        f'[ "$1" = --version ] && exit; cat > /dev/null; [ -e {alone}/one ] && '
-        f"{{ echo 'qsub: Unknown queue' >&2; exit 170; }}; touch {alone}/one; echo 0.pbs",
+        f'[ "$1" = --version ] && exit; cat > /dev/null; [ -e "{alone}/one" ] && '
+        f"{{ echo 'qsub: Unknown queue' >&2; exit 170; }}; touch '{alone}/one'; echo 0.pbs",
     )
     (alone / "grain.toml").write_text('system = "pbs"\n[worker]\nname = "w"\nlog_file = "w.log"')
 
@@ -223,7 +242,9 @@ def test_no_batch_system(
 
 def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put) -> None:
     """The script is put into the directory and its path given to the user's command."""
-    command("mysub", f'echo "$@" > {alone}/args; pwd >> {alone}/args; echo "Job <7> is submitted"')
+    command(
+        "mysub", f'echo "$@" > "{alone}/args"; pwd >> "{alone}/args"; echo "Job <7> is submitted"'
+    )
     (alone / "grain.toml").write_text(
         f"""
         system = "custom"
@@ -271,7 +292,7 @@ def test_wrong_usage_exits_with_2(alone: Path, words: list[str]) -> None:
 
 def test_nothing_is_submitted_that_cannot_be_recorded(alone: Path, command: Put) -> None:
     """Nothing is submitted that could not be recorded."""
-    command("sbatch", f"touch {alone}/called; echo 6")
+    command("sbatch", f"touch '{alone}/called'; echo 6")
     (alone / "grain.toml").write_text(SLURM)
     (alone / "state").write_text("a file")
 

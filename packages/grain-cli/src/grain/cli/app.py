@@ -49,6 +49,15 @@ OWN = {
 }
 
 
+# The sections of the list of commands, in the order in which a newcomer needs them. Commands of
+# packages that are not Grain's come last.
+_SECTIONS = {
+    "Run": ("run", "map", "start", "attach", "missions", "cancel", "resume"),
+    "Look": ("ls", "top", "why", "logs", "history", "report", "whatif"),
+    "Workers": ("up", "scale", "quit"),
+    "Set up": ("init", "doctor", "bridge", "cache"),
+}
+
 # The words that other programs have for them.
 _MEANT = {
     "abort": "cancel", "check": "doctor", "configure": "init", "down": "quit", "explain": "why",
@@ -121,8 +130,16 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands; click would import each for that."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(self._lines(ctx).items()))
+        lines = self._lines(ctx)
+        width = max(map(len, lines))
+        for section, names in _SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(f"{name:{width}}", lines.pop(name)) for name in names])
+        if lines:
+            with formatter.section("Commands of other packages"):
+                formatter.write_dl(
+                    [(f"{name:{width}}", line) for name, line in sorted(lines.items())]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands, importing none, and options."""

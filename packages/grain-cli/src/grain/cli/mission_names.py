@@ -6,7 +6,11 @@ name. A word is looked for, in this order, as
 1. a label, such as ``opt@2``, or a name that `grain ls` shows, of a mission that is here now;
 2. a label of `grain missions`, which counts the starts of a name;
 3. a label that `grain ls` showed: of those that had it, the mission that began last;
-4. a name, of which the mission that began last is meant; an id; the beginning of one of them.
+4. a name; an id; the beginning of one of them.
+
+A name means the mission that runs, and if none does, the one that began last. Where several of a
+name run, no command chooses: it lists their labels (`LogStore.find`, and `find_peer` of the
+scheduler, for the missions that it has).
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
 from grain.cli.show import clean, minute
-from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog
+from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog, SeveralRun
 from grain.eventlog.names import fit_name, logs_folder
 from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from grain.cli.mission_records import Record
     from grain.config import Config
@@ -53,6 +57,8 @@ def _find(store: LogStore, word: str) -> StoredLog:
     """
     try:
         return store.find(word)
+    except SeveralRun:
+        raise
     except (AmbiguousLog, NoSuchLog):
         # A path without a slash, as in the folder itself; a name goes first.
         if Path(word).exists():
@@ -76,10 +82,12 @@ def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
     same = namesakes(store_of(config), log, word)
     if not same:
         return ""
-    others = ", ".join(f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4])
+    rest = [one for one in same if one.id != log.id]
+    others = ", ".join(f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in rest[:3])
     more = f" and {len(same) - 4} more" if len(same) > 4 else ""
     are = "the other is" if len(same) == 2 else "others are"
-    return f"this is the last of {len(same)} missions of that name; {are} {others}{more}"
+    which = "the last" if same[0].id == log.id else "the one that runs"
+    return f"this is {which} of {len(same)} missions of that name; {are} {others}{more}"
 
 
 def find_log(config: Config, word: str) -> StoredLog:
@@ -94,6 +102,13 @@ def find_log(config: Config, word: str) -> StoredLog:
         return log
     try:
         return _find(store, word)
+    except SeveralRun as error:
+        here = {one["id"]: one["label"] for one in missions_here(config)}
+        running = (log for log in store.logs() if log.id in error.ids)
+        labels = [
+            f"{here[one.id]} ({_where(one)})" if one.id in here else _where(one) for one in running
+        ]
+        raise SeveralRun(several_text(word, labels), error.candidates, error.ids) from None
     except NoSuchLog:
         record = find_start(read(missions_folder()), word)
         log = None if record is None else log_of(store, record)
@@ -107,6 +122,33 @@ def find_log(config: Config, word: str) -> StoredLog:
         raise NoSuchLog(
             f"no mission is or was called {word!r}; of that name there are {named}"
         ) from None
+
+
+def several_text(word: str, labels: Sequence[str]) -> str:
+    """Return the sentence on missions of one name that run, of which a command needs one."""
+    return (
+        f"{len(labels)} missions called {clean(word)!r} run: {clean(', '.join(labels))}; name one "
+        "by its label or its id"
+    )
+
+
+def _where(log: StoredLog) -> str:
+    try:
+        header = log.header()
+    except (LogError, OSError):
+        header = None
+    return f"id {log.id[:8]}{f', on {header.host}' if header is not None and header.host else ''}"
+
+
+def meant(config: Config, word: str) -> str:
+    """Return the id of the only mission of a name that runs, by its log; else the word.
+
+    Raises:
+        SeveralRun: several of that name run.
+    """
+    if LABEL.fullmatch(word) or not any(log.runs() for log in _of_name(store_of(config), word)):
+        return word
+    return find_log(config, word).id
 
 
 def _labelled(config: Config, store: LogStore, label: str) -> StoredLog | None:

@@ -12,25 +12,30 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import re
 import shutil
+import stat
+import tempfile
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from grain.cli.batch import state_folder
-from grain.edge.trust import make_folder, mistrust
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from grain.edge.trust import mistrust, private_folder
 
 STARTING = 60.0
 """Seconds for which a start without a process counts as alive: it is about to begin."""
 
 KEPT = 30 * 86400.0
 """Seconds for which the folder of an ended start is kept."""
+
+_ASIDE = ".starting-"  # the folder of a start while it is written
 
 _T = TypeVar("_T")
 
@@ -116,6 +121,9 @@ class Record:
         end: how it has ended; None if nobody has written that.
         alive: the last sign of life of its keeper, in Unix seconds; 0 if there was none.
         cancelled: who has cancelled it through a scheduler; None if nobody has.
+        made: when its folder was made, in Unix seconds.
+
+    The files' own times are those of the file server, as `time_of_files` is.
     """
 
     folder: Path
@@ -125,6 +133,7 @@ class Record:
     end: End | None
     alive: float
     cancelled: Cancelled | None = None
+    made: float = 0.0
 
     @property
     def label(self) -> str:
@@ -160,18 +169,41 @@ def make(folder: Path, start: Start) -> Record:
     Raises:
         OSError: it cannot be made.
     """
-    make_folder(folder)
+    private_folder(folder)
     number = max((record.number for record in read(folder, start.name)), default=0) + 1
-    while True:
-        path = folder / f"{start.name}@{number}"
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:  # another command made it at this moment
-            number += 1
-        else:
-            break
-    write(path, "start.json", start)
-    return Record(path, number, start, None, None, 0.0)
+    # It gets its name when it is whole: a start that is made at the same time sees all of it.
+    aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=folder))
+    try:
+        write(aside, "start.json", start)
+        while True:
+            path = folder / f"{start.name}@{number}"
+            try:
+                aside.rename(path)
+            except OSError as error:
+                # Another command made that one at this moment.
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                number += 1
+            else:
+                break
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    made = (path / "start.json").stat().st_mtime
+    return Record(path, number, start, None, None, 0.0, made=made)
+
+
+def time_of_files(folder: Path) -> float:
+    """Return the time by the clock of a folder's file system, in Unix seconds.
+
+    Signs of life have times of that clock, and that of this host may be minutes off. Where no file
+    can be made, it is this host's.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 def write(folder: Path, name: str, data: msgspec.Struct) -> None:
@@ -180,10 +212,26 @@ def write(folder: Path, name: str, data: msgspec.Struct) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    aside = folder / f".{name}"
-    aside.touch(mode=0o600)
-    aside.write_bytes(msgspec.json.encode(data) + b"\n")
-    aside.replace(folder / name)
+    # Paths, arguments and variables are bytes, which may be no UTF-8: JSON escapes the halves of
+    # characters that stand for such bytes, and msgspec writes none.
+    text = json.dumps(msgspec.to_builtins(data)).encode()
+    with os.fdopen(os.open(_aside(folder, name), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        file.write(text.ljust(os.fstat(file.fileno()).st_size - 1) + b"\n")
+    _aside(folder, name).replace(folder / name)
+
+
+def reserve(folder: Path, name: str) -> None:
+    """Take the room on the disk that a short file needs, which is written later.
+
+    Raises:
+        OSError: there is none.
+    """
+    with os.fdopen(os.open(_aside(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.write(b" " * 256)
+
+
+def _aside(folder: Path, name: str) -> Path:
+    return folder / f".{name}"
 
 
 def read(folder: Path, name: str | None = None) -> list[Record]:
@@ -209,26 +257,45 @@ def _record(path: Path) -> Record | None:
     name, _, number = path.name.rpartition("@")
     try:
         # `grain resume` runs what stands there.
-        if mistrust(path, path.stat()):
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or mistrust(path, status):
             return None
     except OSError:
         return None
     start = _loaded(path / "start.json", Start)
     if start is None or start.name != name or not number.isdecimal():
         return None
-    try:
-        alive = (path / "alive").stat().st_mtime
-    except OSError:
-        alive = 0.0
+    alive, made = _time(path / "alive"), _time(path / "start.json")
     process = _loaded(path / "process.json", Process)
     end, cancelled = _loaded(path / "end.json", End), _loaded(path / "cancelled.json", Cancelled)
-    return Record(path, int(number), start, process, end, alive, cancelled)
+    return Record(path, int(number), start, process, end, alive, cancelled, made)
+
+
+def _time(path: Path) -> float:
+    """Return when a file was written or touched last; 0 if there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def load(path: Path, kind: type[_T]) -> _T:
+    """Return what `write` has written.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, or of another version.
+    """
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), type=kind)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def _loaded(path: Path, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError):
+        return load(path, kind)
+    except (OSError, ValueError):
         return None
 
 
@@ -240,7 +307,10 @@ def find(records: list[Record], word: str) -> Record | None:
 
 def remove_old(folder: Path, now: float | None = None) -> None:
     """Remove the folders of starts that ended, or gave no sign of life, 30 days ago."""
-    before = (time.time() if now is None else now) - KEPT
+    before = (time_of_files(folder) if now is None else now) - KEPT
+    for cut_off in folder.glob(f"{_ASIDE}*"):
+        if _time(cut_off) < before:
+            shutil.rmtree(cut_off, ignore_errors=True)
     for record in read(folder):
         last = record.end.at if record.end is not None else max(record.alive, record.start.at)
         if last < before:

@@ -17,11 +17,18 @@ PATIENCE = 2.0
 ANSWER = 30.0
 """Seconds for the answer of a scheduler that was reached."""
 
+NOBODY = "a scheduler runs only while there are missions with workers elsewhere"
+"""The end of the sentence that no scheduler answers, if nothing is known to be wrong."""
+
 _BUSY = 2.0  # seconds for the answer of somebody else, who may be busy
 
 
 class NoScheduler(Exception):
     """No scheduler answers; the text is a sentence for people."""
+
+
+class NobodyThere(NoScheduler):
+    """There is no scheduler, and nothing is known to be wrong."""
 
 
 def ask(
@@ -47,10 +54,23 @@ def ask(
         others that did not come.
 
     Raises:
-        NoScheduler: There is none, or its answer cannot be understood.
+        NoScheduler: There is none, or its answer cannot be understood. The text names missions
+            that run without one.
     """
     address = config.worker.cli_dial
-    return ask_at(address, *questions, patience=patience, answer=answer, others=others)
+    try:
+        return ask_at(address, *questions, patience=patience, answer=answer, others=others)
+    except NoScheduler as error:
+        if alone := without_scheduler(config):
+            raise type(error)(f"{error}; {alone}") from error
+        raise
+
+
+def without_scheduler(config: Config) -> str:
+    """Return the sentence on the missions that run though no scheduler answers; "" if none."""
+    from grain.cli.alone import alone, alone_text
+
+    return alone_text(alone(config))
 
 
 def ask_at(
@@ -75,9 +95,10 @@ def ask_at(
         if isinstance(failure, DialError | trio.TooSlowError):
             if frozen := _frozen(address):
                 raise NoScheduler(f"the scheduler at {address} {frozen}") from error
-            why = _meeting_trouble(failure) or "there is one while missions run"
-            raise NoScheduler(
-                f"no scheduler answers at {address}: {why}; `grain doctor` shows more"
+            trouble = _meeting_trouble(failure)
+            kind = NoScheduler if trouble else NobodyThere
+            raise kind(
+                f"no scheduler answers at {address}: {trouble or NOBODY}; `grain doctor` shows more"
             ) from error
         if isinstance(failure, EdgeError | trio.EndOfChannel):
             reason = str(failure) or "it has ended the connection"

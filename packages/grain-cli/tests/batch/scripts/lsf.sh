@@ -12,7 +12,8 @@
 # Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
 grain_began=`date +%s`
 grain_name=w093015
-PATH=$PATH:/opt/grain/bin
+grain_own=/opt/grain/bin
+PATH=$grain_own:$PATH
 
 # The output is for its owner alone. No redirection here: dash makes it in the shell itself.
 for grain_fd in 1 2; do
@@ -44,6 +45,13 @@ trap 'grain_forward TERM' TERM INT USR2
 export SCRATCH_DIR=/tmp/$USER-scratch
 mkdir -p $SCRATCH_DIR
 
+# That of the grain which submitted this, unless the set-up has put another before it.
+grain_worker=`command -v grain-worker` || grain_worker="$grain_own/grain-worker"
+# Tasks find other programs as the set-up has it.
+case $PATH in *"$grain_own":*)
+    PATH=${PATH%%"$grain_own":*}${PATH#*"$grain_own":}:$grain_own ;;
+esac
+
 if [ -n "$grain_signal" ]; then
     echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
     exit 1
@@ -54,7 +62,7 @@ if [ "$grain_left" -le 0 ]; then
     exit 1
 fi
 
-(trap '' INT USR2; exec grain-worker \
+(trap '' INT USR2; exec "$grain_worker" \
     --url edge:///shared/me/edge \
     --res '{"Cores": {"auto": {"most": 16}}, "GPUs": "auto", "Memory": 59.5, "Token": {"token": "it'"'"'s"}, "WTime": '"$grain_left"'}' \
     --name "$grain_name" \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
-from grain.edge.trust import make_folder, write_script
+from grain.edge.trust import private_folder, remove_files, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ _IN_DOUBT = (
     "Broken pipe",
     "closed by remote host",
 )
+_SCRIPT = re.compile(r"[^/]+-\d+\.sh")
 _KEPT = 100 * 86400.0  # seconds for which the script of a job that may wait is kept
 
 
@@ -192,12 +194,12 @@ def keep_script(folder: Path, name: str, text: str) -> Path:
     """
     path = folder / f"{name}-{os.getpid()}.sh"
     try:
-        make_folder(folder)
-        for old in folder.glob("*.sh"):
-            # Another command may remove it at the same moment.
-            with suppress(OSError):
-                if time.time() - old.stat().st_mtime > _KEPT:
-                    old.unlink()
+        private_folder(folder)
+        before = time.time() - _KEPT
+        remove_files(
+            folder,
+            lambda file, status: _SCRIPT.fullmatch(file) is not None and status.st_mtime < before,
+        )
         write_script(path, text)
     except OSError as error:
         raise BatchError(

@@ -21,12 +21,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.trust import make_folder
+from grain.edge.trust import private_folder, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
+_CLAIM = re.compile(r"[^/]+-\d+")  # the name of a claim's file, which is empty
 _CLAIMED = 3600.0  # seconds for which a name is taken, whatever the names of other days
 
 
@@ -118,7 +119,7 @@ class JobRecords:
         Raises:
             OSError: It cannot be made.
         """
-        make_folder(self._folder)
+        private_folder(self._folder)
         stamp = time.strftime("%Y%m%dT%H%M%S")
         path = self._folder / f"{stamp}-{secrets.token_hex(6)}.jsonl"
         path.touch(mode=0o600, exist_ok=False)
@@ -133,12 +134,16 @@ class JobRecords:
             OSError: No file can be made.
         """
         folder = self._folder.parent / "names"
-        make_folder(folder)
-        for old in folder.iterdir():
-            # Another command may remove it at the same moment.
-            with suppress(OSError):
-                if time.time() - old.stat().st_mtime > _CLAIMED:
-                    old.unlink()
+        private_folder(folder)
+        before = time.time() - _CLAIMED
+        remove_files(
+            folder,
+            lambda file, status: (
+                _CLAIM.fullmatch(file) is not None
+                and not status.st_size
+                and status.st_mtime < before
+            ),
+        )
         number = 1
         while not _claimed(folder / f"{name}-{number}"):
             number += 1

@@ -65,7 +65,27 @@ def meeting(ctx: click.Context, key: str | None, config_file: str | None) -> Non
     with report_errors():
         from grain.edge import meeting_id
 
+        if key is not None and _has_key(key):
+            # Not shown again.
+            raise click.UsageError(
+                "name the file of the key, as in: grain bridge id ~/bridge.key. Every user of this "
+                "host can read the arguments of a command: if that was the key, make a new one"
+            )
         click.echo(meeting_id(key or load_config(ctx, config_file).address))
+
+
+def _has_key(text: str) -> bool:
+    """Return True if a text is a key, or an address with one, and not the name of a file."""
+    from grain.edge.bridge.key import parse_key
+    from grain.edge.errors import AddressError
+
+    if text.startswith("bridge://"):
+        return not text.startswith("bridge://@")
+    try:
+        parse_key(text)
+    except AddressError:
+        return False
+    return not Path(text).exists()
 
 
 def _hide_from_others() -> None:

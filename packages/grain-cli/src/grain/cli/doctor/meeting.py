@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tempfile
 import time
@@ -83,7 +84,7 @@ def _probe(folder: Path) -> tuple[float, float]:
 def _folder_findings(folder: Path, seconds: float) -> Sequence[Finding]:
     mode = folder.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:  # as grain.edge judges
-        fix = f"chmod go-w {folder}"
+        fix = f"chmod go-w {shlex.quote(str(folder))}"
         return [Finding("file system", "fail", f"others may write to {folder}", fix)]
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize / 1e6

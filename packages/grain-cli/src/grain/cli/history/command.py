@@ -44,7 +44,7 @@ def _logged(config: Config) -> list[str]:
 @click.option("--csv", "as_csv", is_flag=True, help="Print a row for each mission, or each run.")
 @click.option("--parquet", metavar="FILE", help="Write these rows to a Parquet file.")
 @config_option
-@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
+@click.argument("mission", metavar="[NAME]", required=False, shell_complete=complete)
 @click.pass_context
 def history(
     ctx: click.Context,
@@ -116,8 +116,8 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         _write(rows, MISSION_COLUMNS, parquet)
     elif not logs:
         click.echo(
-            f"No mission has left an event log in {clean(store.folder)}. Missions with workers "
-            "elsewhere write one."
+            f"No mission has left an event log in {clean(store.folder)}. Missions write one, "
+            "unless run(..., event_log=False) or head.event_log of grain.toml says otherwise."
         )
         return
     else:

@@ -2,11 +2,13 @@
 
 To list the missions of a month means to read up to a gigabyte; the summary of a log that has its
 end is made once. Nothing depends on it: what is missing, damaged or of another version of Grain is
-made anew, and where the directory cannot be written to nothing is kept.
+made anew. Nothing is kept if the directory cannot be written to, or if another user could replace
+it, and no file of another user is read.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ import msgspec
 
 from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
+from grain.edge.trust import private_folder, remove_files
+from grain.eventlog.names import parse_folder
 from grain.eventlog.reader import LogReader
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.store import StoredLog
 
-_VERSION = 1  # of the summary: grows when the same log gives another one
+_VERSION = 2  # of the summary: grows when the same log gives another one
 
 
 class _Kept(msgspec.Struct):
@@ -55,7 +59,7 @@ class KeptSummaries:
         size, modified = log.size(), log.modified()
         file = self._file(log)
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            kept = _DECODER.decode(file.read_bytes())
+            kept = _DECODER.decode(_own(file))
             if (kept.version, kept.size, kept.modified) == (_VERSION, size, modified):
                 return kept.summary
         summary = read_summary(log)
@@ -67,9 +71,7 @@ class KeptSummaries:
         """Remove the summaries of logs that are not there any more."""
         there = {self._file(log).name for log in logs}
         with suppress(OSError):
-            for file in self._folder.iterdir():
-                if file.name not in there:
-                    file.unlink(missing_ok=True)
+            remove_files(self._folder, lambda name, _: is_summary(name) and name not in there)
 
     def _file(self, log: StoredLog) -> Path:
         return self._folder / f"{log.folder.name}.json"
@@ -77,9 +79,33 @@ class KeptSummaries:
     def _keep(self, file: Path, kept: _Kept) -> None:
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
         with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(msgspec.json.encode(kept))
+            private_folder(self._folder)
+            with open(temporary, "xb", opener=_for_its_owner) as out:
+                out.write(msgspec.json.encode(kept))
             temporary.replace(file)
+
+
+def is_summary(name: str) -> bool:
+    """Return True for the name of a summary, or of one that was being written."""
+    log, json, writer = name.partition(".json")
+    return (
+        bool(json)
+        and parse_folder(log) is not None
+        and (not writer or (writer[1:].isdecimal() and writer[0] == "."))
+    )
+
+
+def _own(file: Path) -> bytes:
+    """Read a file of this user, through no link: another user may have put it there."""
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as opened:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(file))
+        return opened.read()
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read_summary(log: StoredLog) -> LogSummary:

@@ -105,7 +105,8 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
 def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | None:
     """Return what the log of a mission says of a task; None if that is nothing.
 
-    Of several missions with the same name it is the last one that has a log.
+    Of several missions with the same name it is the last one that has a log. ``mission_runs`` is
+    True if it runs still.
 
     Raises:
         LogError: there is no log of the mission, or none that can be understood.
@@ -120,7 +121,8 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
         return None  # what was lost of the log may have had it
     end = log.end()
     state = state_of(log, "" if end is None else end.status)
-    answer = explanation_of(past, state) if logged else _never(past)
+    answer = explanation_of(past, state) if logged else _never(past, state)
+    answer["mission_runs"] = state == "running"
     began = minute(past.header.time)
     source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
     if state in _PAST:
@@ -155,11 +157,13 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
     }
 
 
-def _never(past: PastTask) -> dict[str, Any]:
-    """Return the answer for a number that no task of the mission has."""
+def _never(past: PastTask, state: str) -> dict[str, Any]:
+    """Return the answer for a number that no task of the mission has, as far as its log goes."""
     last = max(past.last, past.listed + past.brief.total())
     tasks = f"the last one is {last}" if last else "it has none"
     why = f"the mission has submitted no task of this number: {tasks}"
+    if state == "running":
+        why += ", as its event log has it, which is a few seconds behind"
     return {"task": past.number, "state": "unknown", "reasons": [why]}
 
 

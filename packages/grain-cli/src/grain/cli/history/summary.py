@@ -12,6 +12,7 @@ import msgspec
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
+    CachedResults,
     LogEnded,
     LogStarted,
     Remark,
@@ -32,8 +33,10 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
     """The tasks of one function; amounts are of all their runs, also of those that failed.
 
     Attributes:
-        tasks: the number of its tasks that were submitted, without further attempts of the same.
-        done: those that returned a value.
+        tasks: the number of its tasks that were submitted, without further attempts of the same,
+            and of the results that were found in the result cache.
+        done: those that returned a value, and the results from the cache.
+        cached: the results from the cache.
         failed: those that failed, and were not tried again.
         cancelled: those that were cancelled.
         running: those that run, or ran when the log ended.
@@ -52,6 +55,7 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 
     tasks: int = 0
     done: int = 0
+    cached: int = 0
     failed: int = 0
     cancelled: int = 0
     running: int = 0
@@ -183,6 +187,8 @@ class Summariser:
             self._totals.submitted(line)
         elif isinstance(line, BriefTasks):
             self._totals.brief(line)
+        elif isinstance(line, CachedResults):
+            self._totals.cached_results(line)
         elif isinstance(line, WorkerJoined):
             self._workers.add(line.worker)
         elif isinstance(line, Remark):
@@ -230,6 +236,7 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
     return FunctionSummary(
         tasks=totals.tasks,
         done=totals.done,
+        cached=totals.cached,
         failed=totals.failed,
         cancelled=totals.cancelled,
         retried=totals.retried,

@@ -21,7 +21,7 @@ _MESSAGE = 300
 MISSION_COLUMNS: dict[str, type] = {
     "name": str, "id": str, "state": str, "began": float, "seconds": float, "host": str,
     "directory": str, "command": str, "label": str, "tasks": int, "done": int, "failed": int,
-    "cancelled": int,
+    "cached": int, "cancelled": int,
     "running": int, "waiting": int, "retried_runs": int, "lost_runs": int, "workers": int,
     "core_hours": float, "wasted_core_hours": float, "cpu_hours": float, "peak_memory_gb": float,
 }  # fmt: skip
@@ -55,6 +55,8 @@ def _mission(label: str, state: str, summary: LogSummary, *, narrow: bool) -> Ro
     command = typed(summary.command) or "an unknown command"
     where = f" on {summary.host}" if summary.host else ""
     more = [f"{summary.id[:_SHORT_ID]}{where}: {command}"]
+    if total.cached:
+        more.insert(0, f"{total.cached} of those done are from the cache")
     if narrow:
         more.insert(0, f"began {began}, took {took}, {hours} core-hours")
         return Row((label or summary.name, state, total.done, total.failed), more)
@@ -69,8 +71,8 @@ def mission_row(label: str, state: str, summary: LogSummary) -> dict[str, Any]:
         "name": summary.name, "id": summary.id, "state": state, "began": summary.began,
         "seconds": summary.seconds, "host": summary.host, "directory": summary.directory,
         "command": typed(summary.command), "label": label, "tasks": total.tasks, "done": total.done,
-        "failed": total.failed, "cancelled": total.cancelled, "running": total.running,
-        "waiting": total.waiting, "retried_runs": total.retried,
+        "failed": total.failed, "cached": total.cached, "cancelled": total.cancelled,
+        "running": total.running, "waiting": total.waiting, "retried_runs": total.retried,
         "lost_runs": summary.lost_runs, "workers": summary.workers,
         "core_hours": total.core_hours, "wasted_core_hours": total.wasted_core_hours,
         "cpu_hours": total.cpu_hours, "peak_memory_gb": total.peak_memory,
@@ -128,7 +130,7 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     command = typed(summary.command) or "an unknown command"
     within = f", in {summary.directory}" if summary.directory else ""
     counts = [
-        f"{total.done} done",
+        f"{total.done} done{_from_cache(total)}",
         f"{total.failed} failed",
         *(
             f"{count} {word}"
@@ -162,6 +164,10 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
+def _from_cache(one: FunctionSummary) -> str:
+    return f" ({one.cached} from the cache)" if one.cached else ""
+
+
 _FUNCTION_HEADS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
 
 
@@ -170,7 +176,8 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count)
-    more = [f"and {other}"] if other else []
+    more = [f"{one.cached} of those done are from the cache"] if one.cached else []
+    more += [f"and {other}"] if other else []
     peak, asked = one.peak_memory, one.memory
     used = "?" if peak is None else amount(peak)
     if asked is not None:

@@ -1,15 +1,25 @@
-"""The text of a configuration for a site. Pure."""
+"""The text of a configuration for a site. Pure.
+
+A TOML library writes it: names come from the batch system and from directories that others may
+write to, and none of them may become a setting.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import tomlkit
+from tomlkit.items import Comment, Trivia
 
 from grain.cli.init.site import Queue, Site
 from grain.config import format_walltime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tomlkit.container import Container
+    from tomlkit.items import AoT, Table
 
 DAY = 86400
 """Seconds of a worker where its queue allows more, or says nothing."""
@@ -37,83 +47,76 @@ def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | N
         account: The account to charge; empty for the default one.
         gpus: The queue of a second sort of workers, with GPUs.
     """
-    parts = [_head(site)]
-    parts.append(_script(site, queue, account))
+    text = tomlkit.document()
+    _head(text, site)
+    script = tomlkit.table()
+    _script(script, site, queue, account)
+    text.append("script", script)
     if gpus is not None and queue is not None:
-        parts.append(_shapes(site, gpus, account))
-    return "\n".join(parts)
+        text.append("shape", _shapes(site, gpus, account))
+    return tomlkit.dumps(text)
 
 
-def _head(site: Site) -> str:
-    notes = [f"#   {note}" for note in site.notes]
-    lines = [
-        "# Written by `grain init`. `grain up --dry` shows what comes of it. Every key",
-        "# is explained in docs/config.md.",
-        *(["# Found here:", *notes] if notes else []),
-        "",
-        f"system = {_quoted(site.system)}",
-        "",
-        "# Where missions, workers and the grain command meet: a file that all nodes see. This is",
-        "# the default.",
-        '#address = "edge://$HOME/.local/share/edge-file-default"',
-        "",
-    ]
-    return "\n".join(lines)
+def _head(text: Container, site: Site) -> None:
+    _remark(text, "Written by `grain init`. `grain up --dry` shows what comes of it. Every key")
+    _remark(text, "is explained in docs/config.md.")
+    if site.notes:
+        _remark(text, "Found here:")
+    for note in site.notes:
+        _remark(text, f"  {note}")
+    text.add(tomlkit.nl())
+    text.add("system", site.system)
+    text.add(tomlkit.nl())
+    where = "Where missions, workers and the grain command meet: a file that all nodes see. This is"
+    _remark(text, where)
+    _remark(text, "the default.")
+    _off(text, _setting("address", "edge://$HOME/.local/share/edge-file-default"))
 
 
-def _script(site: Site, queue: Queue | None, account: str) -> str:
-    lines = ["# The job of a worker: one node, or a part of it.", "[script]"]
+def _script(script: Table, site: Site, queue: Queue | None, account: str) -> None:
+    _remark(script, "The job of a worker: one node, or a part of it.")
     if site.system == "local":
-        lines += [
-            f"# Here are {site.cores} cores and {site.memory:g} GB. A worker has what is free, or:",
-            f"#cores = {site.cores}",
-            f"#memory = {site.memory:g}",
-        ]
+        has = f"Here are {site.cores} cores and {site.memory:g} GB. A worker has what is free, or:"
+        _remark(script, has)
+        _off(script, _setting("cores", site.cores))
+        _off(script, _setting("memory", _whole(site.memory)))
     elif queue is None:
-        lines += [
-            "# Nothing is known of the nodes: take the # away and put in what one has.",
-            '#queue = ""',
-            '#walltime = "12:00:00"',
-            "#cores = 16",
-            "#memory = 60",
-        ]
+        _remark(script, "Nothing is known of the nodes: take the # away and put in what one has.")
+        for name, value in (("queue", ""), ("walltime", "12:00:00"), ("cores", 16), ("memory", 60)):
+            _off(script, _setting(name, value))
     else:
-        lines += _request(site, queue)
+        _request(script, site, queue)
     if account and site.system in _ACCOUNT:
-        lines.append(f"extra_args = [{_quoted(_ACCOUNT[site.system].format(account))}]")
+        script.add("extra_args", [_ACCOUNT[site.system].format(account)])
     if len(site.accounts) > 1:
-        lines.append(f"# Your accounts: {', '.join(site.accounts)}.")
-    lines += _set_up(site)
-    return "\n".join(lines) + "\n"
+        _remark(script, f"Your accounts: {', '.join(site.accounts)}.")
+    _set_up(script, site)
 
 
-def _request(site: Site, queue: Queue) -> list[str]:
-    """Return the lines for a queue, and a comment on the others."""
+def _request(table: Table, site: Site, queue: Queue) -> None:
+    """Write what jobs ask of a queue, and a comment on the others."""
     walltime = min(queue.limit or DAY, DAY)
-    lines = [
-        f"queue = {_quoted(queue.name)}",
-        f"walltime = {_quoted(format_walltime(walltime))} # {_limit(queue)}",
-    ]
+    table.add("queue", queue.name)
+    _set(table, "walltime", format_walltime(walltime), _limit(queue))
     if queue.cores:
-        lines.append(f"cores = {queue.cores} # all of a node")
+        _set(table, "cores", queue.cores, "all of a node")
     else:
-        lines.append("#cores = 16 # of a node; not known here")
+        _off(table, f"{_setting('cores', 16)} # of a node; not known here")
     if queue.memory:
-        lines.append(
-            f"memory = {queue.memory:g} # GB, all of a node; a little less may start sooner"
-        )
+        remark = "GB, all of a node; a little less may start sooner"
+        _set(table, "memory", _whole(queue.memory), remark)
     else:
-        lines.append("#memory = 60 # GB; not known here")
+        _off(table, f"{_setting('memory', 60)} # GB; not known here")
     others = [other for other in site.queues if other.name != queue.name]
     if others:
-        lines.append("# Others:")
-        lines += [f"#   {_described(other)}" for other in others[:20]]
-        if len(others) > 20:
-            lines.append(f"#   and {len(others) - 20} more")
-    return lines
+        _remark(table, "Others:")
+    for other in others[:20]:
+        _remark(table, f"  {_described(other)}")
+    if len(others) > 20:
+        _remark(table, f"  and {len(others) - 20} more")
 
 
-def _shapes(site: Site, gpus: Queue, account: str) -> str:
+def _shapes(site: Site, gpus: Queue, account: str) -> AoT:
     """Return two shapes of workers: those of [script], and those with GPUs."""
     option = _GPU.get(site.system, "")
     memory = f"{gpus.memory or 1:g}"
@@ -121,42 +124,73 @@ def _shapes(site: Site, gpus: Queue, account: str) -> str:
     if account and site.system in _ACCOUNT:
         # A list of a shape replaces that of [script].
         args.insert(0, _ACCOUNT[site.system].format(account))
-    lines = [
-        "# Two sorts of workers, for `grain up -s gpu`; what [script] says holds for both.",
-        "[[shape]]",
-        'name = "cpu"',
-        "",
-        "[[shape]]",
-        'name = "gpu"',
-        *_request(Site(site.system), gpus),
-        f"gpus = {gpus.gpus}",
-        f"extra_args = {json.dumps(args)}",
-    ]
-    return "\n".join(lines) + "\n"
+    first, second = tomlkit.table(), tomlkit.table()
+    two = "Two sorts of workers, for `grain up -s gpu`; what [script] says holds for both."
+    _remark(first, two)
+    first.add("name", "cpu")
+    second.add("name", "gpu")
+    _request(second, Site(site.system), gpus)
+    second.add("gpus", gpus.gpus)
+    second.add("extra_args", args)
+    shapes = tomlkit.aot()
+    shapes.append(first)
+    shapes.append(second)
+    return shapes
 
 
-def _set_up(site: Site) -> list[str]:
-    """Return a comment with a set-up that suits the site."""
-    lines = [
-        "# Shell commands before the worker; those with `defer` run after it.",
-        "#setup_cleanup = '''",
-    ]
+def _set_up(script: Table, site: Site) -> None:
+    """Write a comment with a set-up that suits the site."""
+    _remark(script, "Shell commands before the worker; those with `defer` run after it.")
+    _off(script, "setup_cleanup = '''")
     if site.modules:
-        lines.append(f"#module load {site.modules[0]}")
+        _off(script, f"module load {shlex.quote(site.modules[0])}")
     for folder in site.scratch[:1]:
-        lines += [
-            f"#export SCRATCH_DIR={folder}/grain-$$",
-            "#mkdir -p $SCRATCH_DIR",
-            "#defer rm -r $SCRATCH_DIR",
-        ]
-    lines.append("#'''")
+        _off(script, f"export SCRATCH_DIR={folder}/grain-$$")
+        _off(script, "mkdir -p $SCRATCH_DIR")
+        _off(script, "defer rm -r $SCRATCH_DIR")
+    _off(script, "'''")
     if site.modules:
         shown = ", ".join(site.modules[:12])
         more = f", and {len(site.modules) - 12} more" if len(site.modules) > 12 else ""
-        lines.append(f"# Modules here: {shown}{more}.")
+        _remark(script, f"Modules here: {shown}{more}.")
     if site.scratch:
-        lines.append(f"# Scratch directories that you may write to: {', '.join(site.scratch)}.")
-    return lines
+        found = ", ".join(site.scratch)
+        _remark(script, f"Scratch directories that you may write to: {found}.")
+
+
+# ---- pieces of TOML
+
+
+def _remark(place: Container | Table, text: str) -> None:
+    """Write a comment for people."""
+    place.add(tomlkit.comment(_one_line(text)))
+
+
+def _off(place: Container | Table, line: str) -> None:
+    """Write a line of a setting that is off: without a blank, as prose has one."""
+    place.add(Comment(Trivia(comment=f"#{_one_line(line)}", trail="\n")))
+
+
+def _set(table: Table, name: str, value: Any, remark: str) -> None:
+    item = tomlkit.item(value)
+    item.comment(_one_line(remark))
+    item.trivia.comment_ws = " "
+    table.add(name, item)
+
+
+def _setting(name: str, value: Any) -> str:
+    return tomlkit.dumps({name: value}).rstrip()
+
+
+def _whole(number: float) -> float:
+    """Return a number with six digits at most, and without a fraction as an int."""
+    short = float(f"{number:g}")
+    return int(short) if short.is_integer() else short
+
+
+def _one_line(text: str) -> str:
+    """Return a text that cannot end the comment that it stands in."""
+    return "".join(mark for mark in text if mark.isprintable())
 
 
 def _described(queue: Queue) -> str:
@@ -174,11 +208,6 @@ def _described(queue: Queue) -> str:
 
 def _limit(queue: Queue) -> str:
     return "no limit known" if queue.limit is None else f"{format_walltime(queue.limit)} at most"
-
-
-def _quoted(text: str) -> str:
-    # JSON's strings are TOML's, for what is printable.
-    return json.dumps("".join(mark for mark in text if mark.isprintable()), ensure_ascii=False)
 
 
 def lines_of(items: Sequence[str], most: int = 8) -> str:

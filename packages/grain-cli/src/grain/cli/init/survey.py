@@ -166,7 +166,7 @@ def _scratch(env: Mapping[str, str]) -> tuple[str, ...]:
     named = [f"${name}" for name in _SCRATCH if env.get(name) and _writable(env[name])]
     usual = [f"/scratch/{user}", "/scratch", f"/local/{user}", "/local", "/tmp"]  # noqa: S108
     plain = [path for path in usual if user or path.count("/") == 1 if _writable(path)]
-    return tuple(named + plain)
+    return tuple(folder for folder in named + plain if folder.isprintable())
 
 
 def _writable(path: str) -> bool:
@@ -184,5 +184,7 @@ def _modules(env: Mapping[str, str]) -> tuple[str, ...]:
             entries = list(Path(folder).iterdir()) if folder else []
         except OSError:
             continue
-        names |= {entry.name for entry in entries if not entry.name.startswith(".")}
+        # Other users may write there. Nobody types a name with control characters.
+        found = {entry.name for entry in entries if not entry.name.startswith(".")}
+        names |= {name for name in found if name.isprintable()}
     return tuple(sorted(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def _started() -> list[str]:
     help="Begin with the last N lines.",
 )  # fmt: skip
 @config_option
-@click.argument("mission", metavar="N", required=False, shell_complete=complete)
+@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
 @click.pass_context
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
     """Follow the output of a mission.
@@ -106,7 +107,6 @@ def _progress(ctx: click.Context, config_file: str | None, record: Record) -> Pr
 
     Without a configuration that can be read there is none.
     """
-    import os
     import sys
 
     from grain.cli.mission_names import log_of, store_of
@@ -173,14 +173,14 @@ def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:
 def begin_at(record: Record, lines: int) -> int:
     """Return where the last lines of the output begin, in bytes; 0 if there are no more."""
     try:
-        size = record.output.stat().st_size
         with record.output.open("rb") as output:
-            output.seek(max(0, size - _CHUNK))
-            tail = output.read(_CHUNK)
+            place = max(0, os.fstat(output.fileno()).st_size - _CHUNK)
+            output.seek(place)
+            tail = output.read()  # which may have grown since
     except OSError:
         return 0
     last = tail.splitlines(keepends=True)[-lines:] if lines else []
-    return size - sum(map(len, last))
+    return place + len(tail) - sum(map(len, last))
 
 
 def _output(record: Record, place: int, *, last: bool) -> Iterator[tuple[str, int]]:

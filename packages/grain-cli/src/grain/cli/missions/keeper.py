@@ -20,10 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from grain.cli.batch.systems.local import start_time
-from grain.cli.mission_records import End, Process, Start, write
+from grain.cli.mission_records import End, Process, Start, load, reserve, write
 from grain.edge.trust import open_appended
 
 if TYPE_CHECKING:
@@ -69,6 +67,7 @@ def keep(
         )
         try:
             write(folder, "process.json", _process(program.pid))
+            reserve(folder, "end.json")
         except OSError:
             program.kill()
             program.wait()
@@ -84,7 +83,8 @@ def keep(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     begun()
     status = _wait(program, folder / "alive")
-    # A full disk: the state is that of a program which was killed.
+    # It has room also on a disk that has become full. Where it fails all the same, the state is
+    # that of a program which was killed.
     with suppress(OSError):
         write(folder, "end.json", End(status=status, at=time.time()))
     return status
@@ -136,7 +136,7 @@ def main(folder: Path, descriptor: int) -> None:
         os.close(descriptor)
 
     try:
-        start = msgspec.json.decode((folder / "start.json").read_bytes(), type=Start)
+        start = load(folder / "start.json", Start)
         with os.fdopen(open_appended(str(folder / "output")), "ab") as output:
             keep(
                 folder, start, report, terminal=False,

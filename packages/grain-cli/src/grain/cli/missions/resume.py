@@ -15,9 +15,10 @@ from grain.cli.show import clean
 
 @click.command()
 @click.option("--changed", is_flag=True, help="Also if its program has changed since.")
-@click.argument("mission", metavar="N", required=False, shell_complete=complete)
+@click.option("--lost", is_flag=True, help="Also if it may still run on a host that is silent.")
+@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
 @click.pass_context
-def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
+def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -> None:
     """Start a mission again that was killed.
 
     Or whose host was rebooted, or that has failed: with the same arguments, in the same directory,
@@ -28,6 +29,7 @@ def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
     Examples:
       grain resume night
       grain resume night@1            not the last start of that name
+      grain resume --lost night       its host is silent, and known to be dead
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         import msgspec
@@ -49,6 +51,12 @@ def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
             raise click.ClickException(
                 f"{record.label} is done: there is nothing to resume; `grain run` runs it again"
             )
+        if not state.certain and not lost:
+            raise click.ClickException(
+                f"{record.label} {state.detail}. If it still runs there, its tasks would run "
+                f"twice: have a look at that host, and if it is dead, `grain resume --lost "
+                f"{clean(mission)}` starts the mission again"
+            )
         if not Path(start.directory).is_dir():
             raise click.ClickException(
                 f"the directory of {record.label}, {clean(start.directory)}, is not there any more"
@@ -62,11 +70,11 @@ def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
         if new != start.digest and not changed:
             raise click.ClickException(
                 f"the program of {record.label}, {clean(program)}, has changed since; `grain "
-                f"resume --changed {mission}` starts it as it is now: the cache tells which "
-                "results still hold"
+                f"resume --changed {'--lost ' * lost}{clean(mission)}` starts it as it is now: "
+                "the cache tells which results still hold"
             )
         start = msgspec.structs.replace(start, at=time.time(), digest=new)
         # By this `grain map -d` knows that it goes on.
         env = {**restored(start.environment, os.environ), "GRAIN_RESUMED": "1"}
-        repeat = f"grain resume {'--changed ' * changed}{clean(mission)}"
+        repeat = f"grain resume {'--changed ' * changed}{'--lost ' * lost}{clean(mission)}"
         ctx.exit(begin(start, env, otherwise=f"and then `{repeat}` starts this one"))

@@ -13,7 +13,7 @@ from grain.cli.plugin import chosen_config, report_errors
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("-d", "--detach", is_flag=True, help="Go on when the user logs out.")
-@click.option("--name", metavar="N", help="Name of the mission.  [default: that of the program]")
+@click.option("--name", metavar="NAME", help="Name of the mission.  [default: that of the program]")
 @config_option
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARGS]...")
 @click.pass_context

@@ -6,9 +6,11 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from grain.cli.mission_records import (
     name_error,
     read,
     remove_old,
+    time_of_files,
 )
 from grain.cli.missions.environment import kept
 from grain.cli.missions.keeper import keep, this_kernel
@@ -102,7 +105,9 @@ def digest(file: Path) -> str:
 
 def state_of(record: Record) -> State:
     """Return what has become of a start."""
-    return judge(record, kernel=this_kernel(), now=time.time(), began=start_time)
+    now = partial(time_of_files, record.folder.parent)
+    host = socket.gethostname()
+    return judge(record, host=host, kernel=this_kernel(), now=now, began=start_time)
 
 
 def begin(start: Start, env: Mapping[str, str], *, otherwise: str) -> int:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 SILENCE = 300.0
 """Seconds without a sign of life after which a start on another host counts as lost.
 
-A keeper touches its file every 30 s. The clocks of the file server and of this host may differ, and
-NFS shows the times of files late.
+A keeper touches its file every 30 s, and NFS shows the times of files late.
 """
 
 
@@ -38,19 +37,29 @@ class Phase(enum.Enum):
 
 
 class State(NamedTuple):
-    """A phase, and the rest of a sentence about it: ``it ...``."""
+    """State of a start, as far as this host knows it.
+
+    Attributes:
+        phase: how far it is.
+        detail: the rest of a sentence about it: ``it ...``.
+        certain: False if it is judged by missing signs of life alone: it may run all the same.
+    """
 
     phase: Phase
     detail: str
+    certain: bool = True
 
 
-def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str]) -> State:
+def judge(
+    record: Record, *, host: str, kernel: str, now: Callable[[], float], began: Callable[[int], str]
+) -> State:
     """Return the state of a start.
 
     Args:
         record: the start.
+        host: the name of this host.
         kernel: the boot id and the process namespace of this host, as `Process.kernel` has them.
-        now: Unix seconds.
+        now: returns the time by the clock of the folder's file system, in Unix seconds.
         began: returns the start of a process of this host; "" if it is dead.
     """
     if record.end is not None:
@@ -59,7 +68,7 @@ def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str
         return _ended(record.end)
     process = record.process
     if process is None:
-        if now - record.start.at < STARTING:
+        if now() - record.made < STARTING:
             return State(Phase.STARTING, "is about to begin")
         return State(Phase.KILLED, "never began: its keeper was killed, or its host went down")
     if process.kernel == kernel:
@@ -68,13 +77,21 @@ def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str
         if began(process.keeper) == process.keeper_began:
             return State(Phase.RUNNING, f"is ending on {process.host}")
         return State(Phase.KILLED, f"was killed on {process.host}, or that host was rebooted")
-    if now - record.alive < SILENCE:
+    silent = now() - record.alive
+    if silent < SILENCE:
         return State(Phase.RUNNING, f"runs on {process.host}")
+    if process.host == host and _boot(process.kernel) != _boot(kernel):
+        return State(Phase.KILLED, f"was killed as {host} was rebooted")
     return State(
         Phase.KILLED,
-        f"has given no sign of life for {int(now - record.alive)} s: it was killed on "
-        f"{process.host}, or that host was rebooted",
+        f"has given no sign of life for {int(silent)} s: it was killed or stopped on "
+        f"{process.host}, or that host was rebooted or hangs",
+        certain=False,
     )
+
+
+def _boot(kernel: str) -> str:
+    return kernel.partition("/")[0]
 
 
 def _ended(end: End) -> State:

@@ -16,6 +16,7 @@ from grain.cli.report.sufficient import Overtime
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
+    CachedResults,
     ClockChanged,
     LogEnded,
     LogStarted,
@@ -176,6 +177,9 @@ class Collector:
             self._submitted(line)
         elif isinstance(line, BriefTasks):
             self._brief(line)
+        elif isinstance(line, CachedResults):
+            self._totals.cached_results(line)
+            self._number(line.function)
         elif isinstance(line, LogStarted):
             self._header = self._header or line
         elif isinstance(line, LogEnded):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="Write a trace for ui.perfetto.dev instead; with -o the page as well.",
 )  # fmt: skip
 @config_option
-@click.argument("mission", metavar="NAME", required=False, shell_complete=complete)
+@click.argument("mission", metavar="[NAME]", required=False, shell_complete=complete)
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -65,8 +65,9 @@ def report(
             logs = store.logs()
             if not logs:
                 raise click.ClickException(
-                    f"no mission has left an event log in {clean(store.folder)}; missions with "
-                    "workers elsewhere write one"
+                    f"no mission has left an event log in {clean(store.folder)}; missions write "
+                    "one, unless run(..., event_log=False) or head.event_log of grain.toml says "
+                    "otherwise"
                 )
             log = logs[0]
         if trace_file is not None:
@@ -93,8 +94,10 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
     _replace(file, [text])
     size = file.stat().st_size
     totals = collected.totals
+    cached = f" ({totals.cached:,} from the cache)" if totals.cached else ""
     click.echo(
-        f"{clean(file)}: {totals.done:,} of {totals.tasks:,} tasks done, {totals.failed:,} failed; "
+        f"{clean(file)}: {totals.done:,} of {totals.tasks:,} tasks done{cached}, "
+        f"{totals.failed:,} failed; "
         f"{_size(size)}"
     )
 

@@ -194,7 +194,9 @@ class _View:
         ended = totals.done + totals.failed + totals.cancelled
         cancelled = f", {totals.cancelled:,} cancelled" if totals.cancelled else ""
         left = f", {totals.tasks - ended:,} open" if totals.tasks > ended else ""
-        yield _tile("Tasks done", f"{totals.done:,}", f"of {totals.tasks:,}{cancelled}{left}")
+        cached = f", {totals.cached:,} from the cache" if totals.cached else ""
+        text = f"of {totals.tasks:,}{cached}{cancelled}{left}"
+        yield _tile("Tasks done", f"{totals.done:,}", text)
         yield _tile(
             "Failed",
             f"{totals.failed:,}",
@@ -315,7 +317,7 @@ class _View:
             "name": one.name or _NAMELESS,
             "style": self._styles.get(one.name, ""),
             "tasks": f"{one.tasks:,}",
-            "done": f"{one.done:,}",
+            "done": f"{one.done:,}" + (f" ({one.cached:,} from the cache)" if one.cached else ""),
             "failed": f"{one.failed:,}",
             "retried": f"{one.retried:,}",
             "hours": hours(one.core_seconds),

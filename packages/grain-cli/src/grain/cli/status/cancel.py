@@ -13,6 +13,9 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.cli.alone import AloneMission
     from grain.cli.mission_records import Record
     from grain.config import Config
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
 @patience_option
 @config_option
-@click.argument("what", metavar="MISSION[:TASK]", required=False, shell_complete=completion.tasks)
+@click.argument("what", metavar="NAME[:NUMBER]", required=False, shell_complete=completion.tasks)
 @click.pass_context
 def cancel(
     ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str | None
@@ -30,8 +33,8 @@ def cancel(
 
     Both are named as `grain ls` names them, or a mission as `grain missions` does. A mission ends
     as by Ctrl-C: its tasks and their programs end, and then itself; the command asks before it does
-    so. A task ends without a question, and what awaits it gets an exception that says who has
-    cancelled it.
+    so. One with its local worker alone gets SIGTERM, on its host. A task ends without a question,
+    and what awaits it gets an exception that says who has cancelled it.
 
     \b
     Examples:
@@ -47,6 +50,9 @@ def cancel(
         if what is None:
             raise click.UsageError(_missing(config, patience))
         record = None
+        if (unasked := _alone(config, mission, patience)) is not None:
+            click.echo(_end_alone(unasked, task, yes=yes))
+            return
         if not task:
             name, record = _whose(config, mission, patience)
             if not name:
@@ -62,9 +68,14 @@ def cancel(
                 ) from None
         elif id_ := _id_here(config, mission, patience):
             mission = id_
-        answer = _put(config, "cancel", mission, patience, task=task, by=who())
-        if record is not None:
-            _note(record)
+        # Before: the program may end, and with an exit status of its own, before this goes on.
+        note = None if record is None else _note(record)
+        try:
+            answer = _put(config, "cancel", mission, patience, task=task, by=who())
+        except BaseException:
+            if note is not None:
+                note.unlink(missing_ok=True)
+            raise
     label = clean(answer["label"])
     if task:
         was = "ran, and its programs end" if answer["state"] == "running" else "waited"
@@ -89,6 +100,64 @@ def parse(what: str) -> tuple[str, int]:
     if not what or what.endswith(":") or what.startswith(":"):
         raise click.UsageError(f"{what!r} is no mission and no task; `grain ls` names them")
     return what, 0
+
+
+def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
+    """Return the mission that a word means, if no scheduler has it; else None.
+
+    Raises:
+        click.ClickException: several missions that run are meant.
+    """
+    from grain.cli.alone import alone, named
+    from grain.cli.mission_names import several_text, start_of
+    from grain.cli.mission_records import find, missions_folder, read
+    from grain.cli.query import NoScheduler, ask
+    from grain.edge.questions import Ask
+
+    if not named(alone(config, ()), word):
+        return None
+    here: list[dict[str, Any]] | None
+    try:
+        [state] = ask(config, Ask("state"), patience=patience)
+        here = state["missions"]
+    except NoScheduler:
+        here = None
+    found = named(alone(config, here), word)
+    others = [
+        f"{one['label']} (id {one['id'][:8]}, on {one['host']})"
+        for one in here or ()
+        if word in (one["label"], one["name"])
+    ]
+    if found and len(found) + len(others) > 1:
+        labels = [*others, *(one.label for one in found)]
+        raise click.ClickException(several_text(word, labels))
+    if not found:
+        return None
+    # One that `grain run` has started has the state of its start besides.
+    start = start_of(found[0].log)
+    return None if start is not None and find(read(missions_folder()), word) == start else found[0]
+
+
+def _end_alone(mission: AloneMission, task: int, *, yes: bool) -> str:
+    """End a mission that no scheduler has; return a sentence for the user.
+
+    Raises:
+        click.ClickException: a task is meant, or its process cannot be reached.
+    """
+    from grain.cli.alone import end
+    from grain.cli.show import typed
+
+    name = clean(mission.header.name)
+    if task:
+        raise click.ClickException(
+            f"mission {name} has its local worker alone, and no command ends one task of it; "
+            f"`grain cancel {name}` ends the mission"
+        )
+    if not yes:
+        command = clean(typed(mission.header.command))
+        click.confirm(f"End mission {mission.label}: {command}?", abort=True)
+    end(mission)
+    return f"mission {mission.label} is told to end, by SIGTERM"
 
 
 def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | None]:
@@ -150,8 +219,12 @@ def _id_here(config: Config, word: str, patience: float) -> str:
     return id_ if any(id_ == one["id"] for one in state["missions"]) else ""
 
 
-def _note(record: Record) -> None:
-    """Leave word in the folder of a start that it was cancelled, since its exit status may not."""
+def _note(record: Record) -> Path | None:
+    """Leave word in the folder of a start that it was cancelled, since its exit status may not.
+
+    Returns:
+        The file, which is to be removed if nothing is cancelled; None if there is none.
+    """
     from grain.cli.mission_records import Cancelled, write
     from grain.cli.missions.starting import state_of
     from grain.cli.query import who
@@ -159,6 +232,8 @@ def _note(record: Record) -> None:
     if state_of(record).phase.alive:
         with suppress(OSError):  # the mission ends all the same
             write(record.folder, "cancelled.json", Cancelled(by=who()))
+            return record.folder / "cancelled.json"
+    return None
 
 
 def _end_started(config: Config, word: str, *, yes: bool) -> str:
@@ -180,11 +255,13 @@ def _end_started(config: Config, word: str, *, yes: bool) -> str:
 
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a mission, which lists those that are here."""
+    from grain.cli.alone import alone
     from grain.cli.query import ask
     from grain.edge.questions import Ask
 
     [state] = ask(config, Ask("state"), patience=patience)
     names = [clean(str(mission["label"])) for mission in state["missions"]]
+    names += [clean(one.header.name) for one in alone(config, state["missions"])]
     if not names:
         return "name a mission, as in: grain cancel opt; none is here"
     return f"name a mission, as in: grain cancel {names[0]}; there are: {' '.join(names)}"

@@ -35,8 +35,9 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
       grain ls --json | jq '.tasks'
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
+        from grain.cli.alone import alone, alone_text
         from grain.cli.batch import state_folder, submitted_names
-        from grain.cli.query import NoScheduler, ask
+        from grain.cli.query import NobodyThere, NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text
         from grain.cli.status.scaling_text import scaling_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
@@ -48,23 +49,34 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
         looking = BackgroundQuery(lambda: own_jobs(config))
         try:
             [state] = ask(config, Ask("state"), patience=patience)
-        except NoScheduler:
+        except NoScheduler as error:
             jobs, _ = looking.wait(1.0)
-            if not as_json:
-                width = terminal_width()
-                text = scaling_text(scaling, width) + jobs_text(alive(jobs), set(), width)
-                click.echo(text, nl=False)
-            raise
+            if as_json:
+                raise
+            width = terminal_width()
+            text = scaling_text(scaling, width) + jobs_text(alive(jobs), set(), width)
+            click.echo(text, nl=False)
+            if not alive(jobs) or not isinstance(error, NobodyThere):
+                raise
+            # As it is after `grain up` and before the first mission.
+            click.echo("No scheduler runs yet: the first mission starts it, and workers join it.")
+            if beside := alone_text(alone(config)):
+                click.echo(f"Besides, {beside}.")
+            return
         jobs, problem = looking.wait(5.0)
         if as_json:
             place = {"address": config.worker.cli_dial, "config": config.source}
-            print_json({**state, **place, "jobs": plain(alive(jobs)), "scaling": scaling})
+            others = [one.data() for one in alone(config, state["missions"])]
+            data = {**state, **place, "jobs": plain(alive(jobs)), "scaling": scaling}
+            print_json({**data, "alone": others})
             return
         here = submitted_names(worker["name"] for worker in state["workers"])
         most = terminal_width()
         demand = scaling_text(scaling, most)
         click.echo(state_text(state, most) + demand + jobs_text(alive(jobs), here, most))
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
+        if beside := alone_text(alone(config, state["missions"])):
+            click.echo(f"Beside it, {beside}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)
     elif failure := warning(jobs):

@@ -21,7 +21,7 @@ _LISTED = 10  # tasks at most in a message
 @json_option
 @patience_option
 @config_option
-@click.argument("task", metavar="MISSION:NUMBER", required=False, shell_complete=completion.tasks)
+@click.argument("task", metavar="NAME:NUMBER", required=False, shell_complete=completion.tasks)
 @click.pass_context
 def why(
     ctx: click.Context, as_json: bool, patience: float, config_file: str | None, task: str | None
@@ -45,6 +45,7 @@ def why(
         if task is None:
             raise click.UsageError(_missing(config, patience))
         explanation = _explanation(config, mission, int(number), patience)
+        explanation.pop("mission_runs", None)
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
@@ -60,15 +61,18 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
 
     Raises:
         NoScheduler: there is none, and no log of such a task.
+        LogError: several missions of that name run.
     """
+    from grain.cli.mission_names import meant
     from grain.cli.query import NoScheduler
 
+    word, mission = mission, meant(config, mission)
     try:
         explanation = _asked(config, mission, number, patience)
     except NoScheduler as error:
         logged = _logged(config, mission, number)
-        if logged is None or logged["state"] == "unknown":
-            raise NoScheduler(f"{error}; and no event log has task {mission}:{number}") from None
+        if logged is None or (logged["state"] == "unknown" and not logged["mission_runs"]):
+            raise NoScheduler(f"{error}; and no event log has task {word}:{number}") from None
         return logged
     if explanation["state"] == "unknown" and (named := _id_of(config, mission)):
         explanation = _asked(config, named, number, patience)

@@ -41,30 +41,47 @@ def top(
       NO_COLOR=1 grain top     without colours
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
-        from grain.cli.top.picture import ASCII, marks
-        from grain.cli.top.plain import watch
+        from grain.cli.query import NoScheduler, without_scheduler
 
         config = load_config(ctx, config_file)
-        address = config.worker.cli_dial
-        if not once and not (why := unfit()):
-            from grain.cli.top.app import show
-
-            ctx.exit(show(address, seconds=every or 1.0, patience=patience))
-        import shutil
-
-        if not once:
-            click.echo(f"Note: {why}, so this is text; Ctrl-C ends it.", err=True)
-        here = sys.stdout.isatty()
         try:
-            watch(
-                address,
-                seconds=None if once else every or _PLAIN,
-                patience=patience,
-                width=max(20, shutil.get_terminal_size().columns),
-                by=marks(sys.stdout.encoding or "ascii") if here else ASCII,
-            )
-        except KeyboardInterrupt:
-            return
+            _show(ctx, config.worker.cli_dial, once=once, every=every, patience=patience)
+        except NoScheduler as error:
+            if alone := without_scheduler(config):
+                raise NoScheduler(f"{error}; {alone}") from None
+            raise
+
+
+def _show(
+    ctx: click.Context, address: str, *, once: bool, every: float | None, patience: float
+) -> None:
+    """Show what the scheduler at an address answers, on the screen or as text.
+
+    Raises:
+        NoScheduler: there is none at the start.
+    """
+    from grain.cli.top.picture import ASCII, marks
+    from grain.cli.top.plain import watch
+
+    if not once and not (why := unfit()):
+        from grain.cli.top.app import show
+
+        ctx.exit(show(address, seconds=every or 1.0, patience=patience))
+    import shutil
+
+    if not once:
+        click.echo(f"Note: {why}, so this is text; Ctrl-C ends it.", err=True)
+    here = sys.stdout.isatty()
+    try:
+        watch(
+            address,
+            seconds=None if once else every or _PLAIN,
+            patience=patience,
+            width=max(20, shutil.get_terminal_size().columns),
+            by=marks(sys.stdout.encoding or "ascii") if here else ASCII,
+        )
+    except KeyboardInterrupt:
+        return
 
 
 def unfit() -> str:

@@ -186,13 +186,13 @@ class Link:
 
 def problem(error: BaseException, address: str) -> str:
     """Return why a scheduler cannot be asked, as a sentence."""
-    from grain.cli.query import members
+    from grain.cli.query import NOBODY, members
     from grain.edge.errors import DialError
 
     while len(inner := members(error)) == 1:
         error = inner[0]
     if isinstance(error, DialError):
-        return f"no scheduler answers at {address}: there is one while missions run"
+        return f"no scheduler answers at {address}: {NOBODY}"
     if isinstance(error, trio.TooSlowError):
         return f"the scheduler at {address} does not answer"
     reason = str(error) or "it has ended the connection"

@@ -45,7 +45,7 @@ def logs(
     that of the last; name@1 is the first that was submitted, and the id of a job means just that.
     `grain start` puts missions there, too.
 
-    MISSION:NUMBER in the place of WORKER shows what that task has printed and logged, on all
+    NAME:NUMBER in the place of WORKER shows what that task has printed and logged, on all
     workers, and names the files to which its programs have written. The output of a worker that
     was started in another way is where that one writes, such as its terminal.
 

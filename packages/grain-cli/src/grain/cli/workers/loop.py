@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_POLL = {"local": 2.0}
-_POLL_BATCH = 15.0  # seconds between two queries to a batch system
+LOCAL, BATCH = 2.0, 15.0
+"""Seconds between two looks at processes of this machine, and between two at a batch system."""
 
 
 def seconds_between(system: str) -> float:
     """Return the seconds between two looks at a batch system."""
-    return _POLL.get(system, _POLL_BATCH)
+    return LOCAL if system == "local" else BATCH
 
 
 class SignalLoop:

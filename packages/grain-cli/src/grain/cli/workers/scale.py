@@ -15,7 +15,7 @@ from grain.cli.show import clean
 from grain.cli.workers.loop import SignalLoop, seconds_between
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
-from grain.edge.trust import make_folder
+from grain.edge.trust import private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,7 +221,7 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
 
     from grain.cli.workers.scaling_state import mark_of
 
-    make_folder(folder)
+    private_folder(folder)
     path = folder / f"scale-{mark_of(address)}.lock"
     with path.open("a+", encoding="utf-8") as file:
         try:

@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.trust import make_folder
+from grain.edge.trust import private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class ScalingState:
     """
 
     def __init__(self, folder: Path, address: str) -> None:
-        make_folder(folder)
+        private_folder(folder)
         self._path = folder / f"scale-{mark_of(address)}.json"
         self._lines: deque[list[Any]] = deque(maxlen=_LINES)
 

@@ -125,7 +125,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
             *(f"# {note}" for note in job.notes),
             *(["grain_began=`date +%s`"] if timed else []),
             f"grain_name={name}",
-            *([f"PATH=$PATH:{shlex.quote(job.path)}"] if job.path else []),
+            *(_own_worker(job.path) if job.path else []),
             *([f"cd {folder} || exit"] if folder else []),
         ],
         _name_of_restart(job, restarts) if restarts else [],
@@ -133,11 +133,27 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
         _clean_up(job.script.cleanup),
         [_FORWARD],
         _set_up(job.script.setup),
+        _CHOSEN_WORKER if job.path else [],
         _environment(job.env),
         [_EARLY_SIGNAL, *(_remaining_time(job.time_left) if job.time_left is not None else [])],
         [f"(trap '' {ignored}; exec {job.main}) &", _WAIT],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
+
+
+def _own_worker(folder: str) -> list[str]:
+    return [f"grain_own={shlex.quote(folder)}", "PATH=$grain_own:$PATH"]
+
+
+# A node's PATH may have another one, of a module or an older environment.
+_CHOSEN_WORKER = [
+    "# That of the grain which submitted this, unless the set-up has put another before it.",
+    'grain_worker=`command -v grain-worker` || grain_worker="$grain_own/grain-worker"',
+    "# Tasks find other programs as the set-up has it.",
+    'case $PATH in *"$grain_own":*)',
+    '    PATH=${PATH%%"$grain_own":*}${PATH#*"$grain_own":}:$grain_own ;;',
+    "esac",
+]
 
 
 def _name_of_restart(job: BatchJob, restarts: str) -> list[str]:

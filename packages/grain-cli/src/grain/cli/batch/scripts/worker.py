@@ -47,7 +47,7 @@ def worker_job(
         name=stamp(worker.name, now),
         log_file=str(Path(folder, log)) if log else "",
         script=asked,
-        main=_command(config, most_memory),
+        main=_command(config, most_memory, '"$grain_worker"' if path else "grain-worker"),
         path=path,
         time_left=None if asked.walltime is None else asked.walltime - worker.held_back.walltime,
         warning=warning_lead(asked.walltime, worker.held_back.walltime),
@@ -93,12 +93,12 @@ def resources(config: Config, most_memory: float | None = None) -> dict[str, Any
     return {**offer, **worker.res}
 
 
-def _command(config: Config, most_memory: float | None) -> str:
+def _command(config: Config, most_memory: float | None, program: str) -> str:
     text = json.dumps(resources(config, most_memory))
     res = shlex.quote(text)
     if config.worker.script.walltime is not None and "WTime" not in config.worker.res:
         res = shlex.quote(text[:-1] + ', "WTime": ') + '"$grain_left"' + shlex.quote("}")
-    words = ["grain-worker", f"--url {shlex.quote(config.worker.dial)}", f"--res {res}"]
+    words = [program, f"--url {shlex.quote(config.worker.dial)}", f"--res {res}"]
     words.append('--name "$grain_name"')
     if config.worker.cwd:
         words.append(f"--cwd {shlex.quote(config.worker.cwd)}")

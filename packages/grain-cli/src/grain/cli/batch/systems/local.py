@@ -21,7 +21,7 @@ from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 from grain.cli.batch.texts.ssh import free_words
 from grain.edge.cpu_locks import taken_cpus
-from grain.edge.trust import make_folder, open_appended, write_script
+from grain.edge.trust import open_appended, private_folder, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,7 +92,7 @@ class Local:
         return sorted(unused if len(unused) >= wanted else free)
 
     def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
-        make_folder(self._folder)
+        private_folder(self._folder)
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
         write_script(path, _script(job))
         with os.fdopen(open_appended(job.log_file or os.devnull), "ab") as log:

@@ -1,0 +1,182 @@
+"""Missions that run without a scheduler which others can ask: their event logs tell of them.
+
+A mission with its local worker alone, and one whose address another scheduler has, answers no
+command. Its process is known by the log that it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from grain.cli.show import clean, typed
+from grain.eventlog.errors import LogError
+from grain.eventlog.names import fit_name, logs_folder, part_number
+from grain.eventlog.store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from grain.config import Config
+    from grain.eventlog.schema import LogStarted
+    from grain.eventlog.store import StoredLog
+
+_NAMED = 3  # missions that a sentence names
+_SIGN = 86400.0  # seconds without a sign of life, for which a computer may have slept
+
+
+class AloneMission(NamedTuple):
+    """A mission that runs, and that no scheduler has.
+
+    Attributes:
+        log: its log.
+        header: the first line of it.
+    """
+
+    log: StoredLog
+    header: LogStarted
+
+    @property
+    def here(self) -> bool:
+        """True if its process runs on this host."""
+        return self.header.host == socket.gethostname()
+
+    @property
+    def label(self) -> str:
+        """The name, the id and the process, which tell it from others of its name."""
+        header = self.header
+        where = f"process {header.pid} on {header.host or 'an unknown host'}"
+        return clean(f"{header.name} (id {header.id[:8]}, {where})")
+
+    def data(self) -> dict[str, Any]:
+        """Return what others want to know of it, as plain data."""
+        header = self.header
+        return {
+            "name": header.name, "id": header.id, "host": header.host, "pid": header.pid,
+            "began": header.time, "command": typed(header.command),
+        }  # fmt: skip
+
+
+def alone(config: Config, here: Collection[dict[str, Any]] | None = None) -> list[AloneMission]:
+    """Return the missions that run and that no scheduler has, the newest first.
+
+    Args:
+        config: the configuration.
+        here: the missions of its scheduler, as that lists them; None if no scheduler answers.
+    """
+    known = {one.get("id") for one in here or ()}
+    found = []
+    now = time.time()
+    with suppress(OSError, RuntimeError):  # there are no logs, or no place for them
+        for log in LogStore(logs_folder(config.head.event_log.folder)).logs():
+            if log.id in known or now - log.modified() > _SIGN:
+                continue
+            with suppress(LogError, OSError):
+                header = log.header()
+                if header is None or header.source != "mission":
+                    continue
+                # One that another address has may be with the scheduler there; and where nobody
+                # answers here, it may be about to start one.
+                elsewhere = header.address and (here is None or header.address not in _own(config))
+                if not elsewhere and log.runs():
+                    found.append(AloneMission(log, header))
+    return found
+
+
+def _own(config: Config) -> tuple[str, ...]:
+    return config.head.listen, config.worker.cli_dial
+
+
+def named(missions: Sequence[AloneMission], word: str) -> list[AloneMission]:
+    """Return those of some missions that a name, an id or the beginning of an id means."""
+    return [
+        one
+        for one in missions
+        if word in (one.header.name, one.log.id)
+        or one.log.name == fit_name(word)
+        or (len(word) >= 4 and one.log.id.startswith(word))
+    ]
+
+
+def alone_text(missions: Sequence[AloneMission]) -> str:
+    """Return the sentence on missions that no scheduler has, and what to type; "" if none."""
+    if not missions:
+        return ""
+    names = list(dict.fromkeys(one.header.name for one in missions))
+    shown = ", ".join(map(clean, names[:_NAMED]))
+    more = f" and {len(missions) - _NAMED} more" if len(missions) > _NAMED else ""
+    hosts = {one.header.host for one in missions}
+    where = "on this host" if all(one.here for one in missions) else clean(", ".join(sorted(hosts)))
+    name = clean(names[0])
+    what = (
+        f"`grain history {name}` shows its tasks, `grain why {name}:1` one, `grain cancel {name}`"
+    )
+    if len(missions) == 1:
+        own = "its local worker alone" if not missions[0].header.address else "its own worker alone"
+        return f"mission {shown} runs {where} with {own}: {what} ends it"
+    return (
+        f"missions {shown}{more} run {where} with their own workers alone: for example, {what} "
+        "ends it"
+    )
+
+
+def end(mission: AloneMission) -> None:
+    """Send SIGTERM to the process of a mission, which ends its tasks and then itself.
+
+    Raises:
+        click.ClickException: it runs on another host, or does not write its log any more.
+    """
+    pid = mission.header.pid
+    if not mission.here:
+        raise click.ClickException(
+            f"{mission.label} has no scheduler that could reach it: log in on "
+            f"{clean(mission.header.host)} and repeat: grain cancel {clean(mission.header.id[:8])}"
+        )
+    process = None
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise click.ClickException(f"{mission.label} does not run any more") from None
+    except (AttributeError, OSError):  # before Linux 5.3, as on Enterprise Linux 8
+        pass
+    try:
+        # The kernel uses ids again, and a container may have the name of this host: who has the log
+        # open is the mission. The descriptor stays that of the process which was looked at.
+        if not _writes(pid, mission.log.folder):
+            raise click.ClickException(
+                f"{mission.label} does not write its event log any more, so it cannot be told "
+                f"whether that process is the mission; if it is, `kill {pid}` ends it"
+            )
+        if process is None:
+            os.kill(pid, signal.SIGTERM)
+        else:
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+    except OSError as error:
+        raise click.ClickException(f"{mission.label} cannot be told to end: {error}") from None
+    finally:
+        if process is not None:
+            os.close(process)
+
+
+def _writes(pid: int, folder: Path) -> bool:
+    """Return True if a process has a file of a log open."""
+    parts = set()
+    with suppress(OSError):
+        for file in folder.iterdir():
+            if part_number(file.name) is not None:
+                status = file.stat()
+                parts.add((status.st_dev, status.st_ino))
+    with suppress(OSError):
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                status = opened.stat()
+                if (status.st_dev, status.st_ino) in parts:
+                    return True
+    return False

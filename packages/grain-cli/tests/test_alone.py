@@ -1,0 +1,196 @@
+"""Missions with their local worker alone: what commands say of them, and how they are ended."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from grain.cli import main
+from grain.eventlog.schema import TaskStarted, TaskSubmitted
+from grain_testkit.small_log import HEADER, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Mission = Callable[..., "subprocess.Popen[bytes]"]
+
+STATE: dict[str, Any] = {
+    "tasks": {"waiting": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0},
+    "workers": [], "missions": [], "ended": [], "queues": [], "more_queues": 0, "versions": {},
+}  # fmt: skip
+WITH_IT: dict[str, Any] = {
+    "id": "dd44", "name": "with_it", "label": "with_it", "host": "n1", "connected": True,
+    "running": 0, "waiting": 0, "done": 0, "failed": 0, "retried": 0,
+}  # fmt: skip
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+@pytest.fixture
+def mission(address: str, tmp_path: Path) -> Iterator[Mission]:
+    """Start a process that holds the log of a mission open, as one with a local worker does."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        name: str = "opt",
+        id: str = "ab12cd34",  # noqa: A002 - its name
+        *,
+        writes: bool = True,
+        **fields: Any,
+    ) -> subprocess.Popen[bytes]:
+        log = tmp_path / id
+        log.touch()
+        with log.open("rb") as file:
+            process = subprocess.Popen(
+                ["sleep", "1000"], stdin=file if writes else subprocess.DEVNULL
+            )
+        processes.append(process)
+        now = time.time()
+        fields = {"host": socket.gethostname(), "pid": process.pid, **fields}
+        folder = write(
+            replace(HEADER, time=now, name=name, id=id, **fields),
+            [
+                TaskSubmitted(time=now, task=1, function="f"),
+                TaskStarted(time=now, task=1, worker=f"{name}(local)"),
+            ],
+        )
+        # The log has the number of a process that has the log open.
+        log.write_bytes((folder / "events.jsonl").read_bytes())
+        log.replace(folder / "events.jsonl")
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_without_a_scheduler_every_command_names_the_mission_and_what_shows_it(
+    mission: Mission,
+) -> None:
+    mission()
+    for words in (["ls"], ["top", "--once"], ["cancel", "nope"], ["quit", "w*"], ["why"]):
+        done = grain(*words, "--patience", "0.1")
+        assert 1 == done.exit_code
+        assert (
+            "mission opt runs on this host with its local worker alone: `grain history opt` shows "
+            "its tasks, `grain why opt:1` one, `grain cancel opt` ends it"
+        ) in done.stderr, words
+
+
+def test_missions_that_have_ended_or_meet_elsewhere_are_not_named(mission: Mission) -> None:
+    process = mission("gone", "aa11")
+    process.kill()
+    process.wait()
+    mission("elsewhere", "bb22", address="edge:///somewhere/else")
+    done = grain("ls", "--patience", "0.1")
+    assert "mission" not in done.stderr.partition("elsewhere;")[2]
+
+
+def test_a_task_is_explained_by_the_log_while_the_mission_runs(mission: Mission) -> None:
+    mission()
+    done = grain("why", "opt:1", "--patience", "0.1")
+    assert (0, "task opt:1 is running") == (done.exit_code, done.stdout.splitlines()[0])
+    later = grain("why", "opt:9", "--patience", "0.1")
+    assert (1, "task opt:9 is unknown") == (later.exit_code, later.stdout.splitlines()[0])
+    assert "its event log has it, which is a few seconds behind" in later.stdout
+
+
+def test_ls_names_missions_that_run_beside_the_scheduler(
+    mission: Mission, address: str, answering: Any
+) -> None:
+    process = mission(address=address)
+    mission("with_it", "dd44", address=address)
+    with answering(address, state={**STATE, "missions": [WITH_IT]}):
+        done = grain("ls", "--patience", "60")
+        data = json.loads(grain("ls", "--json", "--patience", "60").stdout)
+    assert "Beside it, mission opt runs on this host with its own worker alone" in done.stdout
+    assert [("opt", process.pid)] == [(one["name"], one["pid"]) for one in data["alone"]]
+
+
+def test_cancel_ends_the_process_after_a_question(mission: Mission) -> None:
+    process = mission()
+    words = ["cancel", "--patience", "0.1", "opt"]
+    no = CliRunner().invoke(main, words, input="n\n")
+    assert f"End mission opt (id ab12cd34, process {process.pid} on " in no.output
+    assert (1, None) == (no.exit_code, process.poll())
+    done = grain(*words, "-y")
+    assert 0 == done.exit_code, done.output
+    assert done.stdout.endswith("is told to end, by SIGTERM\n")
+    assert -signal.SIGTERM == process.wait()
+
+
+def test_cancel_ends_the_process_of_a_kernel_without_descriptors_of_processes(
+    mission: Mission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Linux 5.3, which clusters with Enterprise Linux 8 have."""
+
+    def refuse(_: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    process = mission()
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert 0 == grain("cancel", "--patience", "0.1", "-y", "opt").exit_code
+    monkeypatch.undo()
+    assert -signal.SIGTERM == process.wait()
+
+
+def test_cancel_ends_no_process_that_does_not_write_the_log(mission: Mission) -> None:
+    process = mission(writes=False)
+    done = grain("cancel", "--patience", "0.1", "-y", "opt")
+    assert (1, None) == (done.exit_code, process.poll())
+    assert f"if it is, `kill {process.pid}` ends it" in done.stderr
+
+
+def test_cancel_of_a_mission_of_another_host_says_where_to_type_it(mission: Mission) -> None:
+    mission(host="login7")
+    done = grain("cancel", "--patience", "0.1", "-y", "opt")
+    assert 1 == done.exit_code
+    assert "log in on login7 and repeat: grain cancel ab12cd34" in done.stderr
+
+
+def test_cancel_of_one_task_says_that_the_mission_can_be_ended(mission: Mission) -> None:
+    process = mission()
+    done = grain("cancel", "--patience", "0.1", "opt:1")
+    assert (1, None) == (done.exit_code, process.poll())
+    assert "no command ends one task of it; `grain cancel opt` ends the mission" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["cancel", "-y", "opt"], ["why", "opt:1"], ["history", "opt"], ["report", "opt"]]
+)
+def test_a_name_of_which_several_run_is_refused_by_every_command(
+    words: list[str], mission: Mission
+) -> None:
+    processes = [mission(), mission(id="ef56ab78")]
+    done = grain(*words)
+    assert 1 == done.exit_code
+    assert "2 missions called 'opt' run: " in done.stderr
+    assert "id ab12cd34, " in done.stderr
+    assert "id ef56ab78, " in done.stderr
+    assert [None, None] == [process.poll() for process in processes]
+    assert "task ab12:1 is running" in grain("why", "ab12:1", "--patience", "0.1").stdout
+
+
+def test_a_name_means_the_mission_that_runs_though_another_began_later(mission: Mission) -> None:
+    mission()
+    later = mission(id="ef56ab78")
+    later.kill()
+    later.wait()
+    done = grain("history", "opt")
+    assert "opt (ab12cd34): running" in done.stdout
+    assert "Note: this is the one that runs of 2 missions of that name" in done.stderr
+    assert "task opt:1 is running" in grain("why", "opt:1", "--patience", "0.1").stdout
