@@ -3,18 +3,24 @@
 The leaves run the external program `factor` (GNU coreutils), each bound to the one CPU that it was
 given. The branches check the products. It takes from a millisecond to a few seconds a number; the
 numbers 2^p - 1 are the Mersenne numbers. It is run twice, on one core and on all of them.
+
+    python factor.py [LARGEST]
+
+LARGEST is the largest p; without it, 167.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from functools import partial
 
 from grain.delayed import delayed, each, run
 from grain.resource import Cores
 
+LARGEST = int(sys.argv[1]) if sys.argv[1:] else 167
 # Left out: primes between 127 and 170 whose numbers take minutes, for want of a small factor.
 PRIMES = [p for p in range(2, 128) if all(p % q for q in range(2, p))]
 MINUS = [*PRIMES, 131, 139, 151, 157, 163, 167]
@@ -25,7 +31,7 @@ Row = tuple[str, list[int], float, int]
 
 @delayed
 async def factor(n: int) -> tuple[list[int], float, int]:
-    # import inside the function because a tasklet should not have global reference
+    # an import inside the function is made where the function runs
     from grain import GVAR
     from grain.worker.external import run_external
 
@@ -44,7 +50,8 @@ async def checked(name: str, n: int) -> Row:
 
 
 async def table() -> list[Row]:
-    numbers = {f"2^{p} - 1": 2**p - 1 for p in MINUS} | {f"2^{p} + 1": 2**p + 1 for p in PLUS}
+    numbers = {f"2^{p} - 1": 2**p - 1 for p in MINUS if p <= LARGEST}
+    numbers |= {f"2^{p} + 1": 2**p + 1 for p in PLUS if p <= LARGEST}
     # The hardest first: what is submitted first starts first, and the short ones fill the gaps.
     hard = sorted(numbers, key=lambda name: numbers[name], reverse=True)
     return await each(checked(name, numbers[name]) for name in hard)

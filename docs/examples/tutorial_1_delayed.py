@@ -8,7 +8,7 @@ from grain.delayed import delayed, run
 
 @delayed
 async def add(x: int) -> int:
-    # import inside the function because a tasklet should not have global reference
+    # an import inside the function is made where the function runs
     import trio
 
     print(f"start adding to {x} with resource {GVAR.res}")
