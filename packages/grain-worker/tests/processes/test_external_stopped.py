@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("no_allocation")
 
 # Arguments: a marker, a file to make, the generations of ancestors to stop, and "again" to do so
-# for ever. It is deaf to SIGTERM.
+# for ever, or "leave" to end with status 3. It is deaf to SIGTERM.
 STOPS = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -34,6 +36,8 @@ while True:
     for pid in (grandparent, parent)[-int(sys.argv[3]):]:
         os.kill(pid, signal.SIGSTOP)
     pathlib.Path(sys.argv[2]).touch()
+    if sys.argv[4:] == ["leave"]:
+        sys.exit(3)
     if sys.argv[4:] != ["again"]:
         break
     time.sleep(0.01)
@@ -65,6 +69,34 @@ async def test_a_program_that_stops_its_supervisor_is_awaited() -> None:
         done = await run_external(["sh", "-c", "kill -STOP $PPID; exit 3"], check=False)
 
     assert done.returncode == 3
+
+
+async def test_a_program_that_stops_its_supervisor_and_the_fork_server_is_awaited(
+    marker: str, tmp_path: Path
+) -> None:
+    argv = [PYTHON, "-c", STOPS, marker, str(tmp_path / "stopped"), "2", "leave"]
+
+    with trio.fail_after(60):
+        done = await run_external(argv, check=False)
+
+    assert done.returncode == 3
+
+
+async def test_a_program_begins_although_the_fork_server_is_stopped() -> None:
+    """No supervisor is idle; the one of the first call has not ended its program."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_external, ["sleep", "1000"])
+        while not [p for p in ForkServerClient.programs_of_this_run() if p.supervisor.pid]:
+            await trio.sleep(0.01)
+        pid = ForkServerClient.of_this_run().pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+
+        with trio.fail_after(60):
+            done = await run_external(["echo", "next"])
+        nursery.cancel_scope.cancel()
+
+    assert done.stdout == b"next\n"
 
 
 async def test_a_trio_run_ends_beside_a_stopped_fork_server(tmp_path: Path) -> None:

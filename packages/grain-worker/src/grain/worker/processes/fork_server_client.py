@@ -103,8 +103,8 @@ class RunningProgram(NamedTuple):
 class ForkServerClient:
     """The fork server of one trio run, and the run's idle supervisors.
 
-    Get it by `of_this_run`. A system task closes it, and waits until the process is gone, when the
-    main task of the run has ended.
+    Get it by `of_this_run`. A system task continues it, should a program stop it; when the main
+    task of the run has ended, the task closes it, and waits until the process is gone.
 
     Raises:
         OSError: no process can be started.
@@ -119,6 +119,7 @@ class ForkServerClient:
     def __init__(self) -> None:
         self.idle: list[SupervisorClient] = []
         self.running: dict[SupervisorClient, RunningProgram] = {}
+        self._calls = trio.lowlevel.ParkingLot()  # parks the system task while nothing runs
         self._forked = 0
         # Enough for a full machine; those beyond leave when they become idle.
         self._spare = os.cpu_count() or 1
@@ -144,13 +145,19 @@ class ForkServerClient:
                 return client
         client = cls()
         _OF_THIS_RUN.set(client)
-        trio.lowlevel.spawn_system_task(client.close_with_the_run)
+        trio.lowlevel.spawn_system_task(client.tend)
         return client
 
-    async def close_with_the_run(self) -> None:
-        """Wait for the end of the trio run, then for the end of the fork server."""
+    async def tend(self) -> None:
+        """Continue the fork server while calls wait for it; end it at the end of the trio run."""
         try:
-            await trio.sleep_forever()
+            while True:
+                if not self.running:
+                    await self._calls.park()
+                # Programs find it among their parents, and may stop it (SIGSTOP) at any time. It
+                # continues its supervisors, but nobody else would continue it.
+                self._resume()
+                await trio.sleep(RESUME)
         finally:
             while self.idle:
                 self.idle.pop().close()
@@ -270,12 +277,7 @@ class ForkServerClient:
                     await self._send(AWAIT + b"%d" % supervisor.number, [theirs.fileno()])
                 except BrokenPipeError:
                     return False
-            readable = False
-            while not readable:
-                self._resume()
-                with trio.move_on_after(RESUME):
-                    await trio.lowlevel.wait_readable(ours)
-                    readable = True
+            await trio.lowlevel.wait_readable(ours)
             try:
                 data = ours.recv(65536)
             except ConnectionError:
@@ -316,6 +318,7 @@ class ForkServerClient:
         self.running[supervisor] = RunningProgram(
             request, trio.current_time(), trio.lowlevel.current_task(), supervisor
         )
+        self._calls.unpark_all()
         try:
             try:
                 await supervisor.wait()
