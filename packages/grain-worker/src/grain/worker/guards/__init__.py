@@ -33,7 +33,8 @@ Theory of operation:
    children of the fork server, which kills them. This replaces PR_SET_PDEATHSIG: only the child
    could set that for itself, between fork and exec, and `posix_spawn` has no hook there.
 6. A program can stop its guards (SIGSTOP), as it runs as the same user. The fork server continues
-   supervisors, and the caller both of them while it waits for the end of a cancelled program.
+   supervisors, and the caller the fork server, once a second while it waits for any program; for
+   the end of a cancelled one it continues both.
 7. Two guards may be killed. Where those of a program are, supervisor and fork server, its
    processes become children of the subreaper. The caller, which cannot know whether they live, ends
    itself, and so the subreaper ends them. Where the subreaper is, its process dies with it, and
