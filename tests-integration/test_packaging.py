@@ -106,6 +106,7 @@ def test_in_a_checkout_the_metapackage_requires_the_siblings_beside_it(checkout:
     pytest.importorskip("hatchling")
     wheel = build_metapackage(checkout)
 
+    assert f"grain_scheduler-{project(ROOT)['version']}+checkout-py3-none-any.whl" == wheel.name
     faults = tool("check_wheels").addresses(wheel)
     packages = checkout / "packages"
     assert [f"{wheel.name} requires {n} @ {(packages / n).as_uri()}" for n in NAMES] == faults
@@ -119,6 +120,7 @@ def test_a_metapackage_that_is_published_requires_exact_versions(checkout: Path)
 
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"{wheel.name.rsplit('-', 3)[0]}.dist-info/METADATA").decode()
+    assert f"grain_scheduler-{project(ROOT)['version']}-py3-none-any.whl" == wheel.name
     assert [] == tool("check_wheels").addresses(wheel)
     assert project(ROOT)["dependencies"] == re.findall(r"(?m)^Requires-Dist: (.*)$", metadata)
 

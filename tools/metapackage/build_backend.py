@@ -2,7 +2,9 @@
 
 The metapackage requires its siblings in its own version. Before a release no index has them, so
 `pip install .` in a checkout would find none of them. Here, a wheel that is built in a checkout
-requires the siblings in its folder ``packages`` instead, by their addresses (``file:``). What is
+requires the siblings in its folder ``packages`` instead, by their addresses (``file:``). Such a
+wheel is of use on this machine alone, and a backend cannot tell `pip install .` from `pip wheel .`:
+so its version ends in ``+checkout``, which indexes refuse (PEP 440, local versions). What is
 published is built as the frontends do it, the source distribution first and the wheel from that:
 there is no such folder in it, so the wheel has the exact versions. tools/check_wheels.py looks.
 
@@ -25,6 +27,7 @@ get_requires_for_build_editable = hatchling.get_requires_for_build_editable
 get_requires_for_build_sdist = hatchling.get_requires_for_build_sdist
 get_requires_for_build_wheel = hatchling.get_requires_for_build_wheel
 
+VERSION = re.compile(r'^version = "([^"]*)"', re.MULTILINE)
 PIN = re.compile(r'"(grain-[a-z]+)==[^"]*"')
 
 
@@ -41,6 +44,8 @@ def build_editable(directory: str, settings: Any = None, metadata: str | None = 
 def in_checkout(pyproject: str, packages: Path) -> str:
     """Return the text of pyproject.toml with the addresses of siblings in place of their versions.
 
+    The version says so.
+
     Args:
         pyproject: the text with exact versions.
         packages: the folder of the siblings.
@@ -50,7 +55,7 @@ def in_checkout(pyproject: str, packages: Path) -> str:
         """Return the requirement on a sibling as the address of its folder."""
         return f'"{pin[1]} @ {(packages / pin[1]).as_uri()}"'
 
-    text = PIN.sub(address, pyproject)
+    text = VERSION.sub(r'version = "\1+checkout"', PIN.sub(address, pyproject), count=1)
     return f"{text}\n[tool.hatch.metadata]\nallow-direct-references = true\n"
 
 
