@@ -158,7 +158,7 @@ def run_once(number: int, options: argparse.Namespace) -> Run:
     """Make what one run needs, run it, and write its output to a file of its own."""
     python = interpreter(options.python[(number - 1) % len(options.python)])
     busy = options.busy[(number - 1) % len(options.busy)]
-    folder = Path(tempfile.mkdtemp(prefix="grain-repeat-"))
+    folder = Path(tempfile.mkdtemp(prefix="r-"))  # short, see `enough_for_sockets` of the testkit
     variables: dict[str, str] = {}
     place = ROOT
     command = [python, "-m", "pytest", *options.words]
@@ -166,8 +166,8 @@ def run_once(number: int, options: argparse.Namespace) -> Run:
         line, place, variables = fresh(folder, python, link=options.link)
         command = ["bash", "-c", line]
     if options.space:
-        (folder / "with a space").mkdir()
-        variables["TMPDIR"] = str(folder / "with a space")
+        (folder / "a b").mkdir()
+        variables["TMPDIR"] = str(folder / "a b")
     if options.bare:
         variables["PATH"] = bare(folder / "bin")
     file = options.logs / f"run-{number}.log"

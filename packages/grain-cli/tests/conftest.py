@@ -130,15 +130,19 @@ def _answering(address: str, **answers: Any) -> Iterator[Fake]:
     scope: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
 
     async def run() -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(partial(serve, fake.handle, address, codec=CODEC))
-            scope.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(partial(serve, fake.handle, address, codec=CODEC))
+                scope.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+                ready.set()
+        finally:
             ready.set()
 
     thread = threading.Thread(target=trio.run, args=(run,))
     thread.start()
+    ready.wait()
+    assert scope, f"cannot serve at {address}"  # pytest shows the exception of the thread
     try:
-        assert ready.wait(120)
         with pytest.MonkeyPatch.context() as patch:
             for name in _PATIENCE:
                 patch.setattr(name, 60.0)

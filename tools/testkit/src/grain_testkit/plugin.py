@@ -56,11 +56,22 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
+    enough_for_sockets()
     os.environ[_CPU_LOCKS] = _cpu_locks()
     # The logs of missions are no user's.
     os.environ[_STATE] = tempfile.mkdtemp(prefix="grain-state-")
     after, limit = (float(config.getini(name)) for name in ("hang_report", "hang_limit"))
     config.pluginmanager.register(HangReporter(after, limit, on_terminal()), "grain-hang")
+
+
+def enough_for_sockets() -> None:
+    """Leave a long TMPDIR, as some batch systems set, for the system's folder.
+
+    The path of a Unix socket has at most 107 bytes (unix(7)), and the folder of a test takes 80.
+    """
+    if len(os.fsencode(tempfile.gettempdir())) > 24:
+        os.environ["TMPDIR"] = "/tmp"  # noqa: S108 (pytest makes a folder of this user's in it)
+        tempfile.tempdir = None
 
 
 @pytest.hookimpl(trylast=True)
