@@ -70,7 +70,7 @@ def enough_for_sockets() -> None:
     The path of a Unix socket has at most 107 bytes (unix(7)), and the folder of a test takes 80.
     """
     if len(os.fsencode(tempfile.gettempdir())) > 24:
-        os.environ["TMPDIR"] = "/tmp"  # noqa: S108 (pytest makes a folder of this user's in it)
+        os.environ["TMPDIR"] = "/tmp"
         tempfile.tempdir = None
 
 
