@@ -42,6 +42,19 @@ def test_version_is_found_without_reading_metadata(tmp_path: Path) -> None:
     assert "" == named_version([str(tmp_path), *sys.path])
 
 
+@pytest.mark.parametrize("command", ["ls", "up", "doctor", "init"])
+def test_a_directory_that_was_removed_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    result = CliRunner().invoke(main, [command])
+
+    assert "Error: this directory was removed; change to another one\n" == result.output
+    assert result.exit_code == 1
+
+
 def test_help_says_what_grain_is() -> None:
     """``grain -h`` begins with the usage and says what this is."""
     result = CliRunner().invoke(main, ["-h"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -170,4 +171,9 @@ def main(ctx: click.Context, config_file: str | None) -> None:
       grain ls          what they do, and what waits and why
       grain map -r Cores=4 -- xtb {} ::: *.xyz
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    try:
+        os.getcwd()  # noqa: PTH109 (pathlib takes a while to import)
+    except FileNotFoundError:
+        # A configuration is looked for from here; without it, a command would answer for another.
+        raise click.ClickException("this directory was removed; change to another one") from None
     ctx.obj = config_file
