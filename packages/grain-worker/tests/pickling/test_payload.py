@@ -324,8 +324,19 @@ def test_the_error_for_bytes_that_cannot_be_loaded_describes_them() -> None:
 def test_the_error_for_a_missing_module_names_it_and_says_what_to_do() -> None:
     payload = b"A\0" + b"cno_such_module\nf\n."
 
-    with pytest.raises(PayloadError, match=r"No module named 'no_such_module'.*importable"):
+    with pytest.raises(PayloadError, match=r"No module named 'no_such_module'.*importable") as info:
         Payloads("w1").load_arguments(payload)
+
+    assert str(info.value).endswith(f"by {sys.executable}")
+
+
+def test_the_note_on_a_failed_import_names_the_interpreter() -> None:
+    missing = outcome.Error(ModuleNotFoundError("No module named 'xtb'"))
+    error = failure_of(Payloads().load_outcome(Payloads().dump_outcome(missing)))
+
+    (note,) = error.__notes__  # type: ignore[attr-defined,unused-ignore]
+    expected = f"No module named 'xtb'\n{sys.executable} has no such module: install it there"
+    assert note.endswith(expected)
 
 
 def test_resources_and_locks_travel_by_dill() -> None:

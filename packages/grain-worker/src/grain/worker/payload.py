@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -276,8 +277,8 @@ class Payloads:
         except ImportError as error:
             raise PayloadError(
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}. "
-                "What comes from a module travels by its name: the module must be importable here"
-                f"{self._unsearched}"
+                "What comes from a module travels by its name: the module must be importable here, "
+                f"by {sys.executable}{self._unsearched}"
             ) from error
         except ForeignCode as error:
             raise PayloadError(
@@ -340,7 +341,10 @@ def describe(error: BaseException, where: str = "") -> Failed:
         message = str(error)
     except Exception as why:
         message = f"<its message cannot be had: {why!r:.200}>"
-    return Failed(f"{module}{cls.__qualname__}", message[:_LONGEST], _formatted(error), where)
+    text = _formatted(error)
+    if isinstance(error, ModuleNotFoundError):
+        text = f"{text.rstrip()}\n{sys.executable} has no such module: install it there"
+    return Failed(f"{module}{cls.__qualname__}", message[:_LONGEST], text, where)
 
 
 def _formatted(error: BaseException) -> str:
