@@ -132,6 +132,22 @@ def test_who_owns_the_import_name() -> None:
     assert ["grain", "grain-nightly"] == installed.intruders(distributions)
 
 
+@pytest.mark.parametrize("name", ["grain.py", "grain/__init__.py"])
+def test_a_file_that_hides_the_package_is_told(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python searches the directory of a script first."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+    [result] = installed.import_name()
+
+    assert "fail" == result.state
+    assert f"scripts of this directory import {name}" in result.says
+    assert f"Give {name.split('/')[0]} another name." == result.fix
+
+
 def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do."""
     monkeypatch.setattr(installed, "intruders", lambda _: ["grain"])

@@ -53,6 +53,9 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     """Run all checks at once; return their findings in a fixed order."""
     from concurrent.futures import ThreadPoolExecutor
 
+    # Threads that import modules of one package at once can fail on each other's locks.
+    import grain.cli.query
+    import grain.edge  # noqa: F401
     from grain.cli.doctor import batch, disk, installed, meeting, peers
     from grain.cli.doctor.checks import LIMIT, Finding, within
     from grain.config import ConfigError

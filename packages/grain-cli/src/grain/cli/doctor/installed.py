@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.doctor.checks import Finding
@@ -40,7 +41,10 @@ def judge_versions(installed: dict[str, str]) -> Finding:
 
 
 def import_name() -> list[Finding]:
-    """Check that no other distribution installs the import name `grain`."""
+    """Check that no other distribution has the import name `grain`, and no file of this directory.
+
+    Python searches the directory of a script first.
+    """
     from importlib.metadata import distributions
 
     import grain
@@ -60,6 +64,12 @@ def import_name() -> list[Finding]:
     if not hasattr(grain, "GVAR"):
         fix = "Look at what is there; it is in the way of this package."
         return [Finding("import name", "fail", f"`grain` is something else: {where}", fix)]
+    for name in ("grain.py", "grain/__init__.py"):
+        if Path(name).exists():
+            says = f"scripts of this directory import {name} that is in it, and not this package"
+            return [
+                Finding("import name", "fail", says, f"Give {Path(name).parts[0]} another name.")
+            ]
     return [Finding("import name", "ok", f"`grain` is {where}")]
 
 
