@@ -277,6 +277,16 @@ def test_variables_slots_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.stdout == (f"1/1\ta b 1 x\n1/1\t{where}\n2/1\ta b 1 y\n2/1\t{where}\n"), done.stderr
 
 
+def test_an_exported_function_of_bash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASH_FUNC_f%%", '() { echo "<$1>"; }')
+    done = grain_map(
+        "-j", "1", "-k", "--env", "BASH_FUNC_f%%", "--", "bash", "-c", 'f "$1"', "-", "{}",
+        ":::", "a b", "c",
+    )  # fmt: skip
+
+    assert done.stdout == "<a b>\n<c>\n", done.stderr
+
+
 def test_resumed_with_other_inputs() -> None:
     """Inputs that have changed are not taken for those of the log."""
     assert grain_map("-j", "2", "--joblog", "log", "true", ":::", "a", "b").returncode == 0

@@ -171,9 +171,12 @@ def main(ctx: click.Context, config_file: str | None) -> None:
       grain ls          what they do, and what waits and why
       grain map -r Cores=4 -- xtb {} ::: *.xyz
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    ctx.obj = config_file
     try:
         os.getcwd()  # noqa: PTH109 (pathlib takes a while to import)
     except FileNotFoundError:
         # A configuration is looked for from here; without it, a command would answer for another.
+        # Commands of other packages look themselves, as their exit statuses have other meanings.
+        if ctx.invoked_subcommand not in OWN:
+            return
         raise click.ClickException("this directory was removed; change to another one") from None
-    ctx.obj = config_file

@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -262,6 +263,10 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     from grain.map.inputs.splitting import Columns
     from grain.map.plan import Plan
 
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise MapError("this directory was removed; change to another one") from None
     command, sources = take_apart(given["words"], given["files"])
     stdin = sys.stdin if [source.file for source in sources] == [STDIN] else None
     if stdin is not None and stdin.isatty():
