@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -88,7 +89,7 @@ async def test_a_dead_head_is_given_up_for_its_successor(autojump_clock: MockClo
 
 
 async def test_a_slow_head_is_waited_for(autojump_clock: MockClock) -> None:
-    """While it leads; and the file is looked at ever more rarely."""
+    """While it leads, and with a look at the file once a second."""
     thing = Thing()
 
     async def slow() -> Thing:
@@ -99,7 +100,33 @@ async def test_a_slow_head_is_waited_for(autojump_clock: MockClock) -> None:
     opened, _ = await stage.patiently(60)
 
     assert thing is cast("object", opened)
-    assert stage.looks < 10
+    assert stage.looks < 30
+
+
+class Empty(Dialler):
+    """A dialler whose meeting has no head yet; `looks` has the seconds from its begin."""
+
+    def __init__(self) -> None:
+        super().__init__("edge:///nowhere", "worker", "w", CORE, frozenset())
+        self.looks: list[float] = []
+
+    async def once(self, *_: Any, **__: Any) -> None:
+        self.looks.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(("at", "most"), [(10, 1.25), (60, 2.5), (240, 10), (3600, 18.75)])
+async def test_looks_for_a_head_are_close_compared_with_the_wait(
+    at: float, most: float, autojump_clock: MockClock
+) -> None:
+    dialler, began = Empty(), trio.current_time()
+    with pytest.raises(DialError):
+        await dialler.patiently(at + 20)
+
+    until = [look - began for look in dialler.looks]
+    pauses = [later - one for one, later in itertools.pairwise(until) if one <= at]
+    assert max(pauses) <= most
+    assert len(until) <= 130 + at / 10
 
 
 async def test_a_round_that_was_cut_off_is_not_what_is_told(autojump_clock: MockClock) -> None:

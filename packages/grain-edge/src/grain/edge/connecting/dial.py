@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from grain.edge.transports.heartbeat import Heartbeat
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
-"""Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""
+"""Seconds between two looks at the Edge file while nobody serves, at least and at most."""
+
+_SHARE = 1 / 30  # the pause before the next look, of the time that was waited already
 
 _DIRECT = 20.0  # seconds for all sockets of a head
 _log = logging.getLogger("grain.edge")
@@ -168,10 +170,9 @@ class Dialler:
 
     async def _until_replaced(self, record: MeetingRecord, scope: trio.CancelScope) -> None:
         assert self.meeting is not None
-        pause = POLL_FIRST
+        begun = trio.current_time()
         while not self._replaced:
-            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
-            pause = min(pause * 1.5, POLL_LAST)
+            await trio.sleep(pause_after(trio.current_time() - begun))
             with suppress(MeetingError):
                 now = await self.meeting.read()
                 self._replaced = (now.lineage, now.epoch) != (record.lineage, record.epoch)
@@ -207,7 +208,7 @@ class Dialler:
         """
         tried: list[Attempt] = []
         with trio.move_on_after(float("inf") if patience is None else patience):
-            pause, seen_before = POLL_FIRST, None
+            begun, seen_before = trio.current_time(), None
             while True:
                 now: list[Attempt] = []
                 try:
@@ -224,11 +225,10 @@ class Dialler:
                 # Outcomes of routes have numbers that differ each time.
                 seen = [(a.transport, a.outcome * (a.transport == "meeting")) for a in tried]
                 if seen != seen_before:
-                    pause, seen_before = POLL_FIRST, seen
+                    begun, seen_before = trio.current_time(), seen
                     whys = [*(a.outcome for a in tried), self._unanswering()]
                     _log.info("no scheduler yet: %s", "; ".join(why for why in whys if why))
-                await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
-                pause = min(pause * 1.5, POLL_LAST)
+                await trio.sleep(pause_after(trio.current_time() - begun))
         raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
 
     def _unanswering(self) -> str:
@@ -246,6 +246,17 @@ class Dialler:
             f"it should be process {record.pid} on {record.host}; if that is stopped, "
             f"`kill -CONT {record.pid}` there lets it go on"
         )
+
+
+def pause_after(waited: float) -> float:
+    """Return the seconds to the next look, after so many in which nothing has changed.
+
+    They are a small share of the wait: it hardly becomes longer by them, and a night without a
+    head costs the shared filesystem little. They differ at random, so that processes that were
+    started together do not look together.
+    """
+    pause = min(max(POLL_FIRST, waited * _SHARE), POLL_LAST)
+    return pause * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
 
 @asynccontextmanager
