@@ -514,7 +514,7 @@ def test_a_mission_is_started_before_its_bridge(folder: Path) -> None:
 def test_a_mission_that_waits_as_a_job_stands_above_those_that_have_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`grain attach` says that it waits."""
+    """`grain attach` says that it waits. Jobs that have ended are listed, too."""
     (folder / "go").touch()
     assert 0 == grain("run", "opt.py").exit_code
     recorded = JobRecord("6", "slurm", "night", f"{folder}/night.log", "", "", 1.0, kind="mission")
@@ -522,7 +522,7 @@ def test_a_mission_that_waits_as_a_job_stands_above_those_that_have_ended(
     ended = OwnJob(dataclasses.replace(recorded, name="old", id="5"), JobState(JobPhase.GONE))
     monkeypatch.setattr("grain.cli.missions.jobs.mission_jobs", lambda _: [ended, job])
 
-    rows = [line.split() for line in grain("missions", "--all").stdout.splitlines()[1:]]
+    rows = [line.split() for line in grain("missions").stdout.splitlines()[1:]]
     names = [row[0] for row in rows if row[0] in ("night", "opt@1", "old")]
     monkeypatch.setattr("grain.cli.workers.logs.logs", click.Command("logs", callback=follow))
 

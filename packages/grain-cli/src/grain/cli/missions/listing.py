@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
 
-_SHOWN = 20  # ended starts
+_SHOWN = 20  # that have ended
 _NARROWEST = 40  # columns of a terminal
 _JOB_STATES = {
     JobPhase.PENDING: "waiting",
@@ -66,29 +66,49 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         from grain.cli.missions.starting import state_of
 
         now = time.time()
-        started = [(record, state_of(record)) for record in read(missions_folder())]
-        started.sort(key=lambda one: (one[1].phase.alive, one[0].start.at), reverse=True)
-        alive = sum(state.phase.alive for _, state in started)
-        shown = started if everything else started[: alive + _SHOWN]
-        jobs = mission_jobs(_config_if_right(ctx, config_file))
-        jobs = [job for job in reversed(jobs) if everything or job.alive]
-        if as_json:
-            print_json([as_data(*one) for one in shown] + [_job_data(job) for job in jobs])
-            return
         most = terminal_width(_NARROWEST)
         narrow = most < NARROW
+        started = [
+            _Listed(
+                state.phase.alive,
+                record.start.at,
+                _row(record, state, now, narrow=narrow),
+                as_data(record, state),
+            )
+            for record in read(missions_folder())
+            for state in [state_of(record)]
+        ]
+        submitted = [
+            _Listed(
+                job.alive, job.record.submitted, _job_row(job, now, narrow=narrow), _job_data(job)
+            )
+            for job in mission_jobs(_config_if_right(ctx, config_file))
+        ]
         # What waits and runs stands above what has ended.
-        rows = [_job_row(job, now, narrow=narrow) for job in jobs if job.alive]
-        rows += [_row(record, state, now, narrow=narrow) for record, state in shown]
-        rows += [_job_row(job, now, narrow=narrow) for job in jobs if not job.alive]
+        listed = sorted(started + submitted, key=lambda one: (one.alive, one.at), reverse=True)
+        alive = sum(one.alive for one in listed)
+        shown = listed if everything else listed[: alive + _SHOWN]
+        if as_json:
+            print_json([one.data for one in shown])
+            return
         heads = ("NAME", "STATE", "HOST") if narrow else _HEADS
         nothing = (
-            "no mission was started by `grain run` yet: `grain run -d opt.py` starts one; `grain "
-            "history` lists those that were started in another way\n"
+            "no mission was started by `grain run` or `grain start` yet: `grain run -d opt.py` "
+            "starts one; `grain history` lists those that were started in another way\n"
         )
+        rows = [one.row for one in shown]
         click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)
-        if hidden := len(started) - len(shown):
+        if hidden := len(listed) - len(shown):
             click.echo(f"and {hidden} earlier ones: grain missions --all")
+
+
+class _Listed(NamedTuple):
+    """A mission: whether it waits or runs, when it was started, and how it is shown."""
+
+    alive: bool
+    at: float
+    row: Row
+    data: dict[str, Any]
 
 
 def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | None:
