@@ -124,6 +124,24 @@ def test_those_that_ended_are_replaced() -> None:
     assert ["3", "4"] == world.submit()
 
 
+def test_a_job_whose_worker_leaves_has_its_successor_before_it_ends() -> None:
+    """One, and no second one when it has ended."""
+    world = World(2)
+    world.submit(RUNNING)
+    world.look()
+    world.look(PROVEN)
+
+    world.swarm.leaving(["0"])
+    assert ["2"] == world.submit()
+    assert [] == world.submit()
+    world.states["0"] = GONE
+    world.look()
+    world.look()
+    world.swarm.leaving([])
+    assert ["1", "2"] == world.swarm.jobs
+    assert [] == world.submit()
+
+
 def test_after_a_failure_one_is_tried() -> None:
     """The pause doubles, up to the longest; the others follow when one has proven itself."""
     world = World(4)

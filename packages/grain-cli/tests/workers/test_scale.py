@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -63,6 +64,25 @@ def test_submits_what_is_missing_and_counts_its_own(alone: Path, command: Put) -
     with scaling("3") as output:
         assert (2, 3, "2 jobs are left from before") == line(output)
         assert (3, 3, "w is job 3, output in ") == line(output)
+
+
+def test_the_successor_of_a_worker_that_leaves_is_submitted_before_its_end(
+    alone: Path, command: Put, answering: Any
+) -> None:
+    slurm(alone, command)
+    (alone / "s").mkdir(mode=0o700)
+    address = f"unix://{alone}/s/s"
+    with (alone / "grain.toml").open("a") as config:
+        config.write(f'dial = "{address}"\n')
+    with scaling("2") as output:
+        assert ["beginning", "w-0 is job 1_0", "w-1 is job 1_1"] == [
+            line(output)[2].partition(",")[0] for _ in range(3)
+        ]
+    (alone / "listed").write_text("1_0|RUNNING|None|n1\n1_1|RUNNING|None|n1\n")
+    workers = [{"name": "w-0", "state": "serving"}, {"name": "w-1", "state": "draining"}]
+    with answering(address, state={"workers": workers}), scaling("2") as output:
+        assert (2, 2, "2 jobs are left from before") == line(output)
+        assert (2, 2, "w is job 2, output in ") == line(output)
 
 
 def test_a_refusal_is_told_and_does_not_end_it(alone: Path, command: Put) -> None:

@@ -1,7 +1,8 @@
 """Jobs of one sort: how many to submit, and when. Pure; time is an argument.
 
 A job counts, whether it waits or runs, from its submission until the batch system has reported
-twice that it is gone: so there are never more jobs than wanted. Jobs that fail as soon as they
+twice that it is gone: so there are never more jobs than wanted. One whose worker takes no more tasks
+does not count: its successor is submitted before it ends. Jobs that fail as soon as they
 start would be submitted for ever: so a failure begins a pause, twice as long as the last one; then
 a single job is tried, and the others follow when it has proven itself.
 """
@@ -98,6 +99,11 @@ class SwarmJob:
         self._prove(now)
         return self.proven and not before
 
+    @property
+    def running(self) -> bool:
+        """True if it runs, by the last report."""
+        return self._state is SwarmJobState.RUNNING
+
     def on_unlisted(self, now: float) -> bool:
         """Note a report that it is gone; return True if it is over."""
         if self._state in {SwarmJobState.MISSED, SwarmJobState.STUCK}:
@@ -125,6 +131,7 @@ class Swarm:
     def __init__(self, size: int) -> None:
         self._size = size
         self._jobs: dict[str, SwarmJob] = {}
+        self._leaving: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._failed_at = -math.inf
         self.failures = 0
@@ -133,6 +140,15 @@ class Swarm:
     def jobs(self) -> list[str]:
         """The ids of the jobs that wait or run."""
         return list(self._jobs)
+
+    @property
+    def counted(self) -> int:
+        """The number of the jobs that count."""
+        return len(self._jobs.keys() - self._leaving)
+
+    def leaving(self, jobs: Iterable[str]) -> None:
+        """Note the jobs whose workers take no more tasks: these, and no others."""
+        self._leaving = frozenset(jobs)
 
     @property
     def stuck(self) -> list[str]:
@@ -184,6 +200,11 @@ class Swarm:
             self._jobs[job].proven = True
 
     @property
+    def running(self) -> list[str]:
+        """The ids of the jobs that run, by the last report."""
+        return [one for one, job in self._jobs.items() if job.running]
+
+    @property
     def unproven(self) -> set[str]:
         """The ids of the jobs that have not proven themselves."""
         return {one for one, job in self._jobs.items() if not job.proven}
@@ -194,7 +215,7 @@ class Swarm:
 
     def wanted(self, now: float) -> int:
         """Return the number of jobs to submit now."""
-        return self.allowed(self._size - len(self._jobs), now)
+        return self.allowed(self._size - self.counted, now)
 
     def allowed(self, missing: int, now: float) -> int:
         """Return how many of the jobs that are missing may be submitted now, after failures."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
-from grain.cli.workers.loop import SignalLoop, seconds_between
+from grain.cli.workers.loop import BATCH, SignalLoop, seconds_between
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
 from grain.edge.trust import private_folder
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from grain.cli.batch import JobRecord
     from grain.cli.workers.autoscale import AutoLoop
     from grain.config import Config
 
@@ -263,6 +265,8 @@ class SwarmLoop:
         self._count = count
         self._options = options
         self._swarm = Swarm(count)
+        self._names: dict[str, str] = {}  # of the workers, by their jobs
+        self._asked = -math.inf  # when the scheduler was asked for workers that leave
         self._report_to = report
         self._parent = parent
         self._trouble = ""
@@ -276,31 +280,33 @@ class SwarmLoop:
 
     def _step(self) -> None:
         if self._look():
+            self._note_leaving()
             self._submit()
 
     def _report(self, text: str) -> None:
-        self._report_to(text, len(self._swarm.jobs), self._count)
+        self._report_to(text, self._swarm.counted, self._count)
 
     def _adopt(self) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
         from grain.cli.workers.jobs import own_jobs
 
         mine = [
-            job.record.id
+            job.record
             for job in own_jobs(self._config)
             if job.record.by in {BY, SWARM} and job.counts
         ]
         self._count_in(mine)
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
 
-    def _count_in(self, jobs: list[str]) -> None:
+    def _count_in(self, records: list[JobRecord]) -> None:
         """Count jobs; the end of one that was never submitted is no failure."""
         from grain.cli.batch import is_mark
 
-        self._swarm.submitted(jobs, time.monotonic())
-        for one in jobs:
-            if is_mark(one):
-                self._swarm.excuse(one)
+        self._swarm.submitted([one.id for one in records], time.monotonic())
+        for one in records:
+            self._names[one.id] = one.name
+            if is_mark(one.id):
+                self._swarm.excuse(one.id)
 
     def _look(self) -> bool:
         """Query the states of the jobs; return True if the batch system answered."""
@@ -334,8 +340,28 @@ class SwarmLoop:
             self._report(f"{ended - len(failed)} ended")
         return True
 
+    def _note_leaving(self) -> None:
+        """Ask the scheduler, now and then, which workers take no more tasks, and count them out.
+
+        Their time ends, mostly: those that come after them are to be there by then.
+        """
+        from grain.cli.batch import submitted_names
+
+        now = time.monotonic()
+        running = self._swarm.running
+        if not running or now < self._asked + BATCH:
+            return
+        self._asked = now
+        workers = self._states()
+        draining = submitted_names(one["name"] for one in workers if one["state"] == "draining")
+        self._swarm.leaving(one for one in running if self._names.get(one) in draining)
+
     def _workers(self) -> list[str]:
         """Return the names of the workers with the scheduler; none if there is no scheduler."""
+        return [worker["name"] for worker in self._states()]
+
+    def _states(self) -> list[dict[str, Any]]:
+        """Return the workers with the scheduler; none if there is no scheduler."""
         from grain.cli.query import NoScheduler, ask
         from grain.edge.questions import Ask
 
@@ -343,7 +369,8 @@ class SwarmLoop:
             [state] = ask(self._config, Ask("state"))
         except NoScheduler:
             return []
-        return [worker["name"] for worker in state["workers"]]
+        workers: list[dict[str, Any]] = state["workers"]
+        return workers
 
     def _submit(self) -> None:
         from grain.cli.batch import BatchError, is_mark
@@ -357,7 +384,7 @@ class SwarmLoop:
             for record in submit_workers(
                 self._config, wanted, self._options, by=by, sharing=self._count
             ):
-                self._count_in([record.id])
+                self._count_in([record])
                 if is_mark(record.id):
                     continue  # the error that follows says so
                 self._report(f"{record.name} is {job_words(record)}, output in {record.log_file}")
