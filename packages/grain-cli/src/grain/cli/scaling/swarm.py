@@ -1,8 +1,8 @@
 """Jobs of one sort: how many to submit, and when. Pure; time is an argument.
 
 A job counts, whether it waits or runs, from its submission until the batch system has reported
-twice that it is gone: so there are never more jobs than wanted. One whose worker takes no more tasks
-does not count: its successor is submitted before it ends. Jobs that fail as soon as they
+twice that it is gone: so there are never more jobs than wanted. One whose worker takes no more
+tasks does not count: its successor is submitted before it ends. Jobs that fail as soon as they
 start would be submitted for ever: so a failure begins a pause, twice as long as the last one; then
 a single job is tried, and the others follow when it has proven itself.
 """
