@@ -416,12 +416,14 @@ MEANT = [
 
 
 def shown(error: BaseException) -> str:
-    """Return the text of a traceback, with the notes that Python 3.10 does not print."""
+    """Return the text of a traceback, with all notes.
+
+    Python 3.10 prints them where exceptiongroup has had its way with `traceback`, and only there.
+    """
     text = "".join(traceback.format_exception(error))
-    if sys.version_info >= (3, 11):
-        return text
-    inner = getattr(error, "exceptions", ())
-    return "\n".join([text, *getattr(error, "__notes__", ()), *map(shown, inner)])
+    inner = "".join(map(shown, getattr(error, "exceptions", ())))
+    more = [inner, *getattr(error, "__notes__", ())]
+    return "\n".join([text, *(one for one in more if one not in text)])
 
 
 def main_of(code: str) -> Callable[[], Awaitable[Any]]:
