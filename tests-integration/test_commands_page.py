@@ -171,7 +171,7 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
 
 
 # Counts the questions to the batch system.
-SQUEUE = '#!/bin/sh\necho >> {asked}\nexec {squeue} "$@"\n'
+SQUEUE = '#!/bin/sh\necho >> "{asked}"\nexec "{squeue}" "$@"\n'
 
 
 @contextmanager

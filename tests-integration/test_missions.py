@@ -27,8 +27,8 @@ from grain.worker.external import run_external
 @delayed(cache_hfn="args")
 async def energy(i):
     # Not brief, or others would go ahead on the worker in a chain.
-    wait = f"sleep 0.3; until [ {i} -lt 6 ] || [ -e {FOLDER}/go ]; do sleep 0.05; done"
-    await run_external(["sh", "-c", f"{wait}; echo {i} >> {FOLDER}/energies"])
+    wait = f"sleep 0.3; until [ {i} -lt 6 ] || [ -e '{FOLDER}/go' ]; do sleep 0.05; done"
+    await run_external(["sh", "-c", f"{wait}; echo {i} >> '{FOLDER}/energies'"])
     return i
 
 async def main():
@@ -47,7 +47,7 @@ from grain.worker.external import run_external
 
 @delayed
 async def waits():
-    await run_external(["sh", "-c", "echo $$ >> {FOLDER}/programs; exec sleep 1000.25"])
+    await run_external(["sh", "-c", "echo $$ >> '{FOLDER}/programs'; exec sleep 1000.25"])
 
 async def main():
     await (waits @ Cores(1))()

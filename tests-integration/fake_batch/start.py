@@ -158,7 +158,9 @@ def real(*options: str) -> Iterator[Batch]:
         raise Missing("slurm-wlm is not installed")
     words = [sys.executable, str(REAL), *options]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+    # slurm.conf(5) has no way to write a path with a space.
+    env = {**os.environ, "TMPDIR": "/tmp"} if " " in tempfile.gettempdir() else None
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env) as process:
         try:
             assert process.stdout is not None
             name, _, value = process.stdout.readline().strip().partition("=")

@@ -19,9 +19,10 @@ from click.testing import CliRunner, Result
 from trio.testing import MockClock
 
 from grain.cli import completion, main, query
-from grain.cli.batch import JobRecord, JobRecords
-from grain.cli.status.ls_text import state_text
+from grain.cli.batch import JobPhase, JobRecord, JobRecords, JobState
+from grain.cli.status.ls_text import MANY, jobs_text, state_text
 from grain.cli.status.versions_text import versions_text
+from grain.cli.workers.jobs import OwnJob
 from grain.edge import make_key
 from grain.edge.errors import DialError
 
@@ -213,6 +214,36 @@ def test_ls_shows_clusters_where_there_are_several() -> None:
     assert "CLUSTER" not in state_text({**STATE, "workers": workers[1:]})
     evil = [workers[0], {**WORKER, "cluster": "\x1b[2Jx"}]
     assert "?[2Jx" in state_text({**STATE, "workers": evil})
+
+
+def test_ls_sums_up_many_workers() -> None:
+    """Unless each is asked for; by state and size."""
+    workers = [
+        {**WORKER, "name": f"w{n:02}", "label": f"w{n:02}", "left": 60.0 * n, "running": 2}
+        for n in range(MANY + 5)
+    ]
+    workers[-1] = {**workers[-1], "state": "away", "running": 0, "left": None}
+    text = state_text({**STATE, "workers": workers})
+    lines = text.splitlines()
+
+    assert "COUNT  STATE    LEFT                  RUNNING" == lines[1]
+    assert "1      away     -                     0" == lines[2]
+    assert f"{MANY + 4}     serving  00:00:00 to 00:23:00  48" in lines
+    assert "  w00 w01 w02 ..." in lines
+    assert "Each of the 25 workers: grain ls --all" in lines
+    assert "of Cores" in text
+    each = state_text({**STATE, "workers": workers}, everything=True)
+    assert [each] == [text for text in [each] if all(str(one["name"]) in text for one in workers)]
+    assert "COUNT" not in state_text({**STATE, "workers": workers[:MANY]})
+
+
+def test_ls_lists_so_many_jobs_and_the_number_of_the_others() -> None:
+    record = JobRecord("6", "slurm", "w", "", "", "", time.time())
+    jobs = [OwnJob(record, JobState(JobPhase.PENDING))] * (MANY + 3)
+
+    assert jobs_text(jobs, ()).splitlines()[-1] == "and 3 more: grain ls --all"
+    assert len(jobs_text(jobs, (), everything=True).splitlines()) == MANY + 6
+    assert "more" not in jobs_text(jobs[:MANY], ())
 
 
 def test_ls_shows_a_mission_that_is_paused() -> None:

@@ -107,7 +107,7 @@ def test_worker_that_is_not_there(shell: str, job: BatchJob, tmp_path: Path) -> 
     ("setup", "there", "worker"),
     [
         ((), True, "own"),
-        (("export PATH={chosen}:$PATH",), True, "chosen"),
+        (("export PATH='{chosen}':$PATH",), True, "chosen"),
         ((), False, "other"),
     ],
     ids=["own", "chosen by the set-up", "not here"],

@@ -103,7 +103,7 @@ def test_a_name_is_taken_for_an_hour(alone: Path) -> None:
 def test_nothing_is_submitted_that_is_recorded_where_another_user_could_exchange_it(
     alone: Path, command: Put
 ) -> None:
-    command("sbatch", f"touch {alone}/called; echo 6")
+    command("sbatch", f"touch '{alone}/called'; echo 6")
     (alone / "grain.toml").write_text(SLURM)
     (alone / "state").mkdir(exist_ok=True)
     (alone / "state").chmod(0o777)

@@ -148,4 +148,4 @@ def test_any_events_in_any_order_leave_the_records_consistent() -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(Machine, settings=quick)
+    run_state_machine_as_test(Machine, settings=quick)  # type: ignore[no-untyped-call,unused-ignore]

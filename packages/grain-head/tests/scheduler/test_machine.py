@@ -230,4 +230,4 @@ def test_any_events_in_any_order(machine: Any) -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(machine, settings=quick)
+    run_state_machine_as_test(machine, settings=quick)  # type: ignore[no-untyped-call,unused-ignore]

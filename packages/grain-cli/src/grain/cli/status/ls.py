@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Each worker, however many.")
 @json_option
 @patience_option
 @config_option
 @click.pass_context
-def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | None) -> None:
+def ls(
+    ctx: click.Context, everything: bool, as_json: bool, patience: float, config_file: str | None
+) -> None:
     """List workers, missions, and what waits and why.
+
+    Of more than 20 workers it has a summary, by state and size; --all lists each.
 
     \b
     Examples:
@@ -54,7 +59,9 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
             if as_json:
                 raise
             width = terminal_width()
-            text = scaling_text(scaling, width) + jobs_text(alive(jobs), set(), width)
+            text = scaling_text(scaling, width) + jobs_text(
+                alive(jobs), set(), width, everything=everything
+            )
             click.echo(text, nl=False)
             if not alive(jobs) or not isinstance(error, NobodyThere):
                 raise
@@ -73,7 +80,11 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
         here = submitted_names(worker["name"] for worker in state["workers"])
         most = terminal_width()
         demand = scaling_text(scaling, most)
-        click.echo(state_text(state, most) + demand + jobs_text(alive(jobs), here, most))
+        click.echo(
+            state_text(state, most, everything=everything)
+            + demand
+            + jobs_text(alive(jobs), here, most, everything=everything)
+        )
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
         if beside := alone_text(alone(config, state["missions"])):
             click.echo(f"Beside it, {beside}.")

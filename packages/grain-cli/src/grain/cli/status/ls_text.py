@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +24,22 @@ if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
 
 
-def state_text(state: dict[str, Any], most: int | None = None) -> str:
-    """Format the scheduler's answer as tables of at most so many columns."""
+MANY = 20
+"""Workers, or jobs, that are listed one by one; of more there is a summary."""
+
+
+def state_text(state: dict[str, Any], most: int | None = None, *, everything: bool = False) -> str:
+    """Format the scheduler's answer as tables of at most so many columns.
+
+    Args:
+        state: The answer.
+        most: The columns; None for as many as it takes.
+        everything: True to list each worker, however many there are.
+    """
     tasks = state["tasks"]
-    several = in_several_clusters(state["workers"])
+    summed_up = len(state["workers"]) > MANY and not everything
     parts = [
-        table(
-            "WORKERS",
-            ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING"),
-            [
-                _worker(worker, with_cluster=several)
-                for worker in sorted(state["workers"], key=lambda worker: str(worker["name"]))
-            ],
-            most,
-        )
+        (_groups if summed_up else _each)(state["workers"], most)
         or "No worker is here; `grain up` submits some.\n",
         table(
             "MISSIONS",
@@ -63,17 +66,61 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def _each(workers: list[dict[str, Any]], most: int | None) -> str:
+    """Return a table with a row for each worker."""
+    several = in_several_clusters(workers)
+    heads = ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING")
+    by_name = sorted(workers, key=lambda worker: str(worker["name"]))
+    return table("WORKERS", heads, [_worker(one, with_cluster=several) for one in by_name], most)
+
+
+def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
+    """Return a table with a row for each sort of workers: of a cluster, state and size."""
+    several = in_several_clusters(workers)
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for worker in sorted(workers, key=lambda worker: str(worker["name"])):
+        key = worker.get("cluster") or "-", worker["state"], resources(worker["total"])
+        groups.setdefault(key, []).append(worker)
+    rows = []
+    for (cluster, state, owns), members in sorted(groups.items()):
+        ends = [math.inf if one["left"] is None else one["left"] for one in members]
+        least, last = (span(None if end == math.inf else end) for end in (min(ends), max(ends)))
+        left = least if least == last else f"{least} to {last}"
+        names = [one.get("label") or one["name"] for one in members]
+        others = ["..."] * (len(names) > _NAMED)
+        more = [f"use {_uses(members)} of {owns} each", " ".join([*names[:_NAMED], *others])]
+        running = sum(one["running"] for one in members)
+        rows.append(Row((len(members), *[cluster] * several, state, left, running), more))
+    heads = ("COUNT", *["CLUSTER"] * several, "STATE", "LEFT", "RUNNING")
+    shown = table("WORKERS", heads, rows, most)
+    return f"{shown}Each of the {len(workers)} workers: grain ls --all\n"
+
+
+_NAMED = 3  # workers of a group
+
+
+def _uses(workers: list[dict[str, Any]]) -> str:
+    """Return the part of each kind that workers use, on average."""
+    parts: dict[str, list[float | None]] = {}
+    for worker in workers:
+        for kind, part in worker["used"].items():
+            parts.setdefault(kind, []).append(part)
+    texts = []
+    for kind, each in parts.items():
+        known = [part for part in each if part is not None]
+        texts.append(
+            f"{kind} {f'{sum(known) / len(each):.0%}' if len(known) == len(each) else '?'}"
+        )
+    return ", ".join(texts) or "nothing"
+
+
 def _worker(worker: dict[str, Any], *, with_cluster: bool) -> Row:
-    used = (
-        f"{kind} {'?' if part is None else f'{part:.0%}'}" for kind, part in worker["used"].items()
-    )
     more = []
     if worker["tasks"]:
         others = " ..." if worker["running"] > len(worker["tasks"]) else ""
         more.append(f"runs {' '.join(worker['tasks'])}{others}")
-    uses = ", ".join(used) or "nothing"
     owns, free = resources(worker["total"]), resources(worker["free"])
-    more.append(f"uses {uses} of {owns}; free {free}")
+    more.append(f"uses {_uses([worker])} of {owns}; free {free}")
     cells = (
         worker.get("label") or worker["name"],
         *[worker.get("cluster") or "-"] * with_cluster,
@@ -148,8 +195,14 @@ def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def jobs_text(jobs: list[OwnJob], here: Collection[str], most: int | None = None) -> str:
-    """Format the jobs whose workers have not joined the scheduler."""
+def jobs_text(
+    jobs: list[OwnJob],
+    here: Collection[str],
+    most: int | None = None,
+    *,
+    everything: bool = False,
+) -> str:
+    """Format the jobs whose workers have not joined the scheduler; `everything` as elsewhere."""
     rows = [
         (
             job.record.name,
@@ -161,5 +214,8 @@ def jobs_text(jobs: list[OwnJob], here: Collection[str], most: int | None = None
         for job in jobs
         if job.record.name not in here
     ]
-    shown = table("JOBS NOT HERE YET", ("NAME", "JOB", "STATE", "SUBMITTED", "REASON"), rows, most)
-    return f"\n{shown}" if shown else ""
+    hidden = 0 if everything else max(0, len(rows) - MANY)
+    heads = ("NAME", "JOB", "STATE", "SUBMITTED", "REASON")
+    shown = table("JOBS NOT HERE YET", heads, rows[: len(rows) - hidden], most)
+    more = f"and {hidden} more: grain ls --all\n" if hidden else ""
+    return f"\n{shown}{more}" if shown else ""

@@ -54,7 +54,7 @@ class NotebookView:
 
     @property
     def _events(self) -> Any:
-        from IPython import get_ipython
+        from IPython import get_ipython  # type: ignore[attr-defined,unused-ignore]
 
         return get_ipython().events  # type: ignore[no-untyped-call,unused-ignore]
 
