@@ -121,6 +121,12 @@ def test_the_horizon_is_at_most_half_of_the_walltime() -> None:
     assert 3 == planned(tasks(Cores(16), 2, mean=300.0), shapes=(brief,)).worth["cpu"]
 
 
+def test_a_worker_is_worth_it_for_so_much_work_as_its_shape_says() -> None:
+    quick = replace(CPU, worth=60.0)
+
+    assert 10 == planned(tasks(Cores(16), 2, mean=300.0), shapes=(quick,)).worth["cpu"]
+
+
 def test_tasks_that_no_shape_meets_are_impossible_with_each_shapes_reason() -> None:
     made = planned(
         tasks(Cores(100), 3),

@@ -48,8 +48,9 @@ def test_steady_load_takes_at_most_15_percent_longer_than_by_need_alone(
     assert by_both <= 1.15 * by_need
 
 
-@pytest.mark.parametrize("minutes", [5, 10, 30, 90])
-def test_pulses_cost_no_more_submissions_than_the_bound(minutes: int) -> None:
+@pytest.mark.parametrize(("minutes", "most"), [(5, 40), (10, 40), (30, 48), (90, 16)])
+def test_pulses_cost_no_more_submissions_than_the_bound(minutes: int, most: int) -> None:
+    """A pulse has work for four workers; those that come often keep them."""
     world = cluster(60.0)
     while world.now < HOURS * 3600:
         if world.now % (minutes * 60) < STEP:
@@ -59,6 +60,36 @@ def test_pulses_cost_no_more_submissions_than_the_bound(minutes: int) -> None:
 
     own = len(world.submissions) - world.walltimes
     assert 0 < own <= 40 * (6 + 3.5 * HOURS)
-    # Far below it: pulses that come often keep their workers.
-    assert own <= 40
+    assert own <= most  # far below it
     assert world.longest_idle <= 1800 + 2 * STEP
+
+
+def test_a_burst_takes_at_most_twice_as_long_as_with_all_workers_at_once() -> None:
+    """From the second burst on, when it is known how fast workers come."""
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for learns, times in took.items():
+        scaler = Scaler([NODE], most=20, worth=None if learns else 1.0)
+        world = VirtualCluster(scaler, [NODE], lambda: 10.0)
+        for burst in range(4):
+            while world.now < burst * 3 * 3600:  # by then all have left
+                world.step()
+            began, done = world.now, len(world.ended)
+            for _ in range(640):
+                world.submit(1, 30.0)
+            while len(world.ended) < done + 640:
+                world.step()
+            times.append(world.now - began)
+
+    assert all(slow <= 2 * fast for slow, fast in zip(took[True][1:], took[False][1:], strict=True))
+
+
+def test_a_worker_is_worth_as_much_work_as_workers_take_to_come() -> None:
+    world = cluster(100.0)
+    before = world.scaler.describe(0.0)["shapes"][0]["worth"]
+    for _ in range(64):
+        world.submit(1, 600.0)
+    while len(world.ended) < 64:
+        world.step()
+
+    assert 600.0 == before
+    assert 100.0 <= world.scaler.describe(world.now)["shapes"][0]["worth"] <= 100.0 + 3 * STEP

@@ -126,6 +126,7 @@ def test_a_second_one_for_an_address_ends_with_a_sentence(alone: Path, site: str
         (("4", "--idle", "5m"), "--idle belongs to --auto: grain scale --auto --idle 5m"),
         (("--auto", "--min", "3", "--max", "2"), "--min 3 is more than --max 2"),
         (("--auto", "--idle", "soon"), "--idle soon: write a span of time, as 10m, 1h30m or"),
+        (("--auto", "--work", "much"), "--work much: write a span of time, as 10m, 1h30m or"),
         ((), "or let the tasks decide: grain scale --auto"),
     ],
 )
@@ -198,11 +199,13 @@ def test_ls_shows_shapes_decisions_and_impossible_tasks(tmp_path: Path) -> None:
     shape = {"name": "cpu", "jobs": {"pending": 2}, "max": 4, "pause": 30.0, "avoided": ["n1"]}
     reasons = {"cpu": "it has CPU_Cores([0-3]), asked for Cores(64)"}
     impossible = [{"ask": "Cores(64)", "waiting": 3, "reasons": reasons}]
-    state.write({"min": 0, "max": 10, "shapes": [shape], "impossible": impossible})
+    learnt = {**shape, "name": "gpu", "pause": 0, "avoided": [], "worth": 90.0}
+    state.write({"min": 0, "max": 10, "shapes": [shape, learnt], "impossible": impossible})
     text = scaling_text(read_state(tmp_path, "edge:///x"), 80)
     state.remove()
 
     assert "cpu    2        0        0     4    pause of 30 s after failures; avoids n1\n" in text
+    assert "gpu    2        0        0     4    one for each 90 s of work\n" in text
     assert " +2 cpu: 3 tasks of Cores(4) wait, 30 min of work (w1, w2)\n" in text
     assert "Impossible: Cores(64), of which 3 wait (cpu: it has CPU_Cores([0-3])" in text
     assert "From 0 to 10 workers, by process " in text

@@ -6,12 +6,14 @@ explains:
 
 1.  Need: waiting tasks, those with the largest share of a worker first, are put into the free room
     of workers that have time for them, then into jobs that were asked for, then into new workers.
-2.  Worth: the work that waits and runs, less what the workers do within `HORIZON`.
+2.  Worth: the work that waits and runs, less what the workers do in the time that a worker takes
+    to come.
 3.  Submit as many as are needed, and worth it, and allowed; one at least for a class of tasks that
     has neither a worker nor a job.
 4.  Cancel the youngest jobs that wait, if they were not needed for a while.
 5.  Release workers that were idle for a while.
-6.  Learn: what was cancelled or released too early makes that while longer.
+6.  Learn: what was cancelled or released too early makes that while longer; and how long workers
+    take to come.
 7.  Failures begin a pause, and a node where jobs fail in a row is avoided.
 8.  A job that runs without its worker is lost: its place is given away, once.
 9.  Each decision has a reason, in one line.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from grain.cli.batch import JobState
 
+WORTH = 600.0
+"""Seconds of work for which a worker is worth it, as long as nobody knows how fast workers come."""
+
 CHARGE_OF_GPU = 16.0
 """The charge of a GPU where none is configured, in cores."""
 
@@ -44,6 +47,7 @@ class WorkerShape:
         most: The largest number of them.
         charge: What one costs, where that is configured.
         interpreter: Its interpreter, as hubs name them; None before the first has joined.
+        worth: The seconds of work for which a new one is worth it.
     """
 
     name: str
@@ -53,6 +57,7 @@ class WorkerShape:
     most: float = math.inf
     charge: float | None = None
     interpreter: str | None = None
+    worth: float = WORTH
 
     @property
     def gpus(self) -> int:

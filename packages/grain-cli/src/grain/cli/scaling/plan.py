@@ -18,9 +18,6 @@ from grain.resource import Cores, GPUs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-HORIZON = 600.0
-"""Seconds: a worker is worth it if it has work for so long, or for half of its walltime."""
-
 
 class AskedFor(NamedTuple):
     """A worker that was asked for and is not here yet: its job waits, or has just begun.
@@ -94,8 +91,8 @@ class _Fit(NamedTuple):
 
 
 def horizon(shape: WorkerShape) -> float:
-    """Return the seconds for which a new worker should have work."""
-    return min(HORIZON, shape.seconds / 2)
+    """Return the seconds for which a new worker should have work: half of its walltime at most."""
+    return min(shape.worth, shape.seconds / 2)
 
 
 def plan(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch import WAITING, JobPhase
-from grain.cli.scaling.model import Cancel, Decision, Release, Submit, Worker
+from grain.cli.scaling.model import WORTH, Cancel, Decision, Release, Submit, Worker
 from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
-from grain.cli.scaling.plan import AskedFor, Impossible, Plan, plan
+from grain.cli.scaling.plan import AskedFor, Impossible, Plan, horizon, plan
 from grain.cli.scaling.swarm import Swarm
 from grain.cli.scaling.words import demand, span
 
@@ -30,6 +31,9 @@ UNNEEDED = 600.0
 LOST = 600.0
 """Seconds for which a job may run without its worker before it is lost."""
 
+SOONEST = 15.0
+"""Seconds of work, at least, for which a worker is worth it: those between two decisions."""
+
 UNPROVEN = 4
 """Jobs of a shape that there may be until its first worker has joined."""
 
@@ -43,6 +47,7 @@ class _Job:
     Attributes:
         id: The batch system's id.
         shape: The shape of its worker.
+        submitted: When it was submitted; None if that was before this process began.
         phase: By the last report.
         node: Where it runs or ran, as far as it is known.
         apart_since: When it was first seen to run without its worker, without a break since.
@@ -55,6 +60,7 @@ class _Job:
 
     id: str
     shape: str
+    submitted: float | None
     phase: JobPhase = JobPhase.PENDING
     node: str = ""
     apart_since: float | None = None
@@ -72,10 +78,14 @@ class _Sort:
         shape: The shape, as it is configured.
         most: The largest number of its workers.
         idle: The configured seconds for which its workers may be idle; None to learn them.
+        worth: The configured seconds of work for which one is worth it; None to learn them.
     """
 
-    def __init__(self, shape: WorkerShape, most: int, idle: float | None) -> None:
-        self.shape = shape
+    def __init__(
+        self, shape: WorkerShape, most: int, idle: float | None, worth: float | None
+    ) -> None:
+        self.shape = shape if worth is None else replace(shape, worth=worth)
+        self._delays: deque[float] | None = deque(maxlen=10) if worth is None else None
         self.most = min(shape.most, most)
         self.swarm = Swarm(most)
         self.nodes = NodeWatch()
@@ -83,9 +93,20 @@ class _Sort:
         self.idle = Patience(IDLE if idle is None else idle, fixed=idle is not None)
         self.unneeded = Patience(UNNEEDED)
 
-    def learn(self, worker: Worker) -> None:
-        """Take what a worker of this shape really has for what they all have."""
+    def learn(self, worker: Worker, delay: float | None) -> None:
+        """Take what a worker of this shape really has for what they all have.
+
+        Args:
+            worker: The worker.
+            delay: The seconds from its submission until it had joined, if they are known. A worker
+                is worth it for as much work as it takes to come: so a burst of tasks takes at most
+                twice as long as if all workers had been submitted that it needs.
+        """
         self.joined = True
+        if self._delays is not None and delay is not None:
+            self._delays.append(delay)
+            worth = min(max(median(self._delays), SOONEST), WORTH)
+            self.shape = replace(self.shape, worth=worth)
         seconds = self.shape.seconds
         self.shape = replace(
             self.shape,
@@ -104,6 +125,8 @@ class Scaler:
         least: The number of workers that there always are.
         most: The largest number of workers.
         idle: The seconds for which a worker may be idle; None to begin with `IDLE` and learn.
+        worth: The seconds of work for which a worker is worth it; None to begin with `WORTH` and
+            learn.
 
     Attributes:
         impossible: The waiting tasks that no shape can ever run, by the last look.
@@ -116,8 +139,9 @@ class Scaler:
         least: int = 0,
         most: int,
         idle: float | None = None,
+        worth: float | None = None,
     ) -> None:
-        self._sorts = {shape.name: _Sort(shape, most, idle) for shape in shapes}
+        self._sorts = {shape.name: _Sort(shape, most, idle, worth) for shape in shapes}
         self._least = least
         self._most = most
         self._jobs: dict[str, _Job] = {}
@@ -143,7 +167,7 @@ class Scaler:
     def adopted(self, shape: str, job: str, now: float, *, doubtful: bool = False) -> None:
         """Count a job that was left from before; one of an unknown shape as one of the first."""
         name = shape if shape in self._sorts else next(iter(self._sorts))
-        self._count(name, job, now, doubtful)
+        self._count(name, job, now, doubtful, submitted=None)
 
     def submitted(self, shape: str, job: str, now: float, *, doubtful: bool = False) -> None:
         """Count a job that the batch system has accepted.
@@ -155,14 +179,16 @@ class Scaler:
             doubtful: True if nobody knows whether it was accepted: that it is gone is no failure.
         """
         sort = self._sorts[shape]
-        self._count(shape, job, now, doubtful)
+        self._count(shape, job, now, doubtful, submitted=now)
         sort.idle.on_submitted(now)
         sort.unneeded.on_submitted(now)
 
-    def _count(self, shape: str, job: str, now: float, doubtful: bool) -> None:
+    def _count(
+        self, shape: str, job: str, now: float, doubtful: bool, submitted: float | None
+    ) -> None:
         swarm = self._sorts[shape].swarm
         swarm.submitted([job], now)
-        self._jobs[job] = _Job(job, shape, doubtful=doubtful)
+        self._jobs[job] = _Job(job, shape, submitted, doubtful=doubtful)
         if doubtful:
             swarm.excuse(job)
 
@@ -281,7 +307,8 @@ class Scaler:
             job.doubtful = False
             if worker.id not in self._seen:
                 self._seen.add(worker.id)
-                self._sorts[job.shape].learn(worker)
+                delay = None if job.submitted is None else now - job.submitted
+                self._sorts[job.shape].learn(worker, delay)
         for job in self._jobs.values():
             runs = job.phase in {JobPhase.RUNNING, JobPhase.ENDING}
             if workers is None or not runs or job.id in here:
@@ -388,6 +415,7 @@ class Scaler:
                     "max": None if sort.most == math.inf else sort.most,
                     "pause": sort.swarm.pause(now),
                     "idle": sort.idle.seconds,
+                    "worth": horizon(sort.shape),
                     "avoided": list(sort.nodes.avoided),
                 }
                 for name, sort in self._sorts.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from grain.cli.scaling.words import span
 from grain.cli.show import clean, folded, table
 
 
@@ -46,7 +47,7 @@ def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
 
 
 def _remark(shape: dict[str, Any]) -> str:
-    remarks = []
+    remarks = [f"one for each {span(shape['worth'])} of work"] if "worth" in shape else []
     if shape["pause"]:
         remarks.append(f"pause of {shape['pause']:.0f} s after failures")
     if shape["avoided"]:

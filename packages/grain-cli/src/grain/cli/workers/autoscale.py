@@ -103,6 +103,7 @@ class AutoLoop:
         least: The number of workers that there always are.
         most: The largest number of workers.
         idle: The seconds for which a worker may be idle; None to learn them.
+        worth: The seconds of work for which one is worth it; None to learn them.
         options: Further options for the batch system.
         report: Takes a sentence, the number of jobs that are alive, and the largest number.
         by: The mark in the records of its jobs.
@@ -118,6 +119,7 @@ class AutoLoop:
         least: int,
         most: int,
         idle: float | None,
+        worth: float | None,
         options: tuple[str, ...],
         report: Callable[[str, int, int], None],
         by: str,
@@ -135,6 +137,7 @@ class AutoLoop:
             least=least,
             most=most,
             idle=idle,
+            worth=worth,
         )
         self._most = most
         self._options = options

@@ -46,6 +46,10 @@ scheduler, which cancels those that still wait when it leaves."""
 @click.option(
     "--idle", metavar="TIME", help="With --auto: let workers go that are idle for so long.",
 )  # fmt: skip
+@click.option(
+    "--work", metavar="TIME",
+    help="With --auto: a worker for each so much work.  [default: as long as one takes to come]",
+)  # fmt: skip
 @shape_option
 @click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
 @click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
@@ -60,6 +64,7 @@ def scale(
     least: int | None,
     most: int | None,
     idle: str | None,
+    work: str | None,
     shape: str | None,
     config_file: str | None,
     parent: int | None,
@@ -80,7 +85,7 @@ def scale(
       grain scale 2 -- --exclusive
       grain scale --auto --max 20
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
-    _check_usage(count, auto, least, most, idle)
+    _check_usage(count, auto, least, most, {"--idle": idle, "--work": work})
     refuse_words(options)
     with report_errors():
         from msgspec.structs import replace
@@ -102,8 +107,9 @@ def scale(
                 if shape is not None:  # the only one to choose from
                     chosen = tuple(one for one in config.shape if one == config.worker.script)
                     config = replace(config, shape=chosen)
+                spans = {"idle": _seconds("--idle", idle), "worth": _seconds("--work", work)}
                 _auto_loop(
-                    config, least or 0, most, idle, options, _reporter(as_json), parent
+                    config, least or 0, most, spans, options, _reporter(as_json), parent
                 ).run()
             else:
                 assert count is not None
@@ -111,7 +117,11 @@ def scale(
 
 
 def _check_usage(
-    count: int | None, auto: bool, least: int | None, most: int | None, idle: str | None
+    count: int | None,
+    auto: bool,
+    least: int | None,
+    most: int | None,
+    spans: dict[str, str | None],
 ) -> None:
     """Refuse a number beside ``--auto``, and what belongs to ``--auto`` without it.
 
@@ -123,7 +133,7 @@ def _check_usage(
             f"--auto finds the number by itself; for {count} at most: grain scale --auto --max "
             f"{count}"
         )
-    given = {"--min": least, "--max": most, "--idle": idle}
+    given = {"--min": least, "--max": most, **spans}
     for option, value in given.items():
         if not auto and value is not None:
             raise click.UsageError(
@@ -142,32 +152,21 @@ def _auto_loop(
     config: Config,
     least: int,
     most: int | None,
-    idle: str | None,
+    spans: dict[str, float | None],
     options: tuple[str, ...],
     report: Callable[[str, int, int], None],
     parent: int | None,
 ) -> AutoLoop:
-    """Return the loop of `grain scale --auto`.
-
-    Raises:
-        click.UsageError: ``--idle`` is no span of time.
-    """
+    """Return the loop of `grain scale --auto`."""
     from grain.cli.batch import state_folder
     from grain.cli.workers.autoscale import AutoLoop, default_most
     from grain.cli.workers.scaling_state import ScalingState
-    from grain.config import parse_walltime
 
-    try:
-        seconds = None if idle is None else float(parse_walltime(_number(idle)))
-    except ValueError:
-        raise click.UsageError(
-            f"--idle {idle}: write a span of time, as 10m, 1h30m or 00:10:00"
-        ) from None
     return AutoLoop(
         config,
         least=least,
         most=max(default_most(config), least) if most is None else most,
-        idle=seconds,
+        **spans,
         options=options,
         report=report,
         by=BY if parent is None else SWARM,
@@ -175,6 +174,24 @@ def _auto_loop(
         state=ScalingState(state_folder(), config.worker.dial),
         parent=parent,
     )
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    """Return the span of time of an option in seconds; None if it was not given.
+
+    Raises:
+        click.UsageError: It is not a span of time.
+    """
+    from grain.config import parse_walltime
+
+    if text is None:
+        return None
+    try:
+        return float(parse_walltime(_number(text)))
+    except ValueError:
+        raise click.UsageError(
+            f"{option} {text}: write a span of time, as 10m, 1h30m or 00:10:00"
+        ) from None
 
 
 def _number(text: str) -> int | str:
