@@ -724,7 +724,7 @@ def test_a_bridge_that_is_not_reached_is_named(alone: Path) -> None:
         (alone / "grain.toml").write_text(f'address = "bridge://@{key}@{where}"\n')
         result = grain("ls", "--patience", "3")
         if "the bridge" not in result.stderr:  # a busy machine has not tried it in that time
-            result = grain("ls", "--patience", "60")
+            result = grain("ls", "--patience", "30")
     assert (
         f"Error: no scheduler answers at bridge://@{key}@{where}: the bridge at {where} is not "
         "reached: Connection refused; `grain doctor` shows more\n"
