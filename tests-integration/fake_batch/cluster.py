@@ -92,7 +92,7 @@ class Cluster:
         job.finals = (final, reason)
         job.kill_at = now + (self.timing.kill_wait if grace is None else grace)
         if grace != 0:
-            send(self._processes.of(job.key), signal.SIGCONT, signal.SIGTERM)
+            self._processes.end(job.key)
 
     def signal(self, job: Job, one: signal.Signals, *, shell_only: bool) -> None:
         """Send a signal to a running job's shell, or to all its processes."""

@@ -84,15 +84,32 @@ class Processes:
     def of(self, key: str) -> list[int]:
         """The living processes of one run of a job."""
         mark = f"{MARK}={self._mark(key)}".encode()
-        results = [pid for pid, marks in _marked() if mark in marks]
-        # While the kernel loads its program it has no environment to be seen yet.
+        results, bare = [], []
+        for pid, marks in _environments():
+            if mark in marks:
+                results.append(pid)
+            elif not marks:
+                bare.append(pid)
+        # While the kernel loads its program a process has no environment to be seen yet.
         first = self._pids[key]
-        return results if first in results or first in self._ended else [first, *results]
+        if first not in results and first not in self._ended:
+            results.append(first)
+        return results + [pid for pid in bare if pid != first and _parent(pid) in results]
+
+    def end(self, key: str) -> None:
+        """Send SIGTERM to all processes of one run of a job, also to one that is being forked."""
+        # Without a stop, a script could fork between the look and the signal that ends it: its
+        # child would go on, and a clock that a test holds would never come to the SIGKILL.
+        stopped: set[int] = set()
+        while more := set(self.of(key)) - stopped:
+            send(more, signal.SIGSTOP)
+            stopped |= more
+        send(stopped, signal.SIGTERM, signal.SIGCONT)
 
     def all(self) -> list[int]:
         """The living processes of all jobs."""
         start = f"{MARK}={self._folder}:".encode()
-        return [pid for pid, marks in _marked() if any(m.startswith(start) for m in marks)]
+        return [pid for pid, marks in _environments() if any(m.startswith(start) for m in marks)]
 
     def end_all(self) -> None:
         """Kill and collect whatever there still is."""
@@ -109,14 +126,22 @@ def _children() -> list[int]:
     return [int(pid) for pid in results.split()]
 
 
-def _marked() -> Iterable[tuple[int, list[bytes]]]:
+def _environments() -> Iterable[tuple[int, list[bytes]]]:
+    """Yield each process with its variables; of a zombie and at an exec there are none."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
-                # Empty for a zombie.
                 results = (entry / "environ").read_bytes()
-                if MARK.encode() in results:
-                    yield int(entry.name), results.split(b"\0")
+                yield int(entry.name), results.split(b"\0") if results else []
+
+
+def _parent(pid: int) -> int | None:
+    """Return the parent of a process; None of a zombie, and of one that is gone."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return None if state == "Z" else int(parent)
 
 
 def send(pids: Iterable[int], *signals: signal.Signals) -> None:
