@@ -260,7 +260,7 @@ def check_types(session: nox.Session, version: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, rules, spelling, imports, maps, docstrings, versions, changelog, YAML files."""
+    """Check format, rules, spelling, imports, maps, docstrings, prose, changelog, YAML files."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
@@ -268,6 +268,7 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
     session.run("python", "tools/check_docstrings.py")
+    session.run("python", "tools/check_prose.py")
     session.run("python", "tools/bump.py", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
     for schema, files in SCHEMAS.items():
