@@ -146,6 +146,34 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
     ] == ends(written)  # fmt: skip
 
 
+def test_a_run_that_failed_has_its_call_and_no_other_run_has_one(written: Recorder) -> None:
+    """It is asked for as such a run ends, and not before: it costs more than a line."""
+    asked: list[int] = []
+
+    def call_of(task: int) -> str:
+        asked.append(task)
+        return f"f({task})"
+
+    log = written.log = RunLog(written, "m", written.now)
+    KeptJobs(log, Cores(1), 9)
+    log.follow(log._jobs, call_of=call_of)
+    log.on_message(WorkerFacts("id-w1", "w1", "n17", {"Cores": 2}))
+    log.on_message(Started("id-w1", (1, 2, 3, 4, 5)))
+    log.on_message(Started("", (4,)))  # handed back
+    log.on_message(WorkerEnded("id-w1", "lost"))
+    log.on_message(Started("", (5,)))
+    log.ended(1, None, call=lambda: call_of(1))
+    log.ended(2, ValueError(), call=lambda: call_of(2))
+    log.ended(3, KeyError(), cancelled=True, call=lambda: call_of(3))
+    log.ended(4, TaskCrashed("", ()), crashed=True, call=lambda: call_of(4))
+
+    assert [
+        (4, "returned", ""), (5, "lost", "f(5)"), (1, "value", ""), (2, "error", "f(2)"),
+        (3, "cancelled", ""), (4, "crashed", "f(4)"),
+    ] == [(end.task, end.outcome, end.call) for end in written.of(RunEnded)]  # fmt: skip
+    assert [5, 2, 4] == asked
+
+
 def test_a_run_whose_end_was_never_reported_ends_when_the_next_begins(
     log: RunLog, written: Recorder
 ) -> None:

@@ -46,6 +46,8 @@ from grain.head.messages import (
     Submit,
     Synced,
     Trouble,
+    WorkerEnded,
+    WorkerFacts,
 )
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
@@ -632,3 +634,29 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     assert "on w: its worker's time was over after 110 s" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "error"] == ended
+
+
+async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_large() -> None:
+    """Also of a run that was lost with its worker, whose task goes on."""
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    failed = Payloads("w").dump_outcome(outcome.Error(ValueError()))
+    done = Payloads("w").dump_outcome(outcome.Value(None))
+    async with listened_to(run_log=run_log) as (executor, head, _):
+        for size in 3, 200_000, 3:
+            executor.submit(Cores(1), keep, bytes(size))
+        await wait_all_tasks_blocked()
+        lost = [
+            (WorkerFacts("w", "w", "n1", {}), None), (Started("w", (1, 4)), None),
+            (WorkerEnded("w", "it burnt"), None), (Started("", (1, 4)), None),
+        ]  # fmt: skip
+        ended = [(Resolved(task, "error"), failed) for task in (2, 3)]
+        head.post([*lost, *ended, (Resolved(1, "value"), done), (Retracted(4), None)])
+        await wait_all_tasks_blocked()
+    run_log.close()
+
+    calls = {(line.task, line.outcome): line.call for line in log.of(RunEnded)}
+    assert "nothing()" == calls.pop((1, "lost"))
+    assert "keep(b'\\x00\\x00\\x00')" == calls[2, "error"] == calls.pop((4, "lost"))
+    assert "keep(…)" == calls[3, "error"]
+    assert {"", calls[2, "error"], calls[3, "error"]} == set(calls.values())

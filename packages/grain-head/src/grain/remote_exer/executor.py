@@ -8,6 +8,7 @@ import secrets
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
+    from grain.remote_exer.session import PendingTask
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.job import Outcome
@@ -224,7 +226,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._outlived: set[tuple[str, bool]] = set()
         self._load_asked = -math.inf
         if run_log is not None:
-            run_log.follow(self._jobs)
+            run_log.follow(self._jobs, call_of=self._label)
             self._session.reports = []
 
     # ---- the queue of jobs
@@ -517,12 +519,25 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                     cancelled=cancelled,
                     crashed=type(error) is TaskCrashed,
                     report=report,
+                    call=partial(self._label, task, pending),
                 )
                 counting = not run_log.room
             begun = pending is not None and bool(pending.worker)
             self._hand_over(task, job, ended, cancelled=cancelled, begun=begun)
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
+
+    def _label(self, task: int, pending: PendingTask | None = None) -> str:
+        """Return the call of a task for the event log; "" if it is not known any more."""
+        call = self._session.call_of(task)
+        if pending is not None and pending.arguments is not None:
+            call = self._session.functions[pending.function], pending.arguments
+        if call is None or self._run_log is None:
+            return ""
+        from grain.remote_exer.description import label_of  # failures are rare
+
+        function, arguments = call
+        return label_of(function.name, arguments, self._payloads, self._run_log.labels)
 
     def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
         worker = resolution.crashes[-1].worker if resolution.crashes else ""
