@@ -196,6 +196,33 @@ def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
     assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
 
 
+def test_a_lost_worker_and_its_runs_end_when_it_was_last_heard(
+    log: RunLog, written: Recorder
+) -> None:
+    """And a run that was given to it after that, at once."""
+    written.clock = 100.0
+    log.tick()
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(WorkerEnded("id-w1", "lost", 10.0))
+    log.on_message(WorkerEnded("id-w2", "", None))
+    log.on_message(Started("", (1,)))
+    log.on_message(WorkerFacts("id-w1", "w1", "n17", {"Cores": 2}))
+    log.on_message(Started("id-w1", (1,)))
+    written.clock = 200.0
+    log.tick()
+    log.on_message(WorkerEnded("id-w1", "lost", 30.0))
+    log.on_message(Started("", (1,)))
+    log.ended(1, None)
+
+    first, left, second = written.of(WorkerLeft)
+    assert [10.0, None, 30.0] == [
+        one.heard and one.time - one.heard for one in (first, left, second)
+    ]
+    early, late = (end for end in written.of(RunEnded) if end.outcome == "lost")
+    assert early.started == early.ended > first.heard
+    assert second.heard == late.ended > late.started
+
+
 def test_a_run_that_is_lost_with_its_worker_is_lost_though_it_counts_as_a_crash(
     log: RunLog, written: Recorder
 ) -> None:

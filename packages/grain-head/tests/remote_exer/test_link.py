@@ -28,6 +28,7 @@ from grain.head.events import (
     SchedulerAway,
     SchedulerBack,
     TaskOutlived,
+    WorkersLost,
 )
 from grain.head.messages import (
     AckTasks,
@@ -634,6 +635,33 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     assert "on w: its worker's time was over after 110 s" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "error"] == ended
+
+
+async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_again() -> None:
+    """Once for all that are lost at once; and not those that leave as they were to."""
+    events: list[Event] = []
+    done = Payloads("w").dump_outcome(outcome.Value(None))
+    async with listened_to(events.append) as (executor, head, _):
+        for _ in range(5):
+            executor.submit(Cores(1), nothing)
+        await wait_all_tasks_blocked()
+        facts = [WorkerFacts(id_, f"n{id_}", "host", {}) for id_ in "abcd"]
+        begun = [Started("a", (1, 2, 3)), Started("b", (4,)), Started("c", (5,))]
+        head.post([(message, None) for message in (*facts, *begun, WorkerEnded("c"))])
+        await wait_all_tasks_blocked()
+        assert [] == events
+        executor.cancel(2)
+        head.post([
+            (WorkerEnded("a", "it burnt", 61.0), None), (Started("", (1, 3)), None),
+            (WorkerEnded("b", "it burnt", 60.0), None), (Started("", (4,)), None),
+            (WorkerEnded("x", "unknown", 60.0), None), (Resolved(3, "value"), done),
+        ])  # fmt: skip
+        await wait_all_tasks_blocked()
+        head.post([(WorkerEnded("d", "it burnt", 5.0), None)])
+        await wait_all_tasks_blocked()
+        head.post([(Retracted(task), None) for task in (1, 2, 4, 5, 6)])
+
+    assert [WorkersLost(("na", "nb"), 2, 61.0), WorkersLost(("nd",), 0, 5.0)] == events
 
 
 async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_large() -> None:

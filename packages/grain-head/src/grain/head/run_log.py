@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
@@ -113,7 +114,9 @@ class RunLog(TaskLog):
         self.labels = CallLabels()
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
-        self._left: set[str] = set()
+        # Of those that have left, by id, when there was the last sign of one that was lost, by the
+        # clock of the log.
+        self._left: dict[str, float] = {}
         self._jobs: Mapping[int, JobRecord] = {}
         self._note_starts: Callable[[], None] = lambda: None
         self._call_of: Callable[[int], str] = lambda _: ""
@@ -180,7 +183,7 @@ class RunLog(TaskLog):
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
-                self.worker_left(message.worker, message.why)
+                self.worker_left(message.worker, message.why, message.silent)
             case Crashed():
                 self.crashed(message.task, message.crash, message.report)
 
@@ -190,7 +193,7 @@ class RunLog(TaskLog):
             return
         self._look_at_starts()
         self._workers[worker.worker] = worker
-        self._left.discard(worker.worker)
+        self._left.pop(worker.worker, None)
         self._add(
             schema.WorkerJoined(
                 time=self._now(),
@@ -202,13 +205,21 @@ class RunLog(TaskLog):
             )
         )
 
-    def worker_left(self, worker: str, why: str = "") -> None:
-        """Note that a worker, by its id, has left."""
+    def worker_left(self, worker: str, why: str = "", silent: float | None = None) -> None:
+        """Note that a worker has left.
+
+        Args:
+            worker: its id.
+            why: the reason; empty if it was to leave.
+            silent: of one that is lost, the seconds since there was the last sign of it.
+        """
         if worker in self._workers and worker not in self._left:
             self._look_at_starts()
-            self._left.add(worker)
+            now = self._now()
+            heard = None if silent is None else now - max(0.0, silent)
+            self._left[worker] = math.inf if heard is None else heard
             name = self._workers[worker].name
-            self._add(schema.WorkerLeft(time=self._now(), worker=name, why=why))
+            self._add(schema.WorkerLeft(time=now, worker=name, why=why, heard=heard))
 
     def started(self, tasks: Sequence[int], worker: str, now: float) -> None:
         """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
@@ -421,9 +432,11 @@ class RunLog(TaskLog):
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
         report, run.report = _read(run.report, now), b""
+        began, ended = self._log.time_of(run.began), now
         if run.worker in self._left and report is None:
             # The scheduler counts it as a crash, too, as the run may have ended its worker.
             outcome = "lost"
+            ended = max(began, min(now, self._left[run.worker]))
         elif crash is not None and crash.outlived is None:
             outcome = "crashed"
         self._add(
@@ -434,8 +447,8 @@ class RunLog(TaskLog):
                 worker=self._name(run.worker),
                 host=self._host(run.worker),
                 attempt=run.attempt,
-                started=self._log.time_of(run.began) if report is None else report.started,
-                ended=now if report is None else report.ended,
+                started=began if report is None else report.started,
+                ended=ended if report is None else report.ended,
                 cpus=_NO_CPUS if report is None else report.cpus,
                 usage=None if report is None else report.usage,
                 message="" if crash is None else one_line(crash.how),

@@ -36,6 +36,7 @@ from grain.head.events import (
     TaskFailed,
     TaskOutlived,
     TasksPrinted,
+    WorkersLost,
 )
 from grain.head.messages import Ask, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
@@ -412,7 +413,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(MissionCancelled(session.cancelled_by))
-        if session.blocked or session.printed:
+        if session.blocked or session.printed or session.lost:
             self._report_for_people()
         if session.questions:
             for question in session.take_questions():
@@ -438,6 +439,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         for printed in self._session.take_printed():
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
+        if self._session.lost:
+            self._report_lost()
 
     def _report_outlived(self) -> None:
         """Report the first task of each function that has outlived its worker."""
@@ -450,6 +453,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._outlived.add((job.name, most))
                 name = f"{self._session.label}:{task}"
                 self._on_event(TaskOutlived(name, job.name, outlived.ran, outlived.life, most))
+
+    def _report_lost(self) -> None:
+        """Report workers that are lost, and how many tasks run again because of that."""
+        lost, pending = self._session.take_lost(), self._session.pending
+        again = {
+            task
+            for worker in lost
+            for task in worker.tasks
+            if task in pending and not pending[task].retracted
+        }
+        names = tuple(worker.name for worker in lost)
+        self._on_event(WorkersLost(names, len(again), lost[0].silent))
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
