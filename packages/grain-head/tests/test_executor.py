@@ -312,6 +312,17 @@ async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
         assert before <= one.started <= one.ended <= time.time()
 
 
+async def test_the_log_has_the_calls_that_failed_and_no_others() -> None:
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    async with GrainExecutor(Cores(1), run_log=run_log) as executor:
+        executor.submit(Cores(1), nap, 0)
+        executor.submit(Cores(1), fail, 7, name="n")
+    run_log.close()
+
+    assert ["", "fail(7, name='n')"] == [line.call for line in log.of(RunEnded)]
+
+
 async def test_in_the_log_a_job_is_submitted_after_the_end_of_the_one_that_it_follows(
     autojump_clock: MockClock,
 ) -> None:

@@ -146,6 +146,34 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
     ] == ends(written)  # fmt: skip
 
 
+def test_a_run_that_failed_has_its_call_and_no_other_run_has_one(written: Recorder) -> None:
+    """It is asked for as such a run ends, and not before: it costs more than a line."""
+    asked: list[int] = []
+
+    def call_of(task: int) -> str:
+        asked.append(task)
+        return f"f({task})"
+
+    log = written.log = RunLog(written, "m", written.now)
+    KeptJobs(log, Cores(1), 9)
+    log.follow(log._jobs, call_of=call_of)
+    log.on_message(WorkerFacts("id-w1", "w1", "n17", {"Cores": 2}))
+    log.on_message(Started("id-w1", (1, 2, 3, 4, 5)))
+    log.on_message(Started("", (4,)))  # handed back
+    log.on_message(WorkerEnded("id-w1", "lost"))
+    log.on_message(Started("", (5,)))
+    log.ended(1, None, call=lambda: call_of(1))
+    log.ended(2, ValueError(), call=lambda: call_of(2))
+    log.ended(3, KeyError(), cancelled=True, call=lambda: call_of(3))
+    log.ended(4, TaskCrashed("", ()), crashed=True, call=lambda: call_of(4))
+
+    assert [
+        (4, "returned", ""), (5, "lost", "f(5)"), (1, "value", ""), (2, "error", "f(2)"),
+        (3, "cancelled", ""), (4, "crashed", "f(4)"),
+    ] == [(end.task, end.outcome, end.call) for end in written.of(RunEnded)]  # fmt: skip
+    assert [5, 2, 4] == asked
+
+
 def test_a_run_whose_end_was_never_reported_ends_when_the_next_begins(
     log: RunLog, written: Recorder
 ) -> None:
@@ -166,6 +194,33 @@ def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
     log.ended(1, TaskCrashed("given up", ()), crashed=True)
     assert [("crashed", "w1", 1, False), ("crashed", "w1", 2, True)] == ends(written)
     assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
+
+
+def test_a_lost_worker_and_its_runs_end_when_it_was_last_heard(
+    log: RunLog, written: Recorder
+) -> None:
+    """And a run that was given to it after that, at once."""
+    written.clock = 100.0
+    log.tick()
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(WorkerEnded("id-w1", "lost", 10.0))
+    log.on_message(WorkerEnded("id-w2", "", None))
+    log.on_message(Started("", (1,)))
+    log.on_message(WorkerFacts("id-w1", "w1", "n17", {"Cores": 2}))
+    log.on_message(Started("id-w1", (1,)))
+    written.clock = 200.0
+    log.tick()
+    log.on_message(WorkerEnded("id-w1", "lost", 30.0))
+    log.on_message(Started("", (1,)))
+    log.ended(1, None)
+
+    first, left, second = written.of(WorkerLeft)
+    assert [10.0, None, 30.0] == [
+        one.heard and one.time - one.heard for one in (first, left, second)
+    ]
+    early, late = (end for end in written.of(RunEnded) if end.outcome == "lost")
+    assert early.started == early.ended > first.heard
+    assert second.heard == late.ended > late.started
 
 
 def test_a_run_that_is_lost_with_its_worker_is_lost_though_it_counts_as_a_crash(

@@ -12,12 +12,13 @@ import pytest
 import trio
 
 from grain.edge import PeerProcess, serve
-from grain.edge.channel import memory_channels
+from grain.edge.channel import MemoryChannel, MemoryDirection, memory_channels
 from grain.edge.meeting.host import start_time
-from grain.edge.messages import Hello
+from grain.edge.messages import Hello, Payload
 from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
 from grain.head.service import CODEC, Service
+from grain.worker.messages import InventoryEnd, RegisterWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,3 +113,32 @@ async def test_a_mission_that_lost_its_connection_and_lives_is_waited_for(
 async def test_only_missions_may_be_silent(role: str, seconds: float) -> None:
     """They run their users' code in the event loop that sends the heartbeat."""
     assert seconds == Service().patience(Hello(1, "1", role, "n", "host", 1))
+
+
+class Silent(MemoryChannel[Payload, Payload]):
+    """A channel from which nothing has come for a while."""
+
+    def silent_for(self) -> float:
+        """See `Channel.silent_for`."""
+        return 42.0
+
+
+async def test_a_worker_whose_connection_breaks_was_last_heard_before_that(
+    autojump_clock: MockClock,
+) -> None:
+    service = Service(grace=100.0)
+    mail: MemoryDirection[Payload] = MemoryDirection(0)
+    back: MemoryDirection[Payload] = MemoryDirection(0)
+    theirs, ours = Silent(mail, back), MemoryChannel(back, mail)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        nursery.start_soon(partial(service.serve, theirs, "worker", "w"))
+        ours.post([(RegisterWorker("w", "n02", "n17", {"Cores": 1}), None), (InventoryEnd(), None)])
+        await trio.sleep(200)
+        await ours.aclose()
+        await trio.sleep(150)
+        [lost] = service.hub.registry.lost_workers
+        nursery.cancel_scope.cancel()
+
+    assert ("n02", "n17", 0) == (lost.name, lost.host, lost.runs)
+    assert 142.0 <= lost.at - lost.heard <= 144.0

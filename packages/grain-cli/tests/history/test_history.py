@@ -161,6 +161,69 @@ def test_failures_are_grouped_by_cause() -> None:
     assert "all of them on w1" == lines[at + 2].strip()
 
 
+def with_calls(calls: dict[int, str]) -> list[AnyLine]:
+    """Return the tasks of `body`, and as many that have failed with these calls."""
+    lines = body()
+    for task, call in calls.items():
+        lines += [
+            TaskSubmitted(time=BEGAN + task, task=task, function="optimise"),
+            RunEnded(
+                time=BEGAN + task, task=task, outcome="error", error="ValueError", message="bad",
+                call=call,
+            ),
+        ]  # fmt: skip
+    return lines
+
+
+@pytest.mark.usefixtures("alone")
+def test_failures_name_their_calls_and_the_command_that_lists_all() -> None:
+    write(HEADER, with_calls({task: f"optimise('m{task}.xyz')" for task in range(10, 15)}))
+
+    text = " ".join(history("--failed", "opt").stdout.split())
+
+    calls = "calls: optimise('m10.xyz'), optimise('m11.xyz'), optimise('m12.xyz') and 2 more"
+    assert f"optimise 5 0 10 ValueError: bad {calls} optimise 2" in text
+    assert text.endswith("one in a line: grain history --calls opt")
+    causes = data("--failed", "opt")["causes"]
+    assert {"task": 10, "call": "optimise('m10.xyz')"} == causes[0]["calls"][0]
+    rows = list(csv.DictReader(io.StringIO(history("--csv", "--failed", "opt").stdout)))
+    assert ["", "", "", "optimise('m10.xyz')"] == [row["call"] for row in rows[:4]]
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_calls_that_failed_stand_one_in_a_line_behind_their_causes() -> None:
+    """What is no whole call is a comment, so that it is not run."""
+    calls = {10: "optimise('m10.xyz')", 11: "optimise('m…11.xyz')", 12: "", 13: "xtb 'a b'"}
+    write(HEADER, with_calls(calls))
+
+    done = history("--calls", "opt")
+
+    assert [
+        "# 4 calls of optimise: ValueError: bad",
+        "optimise('m10.xyz')",
+        "# task 11, of whose call the log has a part: optimise('m…11.xyz')",
+        "# task 12, whose call is not in the log",
+        "xtb 'a b'",
+        "# 1 call of optimise: ExternalError: xtb … --opt: exit code 2: no convergence",
+        "# task 4, whose call is not in the log",
+    ] == done.stdout.splitlines()
+    assert done.stdout == history("--failed", "--calls", "opt").stdout
+    first, second = data("--calls", "opt")
+    assert [{"task": task, "call": call} for task, call in calls.items()] == first["calls"]
+    assert ("ExternalError", "optimise") == (second["error"], second["function"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
+    write(HEADER, with_calls({10: "f('\x1b[2J\nrm -r x')"}))
+
+    text = history("--calls", "opt").stdout
+
+    assert "\x1b" not in text
+    assert "f('?[2J?rm -r x')" in text.splitlines()
+    assert "\x1b" not in history("--failed", "opt").stdout
+
+
 @pytest.mark.usefixtures("opt")
 def test_a_row_for_each_run_and_each_open_task() -> None:
     rows = list(csv.DictReader(io.StringIO(history("--csv", "opt").stdout)))
@@ -310,6 +373,8 @@ def test_a_name_means_the_last_mission_and_an_id_each() -> None:
         (["nope"], "no log of 'nope'"),
         (["o"], "'o' is the beginning of several names or ids"),
         (["--failed"], "name a mission, as in: grain history --failed screening"),
+        (["--calls"], "name a mission, as in: grain history --calls screening"),
+        (["--calls", "--csv", "o"], "have the calls in a column"),
         (["--json", "--csv"], "choose one of --json, --csv and --parquet"),
         (["grain.toml"], "is not the folder of an event log"),
         (["--csv", "nope"], "no log of 'nope'"),

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import main
-from grain.eventlog.schema import BriefTasks
+from grain.eventlog.schema import BriefTasks, RunEnded
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -58,6 +58,23 @@ def test_without_a_scheduler_the_log_says_how_a_task_has_failed() -> None:
     assert text[5].startswith("before that it failed on n17 after 00:06:40, as task 3: Ext")
     assert text[-1].startswith("by the event log of mission opt (a1b2c3d4) of ")
     assert text[-1].endswith(", which has failed")
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_task_that_failed_is_shown_with_its_arguments_from_the_log() -> None:
+    """Also while it waits again, after a run that was lost with its worker."""
+    call = "optimise('b.xyz')"
+    runs = [
+        replace(line, call=call) if isinstance(line, RunEnded) and line.outcome != "value" else line
+        for line in body()
+    ]
+    write(replace(HEADER, id="77", name="opt2"), [*runs, END])
+    write(replace(HEADER, id="78", name="opt3"), [*runs[:9], END])
+
+    assert ["task opt2:4 has failed", f"it calls {call}"] == lines("opt2:4")[:2]
+    assert call == json.loads(why("--json", "opt2:4").stdout)["call"]
+    assert f"it calls {call}" in lines("opt3:2")
+    assert "call" not in json.loads(why("--json", "opt2:1").stdout)
 
 
 @pytest.mark.usefixtures("opt")

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from grain.head.events import (
     SchedulerTrouble,
     TaskOutlived,
     TasksPrinted,
+    WorkersLost,
 )
 from grain.resource import Cores
 
@@ -81,6 +83,33 @@ def test_what_was_said_about_workers_is_taken_back_when_they_come(
     assert len(lines) == len(said), said
     for part, line in zip(lines, said, strict=True):
         assert part in line
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (WorkersLost(("n02",), 2, 130.0),
+         "worker n02 is lost, last heard 2 min 10 s ago; 2 tasks run again elsewhere"),
+        (WorkersLost(("n02",), 1, 0.0), "worker n02 is lost; 1 task runs again elsewhere"),
+        (WorkersLost(("n02",), 0, 0.0), "worker n02 is lost, without any task of this mission"),
+        (WorkersLost(("a", "b"), 3, 0.0), "2 workers are lost (a, b); 3 tasks run again elsewhere"),
+        (WorkersLost(tuple("abcdefg"), 3, 0.0), "7 workers are lost (a, b, c, d, e and 2 others)"),
+        (WorkersLost(("a\x1b[2J",), 3, 0.0), "worker a?[2J is lost; 3"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("progress", [None, False])
+def test_a_lost_worker_is_reported_with_the_time_on_screen_and_in_the_log(
+    event: WorkersLost, text: str, progress: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remarks: list[str] = []
+    reporter = Reporter(progress, wall=lambda: 1e9)
+    reporter.on_recorded(remarks.append)
+
+    reporter.on_event(event)
+
+    now = time.strftime("%H:%M", time.localtime(1e9))
+    assert capsys.readouterr().err.startswith(f"{now} {text}")
+    assert remarks[0].startswith(text.replace("?", "\x1b"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.eventlog.runs import Run, RunAssembly
-from grain.eventlog.schema import ClockChanged, Remark, RunEnded, TaskStarted, TaskSubmitted
+from grain.eventlog.schema import (
+    ClockChanged,
+    Remark,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerLeft,
+)
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
@@ -43,6 +50,20 @@ def test_a_task_that_runs_again_waits_since_the_end_of_its_last_run() -> None:
 
     assert (110.0, 120.0) == (first.started, first.ended)
     assert (120.0, 130.0, 150.0) == (second.queued, second.started, second.ended)
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [(None, 190.0), (120.0, 130.0), (90.0, 100.0), (0.0, 100.0), (1e9, 190.0)],
+)
+def test_a_worker_was_there_until_it_was_last_heard(heard: float | None, expected: float) -> None:
+    """On the axis of the log, and within it; where the log does not say so, until its line."""
+    assembly = RunAssembly()
+    left = WorkerLeft(time=180.0, worker="w", why="it was lost", heard=heard)
+    for line in (SUBMITTED, ClockChanged(time=95.0, by=-10.0), left):
+        assembly.feed(line)
+
+    assert expected == assembly.last_there(left)
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, -9.0, 9.0, 3600.0])

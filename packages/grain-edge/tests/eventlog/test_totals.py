@@ -73,6 +73,23 @@ def test_a_task_that_fails_at_each_of_several_attempts_has_failed_once() -> None
     }
 
 
+def test_the_calls_of_a_cause_are_those_that_failed_for_good() -> None:
+    """Each with its last attempt, and where that failed for another reason, there."""
+    totals = totals_of([
+        submitted(1), ended(1, "error", "a", call="f(1)"),
+        submitted(2), ended(2, "error", "a", call="f(2)"), submitted(3, retry_of=2),
+        ended(3, "value"),
+        submitted(4), ended(4, "error", "a", call="f(4)"), submitted(5, retry_of=4),
+        ended(5, "error", "b", call="f(4)"),
+        submitted(6), ended(6, "lost", final=False, call="f(6)"), ended(6, "value", attempt=2),
+        submitted(7), ended(7, "error", "a"),
+    ])  # fmt: skip
+
+    assert {"a": [(1, "f(1)"), (7, "")], "b": [(5, "f(4)")], "": []} == {
+        cause.pattern: [*one.calls.values()] for cause, one in totals.failures.items()
+    }
+
+
 def test_core_time_that_brought_no_value_is_wasted() -> None:
     totals = totals_of([
         submitted(1), submitted(2), submitted(3),

@@ -12,7 +12,7 @@ from grain.head.hub import reports
 from grain.head.hub_log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.task_log import HELD
-from grain.worker.messages import Lease, Leaving
+from grain.worker.messages import ArrivedCount, Lease, Leaving
 from grain_testkit.hub_harness import HubHarness, held
 from grain_testkit.kept_lines import KeptLines
 
@@ -50,12 +50,26 @@ def test_a_mission_learns_of_a_lost_worker_before_its_task_waits_again(
     harness.send(mission, Synced())
     harness.submit(mission, 1)
     harness.mail.clear()
-    harness.lose("w")
+    harness.lose("w", silent=5.0)
     harness.wait(100)
     news = [m for m, _ in harness.mail[mission] if isinstance(m, WorkerEnded | Started)]
-    assert [
-        WorkerEnded("w", "its connection was lost, and it did not come back"), Started("", (1,))
-    ] == news  # fmt: skip
+    why = "its connection was lost, and it did not come back"
+    assert [WorkerEnded("w", why, 65.0), Started("", (1,))] == news
+
+
+def test_a_worker_that_came_back_was_heard_since(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.lose("w", silent=50.0)
+    harness.wait(30)
+    harness.worker("w", link="again")
+    harness.lose("again", silent=1.0)
+    harness.wait(100)
+
+    [ended] = harness.sent(mission, WorkerEnded)
+    assert 61.0 == ended.silent
 
 
 def test_a_mission_that_comes_back_learns_of_its_workers_anew(harness: HubHarness) -> None:
@@ -152,6 +166,30 @@ def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
         cancelled.task, cancelled.outcome, cancelled.final, cancelled.started
     )  # fmt: skip
     assert (2, "returned", False, 2) == (lost.task, lost.outcome, lost.final, lost.attempt)
+
+
+def test_in_the_log_of_a_scheduler_a_lost_worker_and_its_run_end_when_it_was_last_heard() -> None:
+    recorder = KeptLines(offset=1000.0)
+    log = HubLog(lambda: recorder, lambda: own.now)
+    own = HubHarness(wall=1000.0, log=log)
+    mission = own.mission()
+    own.worker("w", cores=1)
+    own.worker("v", cores=1)
+    own.send(mission, Synced())
+    own.submit(mission, 1, 2)
+    own.send("w", ArrivedCount(1))
+    own.now += 50
+    own.lose("w", silent=9.0)
+    own.wait(60)
+    own.send("v", Leaving())
+    log.close()
+
+    heard = own.now + 1000.0 - 69.0
+    lost, left = (line for line in recorder.lines if isinstance(line, schema.WorkerLeft))
+    assert [("w", heard), ("v", None)] == [(one.worker, one.heard) for one in (lost, left)]
+    assert 69.0 == lost.time - heard
+    run = next(line for line in recorder.lines if isinstance(line, schema.RunEnded))
+    assert ("w", "lost", heard) == (run.worker, run.outcome, run.ended)
 
 
 def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:

@@ -255,6 +255,21 @@ def test_the_runs_of_one_worker_are_listed_on_request(harness: HubHarness) -> No
     assert ([1, 2, 3], 0) == ([run[1] for run in answer["runs"]], answer["more"])
 
 
+def test_workers_that_were_lost_are_listed_and_those_that_left_are_not() -> None:
+    harness = HubHarness(wall=1000.0)
+    harness.worker("w", 2)
+    harness.worker("v", 2)
+    submitted(harness, 1, 2, 3)
+    harness.send("v", Leaving())
+    harness.now += 100
+    harness.lose("w", silent=7.0)
+    harness.wait(60)
+
+    [lost] = state(harness)["lost"]
+    assert ("w", "host", 2) == (lost["name"], lost["host"], lost["tasks"])
+    assert (1093.0, 1160.0) == (lost["heard"], lost["at"])
+
+
 def test_a_worker_that_is_not_here_has_no_runs(harness: HubHarness) -> None:
     assert [] == harness.hub.overview.runs("w", 0.0)["runs"]
 

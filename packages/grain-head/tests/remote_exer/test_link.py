@@ -28,6 +28,7 @@ from grain.head.events import (
     SchedulerAway,
     SchedulerBack,
     TaskOutlived,
+    WorkersLost,
 )
 from grain.head.messages import (
     AckTasks,
@@ -46,6 +47,8 @@ from grain.head.messages import (
     Submit,
     Synced,
     Trouble,
+    WorkerEnded,
+    WorkerFacts,
 )
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
@@ -632,3 +635,56 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     assert "on w: its worker's time was over after 110 s" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "error"] == ended
+
+
+async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_again() -> None:
+    """Once for all that are lost at once; and not those that leave as they were to."""
+    events: list[Event] = []
+    done = Payloads("w").dump_outcome(outcome.Value(None))
+    async with listened_to(events.append) as (executor, head, _):
+        for _ in range(5):
+            executor.submit(Cores(1), nothing)
+        await wait_all_tasks_blocked()
+        facts = [WorkerFacts(id_, f"n{id_}", "host", {}) for id_ in "abcd"]
+        begun = [Started("a", (1, 2, 3)), Started("b", (4,)), Started("c", (5,))]
+        head.post([(message, None) for message in (*facts, *begun, WorkerEnded("c"))])
+        await wait_all_tasks_blocked()
+        assert [] == events
+        executor.cancel(2)
+        head.post([
+            (WorkerEnded("a", "it burnt", 61.0), None), (Started("", (1, 3)), None),
+            (WorkerEnded("b", "it burnt", 60.0), None), (Started("", (4,)), None),
+            (WorkerEnded("x", "unknown", 60.0), None), (Resolved(3, "value"), done),
+        ])  # fmt: skip
+        await wait_all_tasks_blocked()
+        head.post([(WorkerEnded("d", "it burnt", 5.0), None)])
+        await wait_all_tasks_blocked()
+        head.post([(Retracted(task), None) for task in (1, 2, 4, 5, 6)])
+
+    assert [WorkersLost(("na", "nb"), 2, 61.0), WorkersLost(("nd",), 0, 5.0)] == events
+
+
+async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_large() -> None:
+    """Also of a run that was lost with its worker, whose task goes on."""
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    failed = Payloads("w").dump_outcome(outcome.Error(ValueError()))
+    done = Payloads("w").dump_outcome(outcome.Value(None))
+    async with listened_to(run_log=run_log) as (executor, head, _):
+        for size in 3, 200_000, 3:
+            executor.submit(Cores(1), keep, bytes(size))
+        await wait_all_tasks_blocked()
+        lost = [
+            (WorkerFacts("w", "w", "n1", {}), None), (Started("w", (1, 4)), None),
+            (WorkerEnded("w", "it burnt"), None), (Started("", (1, 4)), None),
+        ]  # fmt: skip
+        ended = [(Resolved(task, "error"), failed) for task in (2, 3)]
+        head.post([*lost, *ended, (Resolved(1, "value"), done), (Retracted(4), None)])
+        await wait_all_tasks_blocked()
+    run_log.close()
+
+    calls = {(line.task, line.outcome): line.call for line in log.of(RunEnded)}
+    assert "nothing()" == calls.pop((1, "lost"))
+    assert "keep(b'\\x00\\x00\\x00')" == calls[2, "error"] == calls.pop((4, "lost"))
+    assert "keep(…)" == calls[3, "error"]
+    assert {"", calls[2, "error"], calls[3, "error"]} == set(calls.values())

@@ -20,7 +20,7 @@ from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.eventlog.schema import AnyLine
+    from grain.eventlog.schema import AnyLine, WorkerLeft
 
 VALUE = "value"
 
@@ -166,6 +166,16 @@ class RunAssembly:
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
         return None
+
+    def last_there(self, left: WorkerLeft) -> float:
+        """Return when a worker was there for the last time, by the line that it has left.
+
+        One that was lost was so before that was known: it offered nothing from then on. Of a log
+        without that time it is the line's.
+        """
+        if left.heard is None:
+            return self.now
+        return max(self.first or 0.0, min(left.heard - self.clock_change, self.now))
 
     def open_tasks(self) -> Iterator[OpenTask]:
         """Yield the tasks that wait or run, the oldest first."""

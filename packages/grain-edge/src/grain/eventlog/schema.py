@@ -89,10 +89,12 @@ class WorkerLeft(Line, frozen=True, kw_only=True, tag="worker left"):
     Attributes:
         worker: its name.
         why: the reason, for people; empty if it was to leave.
+        heard: of one that is lost, when there was the last sign of it; None if that is not known.
     """
 
     worker: str
     why: str = ""
+    heard: Moment | None = None
 
 
 class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
@@ -157,6 +159,9 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as of a run that was handed
             back.
+        call: of a run that failed, in the log of its mission: the function with its arguments in
+            one line, 160 characters at most, with "…" for what is left out; of a program its
+            command line. Empty where that is not known.
         mission: the id of its mission, in the log of a scheduler.
     """
 
@@ -172,6 +177,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     message: str = ""
     final: bool = True
     usage: Usage | None = None
+    call: str = ""
     mission: str = ""
 
 

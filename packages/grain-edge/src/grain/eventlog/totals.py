@@ -127,6 +127,18 @@ class Cause(NamedTuple):
     pattern: str
 
 
+class FailedCall(NamedTuple):
+    """A task that failed for good.
+
+    Attributes:
+        task: the number of its last attempt.
+        call: as in `schema.RunEnded`: empty in the log of a scheduler, or of an older Grain.
+    """
+
+    task: int
+    call: str
+
+
 class Failures:
     """The runs that failed for one cause.
 
@@ -136,9 +148,10 @@ class Failures:
         final: how many of them ended their task; the others were tried again.
         first: the first of them.
         workers: how many of them ended on which worker.
+        calls: those that ended their task, in their order, by its mission and first attempt.
     """
 
-    __slots__ = ("cause", "final", "first", "runs", "workers")
+    __slots__ = ("calls", "cause", "final", "first", "runs", "workers")
 
     def __init__(self, cause: Cause, first: Run) -> None:
         self.cause = cause
@@ -146,6 +159,7 @@ class Failures:
         self.runs = 0
         self.final = 0
         self.workers: Counter[str] = Counter()
+        self.calls: dict[tuple[str, int], FailedCall] = {}
 
 
 class FunctionTotals:
@@ -279,11 +293,13 @@ class Totals:
         if not task.retry_of:
             function.tasks += 1
             return
-        earlier = self._failed.pop((task.mission, task.retry_of), None)
+        first = task.mission, task.retry_of
+        earlier = self._failed.pop(first, None)
         if earlier is not None:
             before, failures = earlier
             before.failed -= 1
             failures.final -= 1
+            failures.calls.pop(first, None)
 
     def brief(self, line: BriefTasks) -> None:
         """Count tasks that have no lines of their own; each counts with their mean."""
@@ -375,8 +391,9 @@ class Totals:
         if line.final:
             function.failed += 1
             failures.final += 1
-            first = run.submission.retry_of or line.task
-            self._failed[line.mission, first] = function, failures
+            first = line.mission, run.submission.retry_of or line.task
+            self._failed[first] = function, failures
+            failures.calls[first] = FailedCall(line.task, line.call)
 
 
 def cause_of(run: Run) -> Cause:

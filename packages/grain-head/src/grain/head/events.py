@@ -37,6 +37,20 @@ class WorkerLeft(Event, frozen=True):
     name: str
 
 
+class WorkersLost(Event, frozen=True):
+    """Workers that had run tasks of the mission are lost: they died, or nothing comes from them.
+
+    Attributes:
+        names: their names.
+        tasks: how many tasks were on them, and run again.
+        silent: the seconds since there was the last sign of the first of them.
+    """
+
+    names: tuple[str, ...]
+    tasks: int
+    silent: float
+
+
 class NeverStarts(Event, frozen=True):
     """No worker that is here could ever run a task with this request; it waits for another.
 

@@ -200,7 +200,7 @@ class GrainExecutor(ExecutorBase[Job]):
         # True if `_wake` was set for a job that was submitted, and nothing was dispatched since.
         self._awake = False
         if run_log is not None:
-            run_log.follow(self._jobs, self._note_starts)
+            run_log.follow(self._jobs, self._note_starts, self._label_of)
 
     # ---- the queue of jobs
 
@@ -478,6 +478,7 @@ class GrainExecutor(ExecutorBase[Job]):
                 crashed=crashed,
                 report=b"" if report is None else self._report_of(report),
                 worker="" if report is None else self.name,
+                call=partial(self._label, job),
             )
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
 
@@ -487,6 +488,15 @@ class GrainExecutor(ExecutorBase[Job]):
         if worker is not None and self._run_log is not None:
             for task in worker.tasks.values():
                 self._run_log.started((task.id,), self.name, task.started)
+
+    def _label_of(self, job: int) -> str:
+        """Return the call of a job that is not resolved, for the event log."""
+        unresolved = self._jobs.get(job)
+        return "" if unresolved is None else self._label(unresolved)
+
+    def _label(self, job: Job) -> str:
+        fn, args, kwargs = job.call
+        return "" if self._run_log is None else self._run_log.labels.of(name_of(fn), args, kwargs)
 
     def _report_of(self, account: RunAccount) -> RunReport:
         return account.report(self._host, self.name)

@@ -151,9 +151,16 @@ class HubLog(TaskLog):
             )
         )
 
-    def worker_left(self, worker: str, why: str) -> None:
-        """Note that a worker has left, or is lost."""
-        self._add(schema.WorkerLeft(time=self._now(), worker=worker, why=why))
+    def worker_left(self, worker: str, why: str, heard: float | None = None) -> None:
+        """Note that a worker has left, or is lost.
+
+        Args:
+            worker: its name.
+            why: as of the line.
+            heard: when there was the last sign of one that is lost, by the clock of the hub.
+        """
+        at = None if heard is None else self._log.time_of(heard)
+        self._add(schema.WorkerLeft(time=self._now(), worker=worker, why=why, heard=at))
 
     def follow(self, workers: Mapping[str, WorkerRecord]) -> None:
         """Look at the runs of the workers of a hub now and then."""
@@ -196,6 +203,7 @@ class HubLog(TaskLog):
         attempt: int = 1,
         how: str = "",
         report: Report = b"",
+        heard: float = math.inf,
     ) -> None:
         """Note the end of a run, or of a task without one.
 
@@ -210,6 +218,8 @@ class HubLog(TaskLog):
             attempt: its number, from 1.
             how: of a crash, how the process died; of an error, its class and its text.
             report: of the worker.
+            heard: when there was the last sign of the worker, by the clock of the hub, if the run
+                was lost with it.
         """
         if self.room:
             self.room -= 1
@@ -220,7 +230,7 @@ class HubLog(TaskLog):
             self._list_start(lease, mission, task)
             worker, host = lease.worker.unique_name, lease.worker.host
         now = self._now()
-        ended = None if began is None else now
+        ended = None if began is None else max(began, min(now, self._log.time_of(heard)))
         cpus: tuple[int, ...] = ()
         usage = None
         read = decode_report(report, now)

@@ -329,10 +329,12 @@ class WorkerEnded(Message, frozen=True):
     Attributes:
         worker: its id.
         why: the reason, for people; empty if it was to leave.
+        silent: of one that is lost, the seconds since there was the last sign of it.
     """
 
     worker: str
     why: str = ""
+    silent: float | None = None
 
 
 class Blocked(Message, frozen=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import trio
 
 from grain.eventlog import schema
+from grain.eventlog.labels import CallLabels
 from grain.eventlog.usage import RunReport, decode_report
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.task_log import TaskLog, amounts
@@ -97,6 +100,7 @@ class RunLog(TaskLog):
 
     Attributes:
         id: as the argument.
+        labels: makes the labels of calls that failed.
     """
 
     def __init__(
@@ -107,11 +111,15 @@ class RunLog(TaskLog):
     ) -> None:
         super().__init__(lambda: log, clock)
         self.id = id
+        self.labels = CallLabels()
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
-        self._left: set[str] = set()
+        # Of those that have left, by id, when there was the last sign of one that was lost, by the
+        # clock of the log.
+        self._left: dict[str, float] = {}
         self._jobs: Mapping[int, JobRecord] = {}
         self._note_starts: Callable[[], None] = lambda: None
+        self._call_of: Callable[[int], str] = lambda _: ""
         # The tasks with smaller numbers are listed or over.
         self._next = 1
         # Starts that were not looked at yet: the time, the worker, the tasks.
@@ -125,16 +133,21 @@ class RunLog(TaskLog):
     # ---- what the mission does
 
     def follow(
-        self, jobs: Mapping[int, JobRecord], note_starts: Callable[[], None] = lambda: None
+        self,
+        jobs: Mapping[int, JobRecord],
+        note_starts: Callable[[], None] = lambda: None,
+        call_of: Callable[[int], str] = lambda _: "",
     ) -> None:
         """List the jobs of an executor.
 
         Args:
             jobs: by number, ascending, until they are over.
             note_starts: calls `started` for all that run, if it is not called for each that starts.
+            call_of: returns the label of the call of one that is not over, or "". Raises nothing.
         """
         self._jobs = jobs
         self._note_starts = note_starts
+        self._call_of = call_of
 
     def retried(self, task: int, retry_of: int) -> None:
         """Note that a task, which the executor has just taken, is a further attempt.
@@ -170,7 +183,7 @@ class RunLog(TaskLog):
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
-                self.worker_left(message.worker, message.why)
+                self.worker_left(message.worker, message.why, message.silent)
             case Crashed():
                 self.crashed(message.task, message.crash, message.report)
 
@@ -180,7 +193,7 @@ class RunLog(TaskLog):
             return
         self._look_at_starts()
         self._workers[worker.worker] = worker
-        self._left.discard(worker.worker)
+        self._left.pop(worker.worker, None)
         self._add(
             schema.WorkerJoined(
                 time=self._now(),
@@ -192,13 +205,21 @@ class RunLog(TaskLog):
             )
         )
 
-    def worker_left(self, worker: str, why: str = "") -> None:
-        """Note that a worker, by its id, has left."""
+    def worker_left(self, worker: str, why: str = "", silent: float | None = None) -> None:
+        """Note that a worker has left.
+
+        Args:
+            worker: its id.
+            why: the reason; empty if it was to leave.
+            silent: of one that is lost, the seconds since there was the last sign of it.
+        """
         if worker in self._workers and worker not in self._left:
             self._look_at_starts()
-            self._left.add(worker)
+            now = self._now()
+            heard = None if silent is None else now - max(0.0, silent)
+            self._left[worker] = math.inf if heard is None else heard
             name = self._workers[worker].name
-            self._add(schema.WorkerLeft(time=self._now(), worker=name, why=why))
+            self._add(schema.WorkerLeft(time=now, worker=name, why=why, heard=heard))
 
     def started(self, tasks: Sequence[int], worker: str, now: float) -> None:
         """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
@@ -249,6 +270,7 @@ class RunLog(TaskLog):
         crashed: bool = False,
         report: Report | RunReport = b"",
         worker: str = "",
+        call: Callable[[], str] = str,
     ) -> None:
         """Note the end of a task.
 
@@ -260,10 +282,11 @@ class RunLog(TaskLog):
             crashed: True if it was given up after crashes.
             report: of its run, by its worker.
             worker: the id of the worker that had it, if `started` may not have been called.
+            call: returns the label of its call, for a run that failed. Raises nothing.
         """
         if self.room:
             self.room -= 1
-        self._look_at_starts(task)
+        self._look_at_starts(task, call)
         self._list(task, job)
         run = self._runs.pop(task, None) or Run()
         # What this end lets go on is submitted later, though with the same reading of the clock.
@@ -280,12 +303,12 @@ class RunLog(TaskLog):
             started, ended = read.started, read.ended
             host, cpus, usage = read.host or host, read.cpus, read.usage
         outcome: Outcome = "value"
-        kind = text = ""
+        kind = text = label = ""
         if cancelled:
             outcome = "cancelled"
         elif error is not None:
             outcome = "crashed" if crashed else "error"
-            kind, text = type(error).__name__, one_line(_text(error))
+            kind, text, label = type(error).__name__, one_line(_text(error)), call()
         self._add(
             schema.RunEnded(
                 time=now,
@@ -300,21 +323,27 @@ class RunLog(TaskLog):
                 error=kind,
                 message=text,
                 usage=usage,
+                call=label,
             )
         )
 
     # ---- what is looked at later
 
-    def _look_at_starts(self, ended: int = 0) -> None:
-        """Look at the starts that were noted, of tasks that are not over, and of one that is."""
+    def _look_at_starts(self, ended: int = 0, call: Callable[[], str] = str) -> None:
+        """Look at the starts that were noted, of tasks that are not over, and of one that is.
+
+        Args:
+            ended: that one.
+            call: as of `ended`.
+        """
         starts, self._starts = self._starts, []
         jobs = self._jobs
         for now, worker, tasks in starts:
             for task in tasks:
-                if task in jobs or task == ended:
-                    self._on_start(task, worker, now)
+                if task == ended or task in jobs:
+                    self._on_start(task, worker, now, call if task == ended else None)
 
-    def _on_start(self, task: int, worker: str, now: float) -> None:
+    def _on_start(self, task: int, worker: str, now: float, call: Callable[[], str] | None) -> None:
         run = self._runs.get(task)
         if run is None:
             if not worker:
@@ -325,7 +354,8 @@ class RunLog(TaskLog):
         if run.worker:
             self._list(task, self._jobs.get(task))
             self._list_start(task, run)
-            self._write_end(task, run, self._log.time_of(now))
+            call = call or partial(self._call_of, task)
+            self._write_end(task, run, self._log.time_of(now), call)
         run.worker = worker
         if worker:
             run.attempt += 1
@@ -397,14 +427,16 @@ class RunLog(TaskLog):
                 )
             )
 
-    def _write_end(self, task: int, run: Run, now: float) -> None:
+    def _write_end(self, task: int, run: Run, now: float, call: Callable[[], str]) -> None:
         """Note a run that came to nothing, after which its task waits again."""
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
         report, run.report = _read(run.report, now), b""
+        began, ended = self._log.time_of(run.began), now
         if run.worker in self._left and report is None:
             # The scheduler counts it as a crash, too, as the run may have ended its worker.
             outcome = "lost"
+            ended = max(began, min(now, self._left[run.worker]))
         elif crash is not None and crash.outlived is None:
             outcome = "crashed"
         self._add(
@@ -415,12 +447,13 @@ class RunLog(TaskLog):
                 worker=self._name(run.worker),
                 host=self._host(run.worker),
                 attempt=run.attempt,
-                started=self._log.time_of(run.began) if report is None else report.started,
-                ended=now if report is None else report.ended,
+                started=began if report is None else report.started,
+                ended=ended if report is None else report.ended,
                 cpus=_NO_CPUS if report is None else report.cpus,
                 usage=None if report is None else report.usage,
                 message="" if crash is None else one_line(crash.how),
                 final=False,
+                call="" if outcome == "returned" else call(),
             )
         )
 

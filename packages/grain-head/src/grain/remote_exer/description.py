@@ -1,4 +1,4 @@
-"""The call of a task in one line, made only when somebody asks for it.
+"""The call of a task in one line, made only when somebody asks for it, or when a run has failed.
 
 The mission has the arguments as bytes, as they were at the call. To keep a line for each task would
 cost every call, and to read them elsewhere would run code of theirs there.
@@ -7,16 +7,21 @@ cost every call, and to read them elsewhere would run code of theirs there.
 from __future__ import annotations
 
 import reprlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from grain.edge.messages import Pieces
 
 if TYPE_CHECKING:
     from grain.edge.messages import WireBytes
+    from grain.eventlog.labels import CallLabels
     from grain.worker.payload import Payloads
 
 LARGEST = 1_000_000
 """Bytes of arguments that are read for a description: it takes milliseconds of the mission."""
+
+LABELLED = 100_000
+"""Bytes of arguments that are read for a label. There may be very many of these."""
 
 _LONGEST = 1000  # characters of a description
 
@@ -47,3 +52,19 @@ def describe_call(name: str, arguments: WireBytes, payloads: Payloads) -> str:
         return f"{name}(...), whose arguments cannot be shown: {type(error).__name__}"
     text = f"{name}({', '.join(parts)})"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def label_of(name: str, arguments: WireBytes, payloads: Payloads, labels: CallLabels) -> str:
+    """Return a call as an event log has it, without arguments that are large. Raises nothing.
+
+    Args:
+        name: the function's.
+        arguments: the payload of the task.
+        payloads: reads it.
+        labels: makes the line.
+    """
+    if len(arguments) <= LABELLED:
+        # A class of the user may raise anything where it is loaded.
+        with suppress(Exception):
+            return labels.of(name, *payloads.load_arguments(arguments))
+    return labels.without_arguments(name)

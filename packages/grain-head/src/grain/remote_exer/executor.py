@@ -8,6 +8,7 @@ import secrets
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -35,6 +36,7 @@ from grain.head.events import (
     TaskFailed,
     TaskOutlived,
     TasksPrinted,
+    WorkersLost,
 )
 from grain.head.messages import Ask, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
+    from grain.remote_exer.session import PendingTask
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.job import Outcome
@@ -224,7 +227,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._outlived: set[tuple[str, bool]] = set()
         self._load_asked = -math.inf
         if run_log is not None:
-            run_log.follow(self._jobs)
+            run_log.follow(self._jobs, call_of=self._label)
             self._session.reports = []
 
     # ---- the queue of jobs
@@ -410,7 +413,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(MissionCancelled(session.cancelled_by))
-        if session.blocked or session.printed:
+        if session.blocked or session.printed or session.lost:
             self._report_for_people()
         if session.questions:
             for question in session.take_questions():
@@ -436,6 +439,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         for printed in self._session.take_printed():
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
+        if self._session.lost:
+            self._report_lost()
 
     def _report_outlived(self) -> None:
         """Report the first task of each function that has outlived its worker."""
@@ -448,6 +453,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._outlived.add((job.name, most))
                 name = f"{self._session.label}:{task}"
                 self._on_event(TaskOutlived(name, job.name, outlived.ran, outlived.life, most))
+
+    def _report_lost(self) -> None:
+        """Report workers that are lost, and how many tasks run again because of that."""
+        lost, pending = self._session.take_lost(), self._session.pending
+        again = {
+            task
+            for worker in lost
+            for task in worker.tasks
+            if task in pending and not pending[task].retracted
+        }
+        names = tuple(worker.name for worker in lost)
+        self._on_event(WorkersLost(names, len(again), lost[0].silent))
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
@@ -517,12 +534,25 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                     cancelled=cancelled,
                     crashed=type(error) is TaskCrashed,
                     report=report,
+                    call=partial(self._label, task, pending),
                 )
                 counting = not run_log.room
             begun = pending is not None and bool(pending.worker)
             self._hand_over(task, job, ended, cancelled=cancelled, begun=begun)
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
+
+    def _label(self, task: int, pending: PendingTask | None = None) -> str:
+        """Return the call of a task for the event log; "" if it is not known any more."""
+        call = self._session.call_of(task)
+        if pending is not None and pending.arguments is not None:
+            call = self._session.functions[pending.function], pending.arguments
+        if call is None or self._run_log is None:
+            return ""
+        from grain.remote_exer.description import label_of  # failures are rare
+
+        function, arguments = call
+        return label_of(function.name, arguments, self._payloads, self._run_log.labels)
 
     def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
         worker = resolution.crashes[-1].worker if resolution.crashes else ""

@@ -43,6 +43,8 @@ from grain.head.messages import (
     Submit,
     Synced,
     Trouble,
+    WorkerEnded,
+    WorkerFacts,
 )
 from grain.worker.messages import DefineFunction, Dismissed
 
@@ -94,6 +96,20 @@ class Resolution(NamedTuple):
     report: Report = b""
 
 
+class LostWorker(NamedTuple):
+    """A worker that is lost.
+
+    Attributes:
+        name: its name.
+        silent: the seconds since there was the last sign of it.
+        tasks: those that were on it.
+    """
+
+    name: str
+    silent: float
+    tasks: list[int]
+
+
 class PendingTask:
     """A task that is not resolved, with all that is needed to submit it again."""
 
@@ -136,6 +152,7 @@ class MissionSession:
         reports: messages on starts, crashes and workers, until `take_reports`; None if nobody
             wants to know.
         printed: lines that tasks have printed, until `take_printed`.
+        lost: workers that are lost, until `take_lost`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
@@ -176,6 +193,11 @@ class MissionSession:
         self.blocked: list[Blocked] = []
         self.outlived: list[tuple[int, Crash]] = []
         self.printed: list[Printed] = []
+        self.lost: list[LostWorker] = []
+        # The names of the workers of which this connection has informed, by id.
+        self._workers: dict[str, str] = {}
+        # The tasks on each worker, as they were when the first of `lost` was.
+        self._held: dict[str, list[int]] = {}
         self.reports: list[Message] | None = None
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
@@ -252,6 +274,11 @@ class MissionSession:
         """Return the lines that tasks have printed, since the last call."""
         printed, self.printed = self.printed, []
         return printed
+
+    def take_lost(self) -> list[LostWorker]:
+        """Return the workers that were lost since the last call."""
+        lost, self.lost, self._held = self.lost, [], {}
+        return lost
 
     def take_reports(self) -> list[Message]:
         """Return the messages on starts, crashes and workers, since the last call."""
@@ -368,6 +395,7 @@ class MissionSession:
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
+        self._workers.clear()
         self._stuck_before.update(self.stuck)
         self.stuck = {}
         self._troubles_before |= self._troubles
@@ -433,7 +461,28 @@ class MissionSession:
             case Dismissed():
                 self.dismissed = message
             case _:
-                self._report(message)
+                self._on_worker(message)
+
+    def _on_worker(self, message: Message) -> None:
+        """Handle a message on a worker that has tasks of the mission, or of an unknown kind."""
+        if isinstance(message, WorkerFacts):
+            self._workers[message.worker] = message.name
+        elif isinstance(message, WorkerEnded):
+            self._on_worker_ended(message)
+        self._report(message)
+
+    def _on_worker_ended(self, message: WorkerEnded) -> None:
+        """Note a worker that is lost, with its tasks, which are about to wait again."""
+        name = self._workers.pop(message.worker, "")
+        if not (name and message.why):
+            return
+        if not self.lost:
+            # One look at all tasks, however many workers are lost at once.
+            for task, pending in self.pending.items():
+                if pending.worker:
+                    self._held.setdefault(pending.worker, []).append(task)
+        tasks = self._held.get(message.worker, [])
+        self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
 
     def _report(self, message: Message) -> None:
         if self.reports is not None:

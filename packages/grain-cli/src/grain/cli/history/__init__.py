@@ -11,6 +11,7 @@ Map:
 - ``summary``: the counts of a log, by function and by cause of failure
 - ``kept``: summaries of logs that have not changed since they were read
 - ``text``: summaries for people
+- ``calls``: the calls that failed, to be copied or given to a new run
 - ``rows``: the runs of a log as rows with named columns
 - ``tables``: rows as CSV and Parquet
 - ``past_task``: one task of a log, for `grain why`

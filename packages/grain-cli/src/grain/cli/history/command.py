@@ -36,6 +36,7 @@ def _logged(config: Config) -> list[str]:
 
 @click.command()
 @click.option("--failed", is_flag=True, help="Show failures, by cause.")
+@click.option("--calls", is_flag=True, help="List the calls that failed, one in a line.")
 @click.option(
     "-n", "most", default=20, show_default=True, metavar="N", type=click.IntRange(1),
     help="List the last N missions.",
@@ -49,6 +50,7 @@ def _logged(config: Config) -> list[str]:
 def history(
     ctx: click.Context,
     failed: bool,
+    calls: bool,
     most: int,
     as_json: bool,
     as_csv: bool,
@@ -69,18 +71,24 @@ def history(
       grain history
       grain history screening            the last mission of that name
       grain history --failed screening   why tasks have failed
+      grain history --calls screening    which calls failed, to be run again
       grain history --csv screening > runs.csv
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise click.UsageError("choose one of --json, --csv and --parquet")
-    if failed and mission is None:
-        raise click.UsageError("name a mission, as in: grain history --failed screening")
+    if (failed or calls) and mission is None:
+        option = "--calls" if calls else "--failed"
+        raise click.UsageError(f"name a mission, as in: grain history {option} screening")
+    if calls and (as_csv or parquet is not None):
+        raise click.UsageError("--csv and --parquet have the calls in a column: leave out --calls")
     with report_errors():
         from grain.cli.mission_names import store_of
 
         config = load_config(ctx, config_file)
         if mission is None:
             _list(store_of(config), most, as_json=as_json, as_csv=as_csv, parquet=parquet)
+        elif calls:
+            _calls(config, mission, as_json=as_json)
         elif as_csv or parquet is not None:
             _runs(config, mission, failed=failed, parquet=parquet)
         else:
@@ -141,11 +149,25 @@ def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
     if as_json:
         print_json(mission_data(state, summary))
     elif failed:
-        click.echo(failures_text(summary, terminal_width(_NARROWEST)), nl=False)
+        click.echo(failures_text(summary, terminal_width(_NARROWEST), word), nl=False)
     else:
         click.echo(summary_text(state, summary, terminal_width(_NARROWEST)), nl=False)
         if summary.causes:
             click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
+
+
+def _calls(config: Config, word: str, *, as_json: bool) -> None:
+    """List the calls of a mission that failed, by cause."""
+    from grain.cli.history.calls import calls_data, calls_text, failures_of
+    from grain.cli.history.logs import lines_of
+    from grain.eventlog.reader import LogReader
+
+    log = _find(config, word)
+    failures = failures_of(lines_of(LogReader(log.folder), log.size()))
+    if as_json:
+        print_json(calls_data(failures))
+    else:
+        click.echo(calls_text(failures), nl=False)
 
 
 def _runs(config: Config, word: str, *, failed: bool, parquet: str | None) -> None:

@@ -58,6 +58,11 @@ class PastTask:
         return bool(self.runs) or self.open is not None
 
     @property
+    def call(self) -> str:
+        """The call, which the log has of a run that failed; "" if it has it not."""
+        return next((run.line.call for run in reversed(self.runs) if run.line.call), "")
+
+    @property
     def was_brief(self) -> bool:
         """True if the log has no lines of the task, as it was one of many brief ones."""
         # The tasks of a mission are numbered from 1, and each of the others has a line.
@@ -152,6 +157,7 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
         "state": "ended",
         "ended": line.outcome,
         "function": submission.function,
+        **({"call": past.call} if past.call else {}),
         "reasons": [_verdict(past), *_facts(past, last)],
         "runs": [_run(run) for run in past.runs],
     }
@@ -202,6 +208,7 @@ def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
         "state": "ended" if over else "running" if ran else "waiting",
         **({"ended": "unfinished"} if over else {}),
         "function": submission.function,
+        **({"call": past.call} if past.call else {}),
         "reasons": [*reasons, *_earlier(past.runs, past)],
         "runs": [_run(run) for run in past.runs],
     }

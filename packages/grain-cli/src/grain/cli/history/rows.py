@@ -46,6 +46,7 @@ RUN_COLUMNS: dict[str, type] = {
     "error": str,
     "message": str,
     "after": str,
+    "call": str,
 }
 """The columns of `run_rows` with their types; each may lack a value."""
 
@@ -97,6 +98,7 @@ def _row(run: Run, mission: str) -> Row:
         "error": line.error,
         "message": line.message,
         "after": " ".join(map(str, submission.after)),
+        "call": line.call,
     }
     if usage is not None:
         measured = usage.measured_by != "none"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _REMARKS = 5
 _WORKERS = 12  # that are named for a cause
+_CALLS = 200  # that are kept of a cause; there may be a million
 
 
 class FunctionSummary(msgspec.Struct, kw_only=True):
@@ -84,6 +86,18 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 _LARGEST = {"longest", "peak_memory", "memory"}
 
 
+class FailedCall(msgspec.Struct):
+    """A task that failed for good, and was not tried again.
+
+    Attributes:
+        task: its number.
+        call: its call, as in `grain.eventlog.schema.RunEnded`.
+    """
+
+    task: int
+    call: str
+
+
 class Cause(msgspec.Struct, kw_only=True):
     """Runs whose failures are alike.
 
@@ -96,6 +110,7 @@ class Cause(msgspec.Struct, kw_only=True):
         first: the number of the first task.
         example: its message.
         workers: how many ended on which worker, of those with the most.
+        calls: the tasks that ended so for good, the first 200 of them.
     """
 
     function: str
@@ -106,6 +121,7 @@ class Cause(msgspec.Struct, kw_only=True):
     first: int
     example: str
     workers: dict[str, int]
+    calls: list[FailedCall] = []
 
 
 class LogSummary(msgspec.Struct, kw_only=True):
@@ -263,4 +279,5 @@ def _cause(failures: Failures) -> Cause:
         first=first.task,
         example=first.message,
         workers=dict(failures.workers.most_common(_WORKERS)),
+        calls=[FailedCall(*one) for one in islice(failures.calls.values(), _CALLS)],
     )

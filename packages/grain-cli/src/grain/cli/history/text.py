@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHORT_ID = 8
 _CAUSES = 20
 _MESSAGE = 300
+_CALLS = 3  # that are shown of a cause
 
 MISSION_COLUMNS: dict[str, type] = {
     "name": str, "id": str, "state": str, "began": float, "seconds": float, "host": str,
@@ -110,8 +111,14 @@ def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def failures_text(summary: LogSummary, most: int | None) -> str:
-    """Format the failures of a mission by cause, the most frequent first."""
+def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> str:
+    """Format the failures of a mission by cause, the most frequent first.
+
+    Args:
+        summary: the counts of its log.
+        most: columns of the terminal; None for no limit.
+        word: the mission, as the user calls it.
+    """
     if not summary.causes:
         return f"No run of {clean(summary.name)} has failed.\n"
     heads = ("FUNCTION", "RUNS", "TRIED AGAIN", "FIRST TASK")
@@ -121,6 +128,9 @@ def failures_text(summary: LogSummary, most: int | None) -> str:
     if rest:
         count = sum(cause.runs for cause in rest)
         text += _paragraph([f"{count} of {len(rest)} other causes; --json has all of them"], most)
+    if any(one.call for cause in summary.causes for one in cause.calls):
+        # A command that is folded could not be copied.
+        text += f"\nThe calls that failed, one in a line: grain history --calls {clean(word)}\n"
     return text
 
 
@@ -199,8 +209,12 @@ def _cause(cause: Cause) -> Row:
     more = [f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error]
     if cause.example != cause.pattern:
         more.append(f"as in: {cause.example[:_MESSAGE]}")
-    if len(cause.workers) == 1 and cause.runs > 1:
-        more.append(f"all of them on {next(iter(cause.workers))}")
+    if len(cause.workers) == 1 and cause.runs > 1 and (worker := next(iter(cause.workers))):
+        more.append(f"all of them on {worker}")
+    if calls := [one.call for one in cause.calls if one.call]:
+        others = cause.final - min(len(calls), _CALLS)
+        rest = f" and {others} more" if others else ""
+        more.append(f"calls: {', '.join(calls[:_CALLS])}{rest}")
     again = cause.runs - cause.final
     return Row((cause.function or "(unknown)", cause.runs, again, cause.first), more)
 

@@ -38,6 +38,7 @@ from grain.head.events import (
     TasksPrinted,
     WorkerCleaning,
     WorkerLeft,
+    WorkersLost,
 )
 from grain.worker.errors import printable
 from grain.worker.logs import Allowance
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 
 _LINES, _LINES_AT_ONCE = 50, 300  # of what tasks print, a second and at once
+_NAMED = 5  # workers that are named in a line
 _NOTE = 5.0  # seconds between two notes on lines that were left out
 
 
@@ -64,6 +66,7 @@ class Reporter:
             workers, how its tasks ended, the time it took.
         elsewhere: another way to run where no worker is there, as part of a sentence.
         clock: returns the time in seconds, and never goes back.
+        wall: returns it in seconds since Unix' epoch.
 
     Attributes:
         failures: the failures of its tasks.
@@ -76,7 +79,9 @@ class Reporter:
         routine: bool = True,
         elsewhere: str = "",
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._wall = wall
         self.failures = Failures()
         self._shown = progress is not False
         self._routine = routine and self._shown
@@ -164,6 +169,8 @@ class Reporter:
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
+            case WorkersLost():
+                self.line(lost_line(event), at=self._wall())
             case SchedulerTrouble(what, why) if why:
                 self.line(f"warning: {why}")
             case SchedulerTrouble(what):
@@ -259,14 +266,19 @@ class Reporter:
         """Write a line that stands in the background, where that can be shown."""
         self._write(dimmed(printable(line)))
 
-    def line(self, line: str) -> None:
+    def line(self, line: str, *, at: float | None = None) -> None:
         """Write one line; the progress line, if there is one, stays below it.
 
         Names of workers, calls and lines of code that it quotes can neither control the terminal
         nor begin a line that looks like one of Grain's.
+
+        Args:
+            line: the line.
+            at: when that happened, in seconds since Unix' epoch, where the reader may come later.
         """
         self._remark(line)
-        self._write(printable(" ".join(line.splitlines())))
+        when = "" if at is None else time.strftime("%H:%M ", time.localtime(at))
+        self._write(when + printable(" ".join(line.splitlines())))
 
     def _write(self, line: str) -> None:
         if sys.stderr is not None:
@@ -318,6 +330,21 @@ def ended_runs_line(event: RunsEnded) -> str:
         f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
         f"{runs}; {again}. To let it wait longer, raise head.gnaw.grace in grain.toml"
     )
+
+
+def lost_line(event: WorkersLost) -> str:
+    """Return the line on workers that are lost, and on what becomes of their tasks."""
+    count = len(event.names)
+    named = ", ".join(event.names[:_NAMED])
+    if count > _NAMED:
+        named += f" and {count - _NAMED} others"
+    who = f"worker {named} is lost" if count == 1 else f"{count} workers are lost ({named})"
+    if event.silent >= 1:
+        who += f", last heard {span(event.silent)} ago"
+    tasks = "1 task runs" if event.tasks == 1 else f"{event.tasks} tasks run"
+    if not event.tasks:
+        return f"{who}, without any task of this mission"
+    return f"{who}; {tasks} again elsewhere"
 
 
 def outlived_line(event: TaskOutlived) -> str:

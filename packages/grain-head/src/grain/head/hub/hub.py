@@ -183,9 +183,18 @@ class Hub:
         else:
             self.workers.on_message(link, message, payload, now)
 
-    def on_link_lost(self, link: Link, now: float) -> None:
-        """Detach the peer whose connection is lost or was closed."""
+    def on_link_lost(self, link: Link, now: float, silent: float = 0.0) -> None:
+        """Detach the peer whose connection is lost or was closed.
+
+        Args:
+            link: the connection.
+            now: the time.
+            silent: for how many seconds nothing has come from the peer, for people.
+        """
         self._look(now)
+        worker = self.workers.links.get(link)
+        if worker is not None:
+            worker.heard = now - silent
         self._outgoing.drop(link)
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now)

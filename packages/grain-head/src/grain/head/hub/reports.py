@@ -63,12 +63,18 @@ class WorkerReports:
             worker.job,
         )
 
-    def on_worker_left(self, worker: WorkerRecord, why: str) -> None:
-        """Inform the missions that know of a worker of its end, before those of its runs."""
+    def on_worker_left(self, worker: WorkerRecord, why: str, silent: float | None = None) -> None:
+        """Inform the missions that know of a worker of its end, before those of its runs.
+
+        Args:
+            worker: which.
+            why: as of `WorkerEnded`.
+            silent: likewise.
+        """
         for mission in self._registry.missions.values():
             if worker.id in mission.workers:
                 mission.workers.remove(worker.id)
-                self._outgoing.post(mission.link, WorkerEnded(worker.id, why))
+                self._outgoing.post(mission.link, WorkerEnded(worker.id, why, silent))
 
     # ---- workers of other versions
 

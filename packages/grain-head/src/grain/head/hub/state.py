@@ -119,12 +119,31 @@ class FailedTask:
         self.retried = False
 
 
+class LostWorker(NamedTuple):
+    """A worker that was lost.
+
+    Attributes:
+        name: its name in logs.
+        host: where it was.
+        heard: when there was the last sign of it, by the clock of the hub.
+        at: when it was given up.
+        runs: how many runs were lost with it that tasks waited for.
+    """
+
+    name: str
+    host: str
+    heard: float
+    at: float
+    runs: int
+
+
 _NOBODY = None, Answer("")
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
 _FAILED_TASKS = 50
 _LEFT_WORKERS = 10_000
+_LOST_WORKERS = 20
 
 
 class Registry:
@@ -142,6 +161,7 @@ class Registry:
         ended_missions: the last ones that left, for people.
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
         failed_tasks: the last ones of those that have failed.
+        lost_workers: the last ones that were lost, for people.
     """
 
     def __init__(self, log: HubLog | None = None) -> None:
@@ -149,6 +169,7 @@ class Registry:
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
+        self.lost_workers: deque[LostWorker] = deque(maxlen=_LOST_WORKERS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -527,6 +548,7 @@ class WorkerRecord(PeerRecord):
         "cluster",
         "draining",
         "functions",
+        "heard",
         "job",
         "leases",
         "reserved",
@@ -562,6 +584,8 @@ class WorkerRecord(PeerRecord):
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}
         self.away_since = math.inf
+        # While it is away, when there was the last sign of it.
+        self.heard = math.inf
 
     @property
     def takes_runs(self) -> bool:

@@ -421,6 +421,7 @@ class TaskTable:
                 began=self._wall + lease.began,
                 attempt=len(lease.task.crashes) + 1,
                 how=how or "",
+                heard=lease.worker.heard,
             )
         self._end(lease, now, measured=False)
         if lease.current:

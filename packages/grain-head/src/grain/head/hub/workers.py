@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
-from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
+from grain.head.hub.state import LostWorker, MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
@@ -192,7 +192,7 @@ class Workers:
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
         worker.chain_heads.clear()
-        worker.deadline = worker.away_since = math.inf
+        worker.deadline = worker.away_since = worker.heard = math.inf
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
         total = resources_of(message.total)
@@ -302,9 +302,15 @@ class Workers:
             why: why it has left, for people; empty if it was to leave.
             over: as of `grain.head.hub.tasks.TaskTable.on_run_lost`.
         """
-        self._reports.on_worker_left(worker, why)
+        silent = now - worker.heard if why else None
+        self._reports.on_worker_left(worker, why, silent)
         if self._registry.log is not None:
-            self._registry.log.worker_left(worker.unique_name, why)
+            heard = worker.heard if why else None
+            self._registry.log.worker_left(worker.unique_name, why, heard)
+        if why:
+            runs = sum(lease.current and lease.task is not None for lease in worker.leases.values())
+            lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
+            self._registry.lost_workers.append(lost)
         # The youngest first: were the head of a chain lost before those that wait behind it, each
         # of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):

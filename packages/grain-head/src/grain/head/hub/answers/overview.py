@@ -33,7 +33,13 @@ from grain.resource import Cores, to_data
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.head.hub.state import FailedTask, MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import (
+        FailedTask,
+        LostWorker,
+        MissionRecord,
+        TaskRecord,
+        WorkerRecord,
+    )
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
 
@@ -112,9 +118,9 @@ class Overview:
             ``at``: when, in seconds since Unix' epoch, as are all times. ``epoch`` of the head.
             ``tasks``: counts, as in a snapshot. ``cores``: how many are in use, and how many there
             are, of the workers in their last turn. ``workers``, ``missions``, ``queues``,
-            ``failures`` and ``troubles``, see the methods; ``more_workers``, ``more_missions`` and
-            ``more_queues``: how many are left out, of the workers those that still wait for their
-            first turn; ``worker_states``: how many workers are in which state.
+            ``failures``, ``lost`` and ``troubles``, see the methods; ``more_workers``,
+            ``more_missions`` and ``more_queues``: how many are left out, of the workers those that
+            still wait for their first turn; ``worker_states``: how many workers are in which state.
         """
         table = self._table
         self.look(now)
@@ -140,6 +146,7 @@ class Overview:
             ],
             "more_queues": max(waiting - len(queues), 0),
             "failures": [self._failure(failed, own) for failed in self._registry.failed_tasks],
+            "lost": [self._lost(worker) for worker in self._registry.lost_workers],
             "troubles": list(self._troubles.values()),
         }
 
@@ -363,6 +370,20 @@ class Overview:
             return "no worker that is here takes tasks"
         looked_at = islice(self._table.scheduler.workers.values(), _FULL)
         return full_text(queue, serving, looked_at if explained else ())
+
+    def _lost(self, worker: LostWorker) -> dict[str, Any]:
+        """Return a worker that was lost.
+
+        ``name``: its name in logs, ``host``; ``heard``: when there was the last sign of it, ``at``:
+        when it was given up; ``tasks``: how many tasks had a run there, and run again.
+        """
+        return {
+            "name": worker.name,
+            "host": worker.host,
+            "heard": self._table.wall_time(worker.heard),
+            "at": self._table.wall_time(worker.at),
+            "tasks": worker.runs,
+        }
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> dict[str, Any]:
         """Return a task that has failed.
