@@ -248,9 +248,12 @@ async def test_the_bridge_carries_only_what_finds_no_direct_way(
     world.network.open_way(source, target)
     with trio.fail_after(300), world.bridge() as bridge, world.here.gnaw(PATIENT):
         world.open_gate(0)
-        with world.worker(world.here), world.worker(world.far), world.here.script("opt.py") as opt:
+        far = world.worker(world.far, *IMPATIENT)
+        with world.worker(world.here), far, world.here.script("opt.py") as opt:
             await world.until_both_wait(1)
-            assert f"({transport})" in world.log(world.far).read_text()
+            # On a busy machine the relay may be faster at first.
+            while f"({transport})" not in world.log(world.far).read_text():
+                await trio.sleep(0.05)
             bridge.kill()
             bridge.wait()
             world.open_gate(1)

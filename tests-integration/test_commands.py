@@ -224,16 +224,18 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
             program, cwd=site.folder, env=site.environ, capture_stdout=True
         )
         records = await trio.Path(site.folder / "state/grain/jobs").glob("*")
-        [record] = [json.loads(await file.read_text()) for file in records]
-        pid = int(record["id"].split(":")[-2])
+        # More than one where the mission was kept from it for longer, and has started another one.
+        submitted = [json.loads(await file.read_text()) for file in sorted(records)]
+        pids = [int(record["id"].split(":")[-2]) for record in submitted]
         try:
-            while alive(pid):
+            while any(map(alive, pids)):
                 await trio.sleep(0.1)
         finally:
-            _end(pid)
+            for pid in pids:
+                _end(pid)
 
     assert b"42" in done.stdout
-    assert ("w", "gnaw") == (record["name"], record["by"])
+    assert {("w", "gnaw")} == {(record["name"], record["by"]) for record in submitted}
     assert "leaving" in (site.folder / "gnaw.log").read_text()
 
 

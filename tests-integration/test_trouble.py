@@ -131,7 +131,7 @@ async def serve_by_files(address: str, path: Path | None = None) -> None:
 
     def connect() -> Any:
         direct = path is not None and path.exists()
-        ways = frozenset({"unix", "tcp"}) if direct else files
+        ways = frozenset({"unix"}) if direct else files
         return dial(address, role="worker", name=name, codec=CODEC, transports=ways)
 
     async def find_direct() -> bool:
@@ -386,7 +386,7 @@ async def test_a_mission_over_files_goes_back_to_a_direct_way(
 
     @asynccontextmanager
     async def dial_so_far(address: str, **options: Any) -> AsyncIterator[Peer]:
-        ways_now = frozenset({"unix", "tcp"}) if path.exists() else frozenset({"files"})
+        ways_now = frozenset({"unix" if path.exists() else "files"})
         async with dial(address, transports=ways_now, **options) as peer:
             ways.append(peer.transport)
             yield peer

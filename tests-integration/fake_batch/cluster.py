@@ -174,7 +174,7 @@ class Cluster:
         node.state = "down"
         for job in [job for job in self.jobs if job.node == node.name and job.pid]:
             self.write_notice(job, self.manners.notice(job, "NODE_FAIL"))
-            send(self._processes.of(job.key), signal.SIGKILL)
+            self._processes.end(job.key, signal.SIGKILL)
             self._gone_with_node(job, now)
 
     def crash(self, node: Node, now: float, *, processes_too: bool) -> None:
@@ -183,7 +183,7 @@ class Cluster:
         for job in self.jobs:
             if job.node == node.name and job.pid:
                 if processes_too:
-                    send(self._processes.of(job.key), signal.SIGKILL)
+                    self._processes.end(job.key, signal.SIGKILL)
                 else:
                     node.strays.append(job.key)
 
@@ -204,5 +204,5 @@ class Cluster:
         """A node comes back, and ends what ran on without its daemon."""
         node.state = "up"
         for key in node.strays:
-            send(self._processes.of(key), signal.SIGKILL)
+            self._processes.end(key, signal.SIGKILL)
         node.strays.clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 MARK = "FAKE_BATCH_MARK"
 PR_SET_CHILD_SUBREAPER = 36
@@ -83,28 +83,12 @@ class Processes:
 
     def of(self, key: str) -> list[int]:
         """The living processes of one run of a job."""
-        mark = f"{MARK}={self._mark(key)}".encode()
-        results, bare = [], []
-        for pid, marks in _environments():
-            if mark in marks:
-                results.append(pid)
-            elif not marks:
-                bare.append(pid)
-        # While the kernel loads its program a process has no environment to be seen yet.
         first = self._pids[key]
-        if first not in results and first not in self._ended:
-            results.append(first)
-        return results + [pid for pid in bare if pid != first and _parent(pid) in results]
+        return living(f"{MARK}={self._mark(key)}", 0 if first in self._ended else first)
 
-    def end(self, key: str) -> None:
-        """Send SIGTERM to all processes of one run of a job, also to one that is being forked."""
-        # Without a stop, a script could fork between the look and the signal that ends it: its
-        # child would go on, and a clock that a test holds would never come to the SIGKILL.
-        stopped: set[int] = set()
-        while more := set(self.of(key)) - stopped:
-            send(more, signal.SIGSTOP)
-            stopped |= more
-        send(stopped, signal.SIGTERM, signal.SIGCONT)
+    def end(self, key: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send SIGTERM or SIGKILL to all processes of one run of a job."""
+        end_all_of(lambda: self.of(key), number)
 
     def all(self) -> list[int]:
         """The living processes of all jobs."""
@@ -124,6 +108,40 @@ class Processes:
 def _children() -> list[int]:
     results = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return [int(pid) for pid in results.split()]
+
+
+def living(mark: str, first: int = 0) -> list[int]:
+    """Return the living processes with a mark, and those that are just starting a program.
+
+    Args:
+        mark: A variable and its value.
+        first: One of them, that may have no mark yet; 0 for none.
+    """
+    results, bare = [first] if first else [], []
+    for pid, marks in _environments():
+        if mark.encode() in marks:
+            results.append(pid)
+        elif not marks:
+            bare.append(pid)
+    # While the kernel loads its program a process has no environment to be seen yet.
+    results += [pid for pid in bare if _parent(pid) in results]
+    return list(dict.fromkeys(results))
+
+
+def end_all_of(look: Callable[[], Iterable[int]], number: signal.Signals) -> None:
+    """Send a signal that ends processes to all of some, also to one that is being forked.
+
+    Args:
+        look: Returns those that live now.
+        number: SIGTERM or SIGKILL.
+    """
+    # Without a stop, a script could fork between the look and the signal that ends it: its child
+    # would go on, and nobody would come back for it.
+    stopped: set[int] = set()
+    while more := set(look()) - stopped:
+        send(more, signal.SIGSTOP)
+        stopped |= more
+    send(stopped, number, signal.SIGCONT)
 
 
 def _environments() -> Iterable[tuple[int, list[bytes]]]:

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from fake_batch.processes import end_all_of, living, send
+
 from fake_small.jobs import Job, write
 
 MARK = "FAKE_SMALL_JOB"
@@ -117,21 +119,17 @@ def reap(but: int) -> None:
                 os.waitpid(int(pid), os.WNOHANG)
 
 
-def kill(folder: Path, number: int, *, everyone: bool, first: int = 0) -> None:
+def kill(folder: Path, number: signal.Signals, *, everyone: bool, first: int = 0) -> None:
     """Send a signal to the processes of the job, or to the first one."""
-    for pid in marked(folder) if everyone else [first]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+    if everyone and number in (signal.SIGTERM, signal.SIGKILL):
+        end_all_of(lambda: marked(folder), number)
+    else:
+        send(marked(folder) if everyone else [first], number)
 
 
 def marked(folder: Path) -> list[int]:
     """Return the living processes of the job."""
-    mark, pids = f"{MARK}={folder}".encode(), []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                pids.append(int(entry.name))
-    return pids
+    return living(f"{MARK}={folder}")
 
 
 if __name__ == "__main__":

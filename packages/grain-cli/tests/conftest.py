@@ -54,8 +54,12 @@ def job_of(configure: Configure) -> Callable[..., BatchJob]:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory, directories for state and cache, and a PATH without batch systems."""
+    """A working directory that is the home, too, and a PATH without batch systems.
+
+    At the address of the real home the user may have a scheduler.
+    """
     (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/bin")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

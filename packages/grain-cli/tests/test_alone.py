@@ -133,6 +133,15 @@ def test_cancel_ends_the_process_after_a_question(mission: Mission) -> None:
     assert -signal.SIGTERM == process.wait()
 
 
+def test_cancel_takes_the_beginning_of_an_id_of_four_characters(mission: Mission) -> None:
+    """Fewer may be a typing mistake for a name."""
+    process = mission()
+    short = grain("cancel", "--patience", "0.1", "-y", "ab1")
+    assert (1, None) == (short.exit_code, process.poll())
+    assert 0 == grain("cancel", "--patience", "0.1", "-y", "ab12").exit_code
+    assert -signal.SIGTERM == process.wait()
+
+
 def test_cancel_ends_the_process_of_a_kernel_without_descriptors_of_processes(
     mission: Mission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,5 +201,6 @@ def test_a_name_means_the_mission_that_runs_though_another_began_later(mission: 
     later.wait()
     done = grain("history", "opt")
     assert "opt (ab12cd34): running" in done.stdout
-    assert "Note: this is the one that runs of 2 missions of that name" in done.stderr
+    note = "Note: this is the one that runs of 2 missions of that name; the other is ef56ab78 of "
+    assert note in done.stderr
     assert "task opt:1 is running" in grain("why", "opt:1", "--patience", "0.1").stdout

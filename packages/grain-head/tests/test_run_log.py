@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.eventlog.schema import RunEnded, TaskStarted, WorkerJoined, WorkerLeft
+from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
 from grain.eventlog.usage import RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog, one_line
 from grain.head.task_log import amounts
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
+from grain.worker.messages import TIME_OVER, Outlived
 from grain_testkit.kept_jobs import KeptJobs
 from grain_testkit.kept_lines import KeptLines
 
@@ -239,6 +240,16 @@ def test_a_run_that_is_lost_with_its_worker_is_lost_though_it_counts_as_a_crash(
     assert ["its worker was lost", "signal 9"] == [end.message for end in written.of(RunEnded)]
 
 
+def test_a_run_that_has_outlived_its_worker_was_handed_back_and_has_not_crashed(
+    log: RunLog, written: Recorder
+) -> None:
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(Crashed(1, Crash((1, 1), "w1", TIME_OVER, 0.0, Outlived(110.0, 115.0))))
+    log.on_message(Started("", (1,)))
+    assert [("returned", "w1", 1, False)] == ends(written)
+    assert [TIME_OVER] == [end.message for end in written.of(RunEnded)]
+
+
 def test_a_crash_of_an_earlier_run_is_not_that_of_the_present_one(
     log: RunLog, written: Recorder
 ) -> None:
@@ -246,6 +257,18 @@ def test_a_crash_of_an_earlier_run_is_not_that_of_the_present_one(
     log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0)))
     log.on_message(Started("", (1,)))
     assert [("returned", "w2", 1, False)] == ends(written)
+
+
+def test_results_from_the_cache_are_counted_once_however_often_the_log_is_written(
+    log: RunLog, written: Recorder
+) -> None:
+    log.cached("f")
+    log.cached("f")
+    log.cached("g")
+    assert {"f": 2, "g": 1} == {one.function: one.results for one in written.of(CachedResults)}
+    log.cached("f")
+
+    assert [1, 1, 2] == sorted(one.results for one in written.of(CachedResults))
 
 
 def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorder) -> None:

@@ -15,7 +15,7 @@ from outcome import Value
 from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
 from grain.head.errors import BadMessage
-from grain.head.messages import RegisterMission, Request, Resolved, Submit, Synced
+from grain.head.messages import Crash, RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.service import Service
 from grain.head.validation import check_message, request_of, resources_of
 from grain.remote_exer import RemoteExecutor
@@ -30,6 +30,7 @@ from grain.worker.messages import (
     InventoryRun,
     Lease,
     LoopBlocked,
+    Outlived,
     ProgramNow,
     RegisterWorker,
     RunEnded,
@@ -114,6 +115,8 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         Inventory((InventoryRun("m", 1, (1, 1), {}, 0.0, math.inf),)),
         Inventory((InventoryRun("", 1, (1, 1), {}, 0.0),)),
         RunEnded("m", 1, (1, 1), "crashed", "x" * 10_000),
+        RunEnded("m", 1, (1, 1), "returned", outlived=Outlived(math.nan, 1.0)),
+        Submit(1, 0, F, crashes=(Crash((1, 1), "w", "", 0.0, Outlived(math.inf, 1.0)),)),
         LoopBlocked("m", 1, BlockingCode("f", "w", "l" * 10_000, 1.0, "i")),
         TasksPrinted("m", "x" * 20_000),
         TasksPrinted("m", "x", -1),

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.worker import Call
 from grain.worker.errors import TaskletAborted
-from grain.worker.job import name_of, run_job
+from grain.worker.job import capture, name_of, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +139,36 @@ async def test_an_interrupt_is_the_failure_of_its_tasklet_where_ctrl_c_has_no_ef
             ended = await run_job(call, Cores(1), "w", limit, None, interruptible=False)
             assert isinstance(error_of(ended), TaskletAborted)
             assert "KeyboardInterrupt" in str(error_of(ended))
+
+
+async def test_a_cancellation_from_outside_is_passed_on_beside_an_interrupt_of_the_tasklet() -> (
+    None
+):
+    scope = trio.CancelScope()
+
+    async def interrupts() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyboardInterrupt
+
+    async def tasklet() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(interrupts)
+            nursery.start_soon(trio.sleep_forever)
+            await wait_all_tasks_blocked()
+            scope.cancel()
+
+    with scope:
+        await run_job(Call(tasklet, (), {}), ZERO, "w", math.inf, None, interruptible=False)
+    assert scope.cancelled_caught
+
+
+async def test_a_generator_is_a_value_in_its_own_process() -> None:
+    async def branch() -> Any:
+        return (i for i in range(3))
+
+    assert [0, 1, 2] == list((await capture(Call(branch, (), {}))).unwrap())
 
 
 @pytest.mark.parametrize("limit", [math.inf, 60.0])

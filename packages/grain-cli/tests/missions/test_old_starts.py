@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 from grain.cli.mission_records import (
     KEPT,
     End,
+    Process,
     Record,
     Start,
     load,
@@ -24,6 +26,8 @@ from grain.cli.mission_records import (
     time_of_files,
     write,
 )
+from grain.cli.missions import starting
+from grain.cli.missions.state import SILENCE, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +129,30 @@ def test_what_was_cut_off_while_it_was_made_is_no_start_and_goes_with_time(tmp_p
     os.utime(cut_off, (NOW - 31 * DAY,) * 2)
     assert [] == left(tmp_path)
     assert not cut_off.exists()
+
+
+def test_a_link_to_a_start_is_no_start(tmp_path: Path) -> None:
+    """`grain resume` runs what stands there, and another user may have made the link."""
+    started(tmp_path / "others", 0)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/opt@1").symlink_to(tmp_path / "others/opt@1")
+
+    assert [] == read(tmp_path / "own")
+
+
+def test_signs_of_life_are_judged_by_the_clock_that_gave_them_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the file server, of which this host's may be minutes off."""
+    record = started(tmp_path, 0)
+    process = Process(host="n1", kernel="its", pid=7, began="70", keeper=6, keeper_began="60")
+    record = dataclasses.replace(record, process=process, alive=5000.0)
+    states = []
+    for now in (5100.0, 5000.0 + SILENCE):
+        monkeypatch.setattr(starting, "time_of_files", lambda _, now=now: now)
+        states.append(starting.state_of(record).phase)
+
+    assert [Phase.RUNNING, Phase.KILLED] == states
 
 
 def test_the_time_is_that_of_the_file_system_where_files_can_be_made(tmp_path: Path) -> None:

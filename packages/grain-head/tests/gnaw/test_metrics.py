@@ -228,9 +228,9 @@ async def test_a_bug_while_metrics_are_made_is_logged_and_no_more(
     assert "a request for metrics failed" in caplog.text
 
 
-async def fetched(stream: trio.SocketStream) -> bytes:
+async def fetched(stream: trio.SocketStream, request: bytes = GET) -> bytes:
     async with stream:
-        await stream.send_all(GET)
+        await stream.send_all(request)
         received = b""
         while part := await stream.receive_some():
             received += part
@@ -251,6 +251,9 @@ async def test_metrics_are_served_on_a_loopback_port() -> None:
             nursery.start_soon(serve_metrics, f"127.0.0.1:{port}", busy().hub)
             stream = await until_there(partial(trio.open_tcp_stream, "127.0.0.1", port))
             assert b"grain_tasks" in await fetched(stream)
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            foreign = b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+            assert b"421" == (await fetched(stream, foreign)).split(b" ")[1]
             nursery.cancel_scope.cancel()
 
 

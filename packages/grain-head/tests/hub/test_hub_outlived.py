@@ -9,6 +9,9 @@ from grain.head.hub.answers.demand import demand
 from grain.head.hub_log import HubLog
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
+from grain.head.scheduler.scheduler import Scheduler
+from grain.head.testing import Cluster
+from grain.resource import Cores, WTime
 from grain.worker.messages import TIME_OVER, ArrivedCount, Lease, Leaving, Outlived
 from grain_testkit.hub_harness import HubHarness
 from grain_testkit.kept_lines import KeptLines
@@ -161,6 +164,20 @@ def test_a_new_head_goes_on_counting_the_runs_that_the_mission_reports() -> None
     assert RUNS == len(harness.sent(mission, Resolved)[0].crashes)
 
 
+def test_a_worker_that_is_lost_in_a_short_life_was_ended_and_not_outlived(
+    harness: HubHarness,
+) -> None:
+    """A minute before its end it may have been ended by its batch system; but half is no end."""
+    mission = submitted(harness)
+    harness.send(harness.worker("w", seconds=115.0), ArrivedCount(1))
+    harness.wait(60.0)
+    harness.lose("w")
+    harness.wait(60.0)
+
+    assert [] == harness.sent(mission, Crashed)
+    assert "" == harness.sent(mission, Started)[-1].worker
+
+
 @pytest.mark.parametrize(("seconds", "counts"), [(115.0, True), (3600.0, False)])
 def test_a_run_whose_worker_is_lost_at_the_end_of_its_time_has_outlived_it(
     harness: HubHarness, seconds: float, counts: bool
@@ -203,6 +220,36 @@ def test_such_a_task_goes_where_the_most_time_is_left(harness: HubHarness) -> No
     harness.submit(mission, 1, crashes=(Crash((9, 1), "w", TIME_OVER, 0.0, OVER),))
 
     assert [1] == [lease.task for lease in harness.sent("long", Lease)]
+
+
+def test_a_task_needs_the_longest_time_that_it_was_seen_to_run_for(harness: HubHarness) -> None:
+    """The last run may have begun late in the life of its worker."""
+    runs = tuple(
+        Crash((9, number), "w", TIME_OVER, 0.0, Outlived(ran, 450.0))
+        for number, ran in enumerate((400.0, 100.0))
+    )
+    harness.submit(harness.mission(), 1, crashes=runs)
+
+    assert [] == harness.sent(harness.worker("short", seconds=300.0), Lease)
+    assert [1] == [lease.task for lease in harness.sent(harness.worker("w", seconds=450.0), Lease)]
+
+
+def test_a_stated_time_counts_where_it_is_longer_than_the_time_seen() -> None:
+    scheduler = Scheduler()
+    request = Cores(1) & WTime(T=200)
+    needs = {seen: scheduler.queue(request, seen=seen).need for seen in (0.0, 100.0, 300.0)}
+
+    assert {0.0: 200.0, 100.0: 200.0, 300.0: 300.0} == needs
+
+
+def test_such_a_task_goes_where_the_most_time_is_left_also_with_a_time_limit() -> None:
+    """Its limit is above its time as much as the user was careful."""
+    cluster = Cluster(*(Cores(1) & WTime(T=seconds) for seconds in (500, 900, 700)))
+    queue = cluster.scheduler.queue(Cores(1) & WTime(T=200), seen=100.0)
+    cluster.scheduler.on_submitted(7, queue)
+    cluster.settle()
+
+    assert 1 == cluster.starts[7].worker
 
 
 def test_the_log_of_a_scheduler_has_each_of_the_runs_and_the_failure() -> None:

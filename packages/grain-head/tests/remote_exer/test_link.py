@@ -19,7 +19,7 @@ from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
-from grain.head.errors import TaskOutlivesWorkers
+from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CanStart,
     MissionCancelled,
@@ -603,6 +603,19 @@ async def test_a_mission_that_leaves_does_not_change_its_way(autojump_clock: Moc
         nursery.start_soon(find)
 
     assert channel.departed
+
+
+async def test_the_error_of_a_task_counts_its_crashes_and_not_the_ends_of_its_workers() -> None:
+    outlived = Crash((1, 9), "w", TIME_OVER, 0.0, Outlived(20.0, 115.0))
+    crashes = (outlived, *(Crash((1, n), "w", "ended by SIGSEGV", 0.0) for n in range(5)))
+    async with listened_to() as (executor, head, _):
+        head.post([(Resolved(1, "crashed", crashes), None)])
+        result = await executor.results.receive()
+
+    assert isinstance(result.outcome, outcome.Error)
+    error = result.outcome.error
+    assert isinstance(error, TaskCrashed)
+    assert "what it ran in died 5 times" in str(error)
 
 
 async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> None:

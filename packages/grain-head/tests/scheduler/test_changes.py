@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain.head.scheduler.explain import reserved_text
+from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Cores, Memory, Node, Token, WTime
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
 
 
 def test_the_tasks_of_a_lost_worker_wait_again_at_the_front() -> None:
@@ -46,6 +51,26 @@ def test_a_run_whose_request_becomes_known_waits_at_its_place_when_its_worker_is
     cluster.join(Cores(1))
 
     assert [7] == cluster.running
+
+
+def test_what_a_worker_had_free_may_return_after_requests_that_are_forgotten() -> None:
+    """Those came while no worker had so much free, and are more than the scheduler remembers."""
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(0, "w", Cores(2) & Memory(1000), 0.0)
+
+    def start(task: int, request: Resource) -> list[int]:
+        scheduler.on_submitted(task, scheduler.queue(request))
+        return [start.task for start in scheduler.dispatch(0.0)]
+
+    small = Cores(1) & Memory(10)
+    assert [0] == start(0, small)
+    scheduler.on_finished(0, 0.0)
+    for number in range(1, 600):
+        assert [number] == start(number, Cores(2) & Memory(100 + number))
+        scheduler.on_finished(number, 0.0)
+
+    assert [[600], [601], []] == [start(task, small) for task in (600, 601, 602)]
+    check_scheduler(scheduler)
 
 
 def test_a_draining_worker_starts_nothing_and_its_runs_end_as_they_would() -> None:
@@ -133,6 +158,24 @@ def test_a_worker_is_reserved_no_longer_for_a_task_that_needs_more_time_than_it_
 
     assert cluster.reservation(wide) is None
     assert cluster.waiting == [wide]
+
+
+def test_a_worker_is_reserved_no_longer_for_a_task_that_waits_for_a_longer_life_now() -> None:
+    """It has outlived a worker; where no longer one was here, most of its time was enough."""
+    cluster = Cluster(Cores(2) & WTime(T=90), max_overtakes=1)
+    scheduler = cluster.scheduler
+    first = cluster.submit(Cores(1))
+    scheduler.on_submitted(7, scheduler.queue(Cores(2), seen=100.0))
+    cluster.settle()
+    late = cluster.submit(Cores(1))
+    assert cluster.running == [first, late]
+    assert cluster.reservation(7) == (0, math.inf)
+
+    scheduler.on_worker_joined(1, "w1", Cores(2) & WTime(T=200), cluster.now)
+    scheduler.on_worker_draining(1)
+    cluster.settle()
+
+    assert cluster.reservation(7) is None
 
 
 def test_stopped_runs_are_not_measured() -> None:

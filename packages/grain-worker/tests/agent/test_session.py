@@ -172,6 +172,7 @@ def test_the_time_left_counts_from_the_connection() -> None:
         (Cores(4) & WTime(T=1000), 1000.0, Outlived(901.0, 1000.0)),
         (Cores(4) & WTime(T=1000), 950.0, Outlived(851.0, 1000.0)),  # a batch system is early
         (Cores(4) & WTime(T=1000), 900.0, None),  # another reason
+        (Cores(4) & WTime(T=400), 350.0, None),  # of a short time that is much
         (Cores(4), 1000.0, None),
     ],
 )
@@ -195,6 +196,21 @@ def test_a_run_that_is_handed_back_at_the_end_of_the_time_has_outlived_the_worke
     assert (TIME_OVER if expected else "") == ended[1].detail
     # One that waited in a chain, and one that came too late, never began.
     assert [None, None] == [ended[2].outlived, ended[3].outlived]
+
+
+def test_the_time_of_a_worker_that_counts_down_is_that_from_its_start() -> None:
+    now = 5.0
+    total = Cores(4) & WTime(T=1000, countdown=True, clock=lambda: now)
+    session = WorkerSession("id", "w", "host", total, now)
+    session.on_connected(now)
+    session.on_message(DefineFunction(b"f"), b"code", now)
+    session.on_message(lease(1), b"", 105.0)
+    now = 1005.0
+    session.drain(now, now)
+    session.on_tick(now)
+    session.on_ended(Ended((1, 1), "cancelled"), None, now)
+
+    assert [Outlived(900.0, 1000.0)] == [one.outlived for one in sent(session, RunEnded)]
 
 
 def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() -> None:

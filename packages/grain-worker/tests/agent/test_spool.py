@@ -120,6 +120,26 @@ async def test_an_outcome_that_is_acknowledged_while_it_is_written_keeps_no_file
     assert [] == open_files(tmp_path)
 
 
+async def test_a_file_of_which_nothing_is_wanted_is_closed_when_the_next_outcome_comes(
+    tmp_path: Path,
+) -> None:
+    """Else a worker of weeks would keep the room of what was acknowledged long ago."""
+    first, second = SpooledOutcome(b"abc"), SpooledOutcome(b"de")
+    async with trio.open_nursery() as nursery:
+        spool = Spool(str(tmp_path))
+        nursery.start_soon(spool.run)
+        spool.put([first])
+        await until(lambda: first.place)
+        first.release()
+        spool.put([second])
+        await until(lambda: second.place)
+        assert second.place is not None
+        assert 0 == second.place[1]
+        assert 1 == len(open_files(tmp_path))
+        second.release()
+        nursery.cancel_scope.cancel()
+
+
 async def make(number: int) -> bytes:
     """Return 2 MB that no other number has."""
     return bytes([number]) * 2_000_000

@@ -10,10 +10,12 @@ import pytest
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.worker import external
 from grain.worker.errors import Failure
 from grain.worker.external import ExternalError, ExternalMemoryError, run_external
 from grain.worker.guards.group import KillCounter, event_files
 from grain.worker.guards.meter import Budgets, Meter
+from grain.worker.node.cgroup import Cgroups
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 
 if TYPE_CHECKING:
@@ -69,6 +71,17 @@ async def test_a_killed_program_that_had_what_it_asked_for_ran_out_of_memory() -
     assert "0.005 GB asked for" in line
     twin = pickle.loads(pickle.dumps(error))
     assert (type(error), str(error), error.failure) == (type(twin), str(twin), twin.failure)
+
+
+async def test_a_killed_program_that_had_all_of_its_control_group_ran_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its limit is in bytes, and the error has it in GB."""
+    monkeypatch.setattr(external, "read_cgroups", lambda: Cgroups(memory=5_000_000))
+    with GVAR.scope(asked(4.0)), pytest.raises(ExternalMemoryError) as caught:
+        await run_external(KILL)
+
+    assert 0.005 == caught.value.memory_limit
 
 
 @pytest.mark.parametrize(
