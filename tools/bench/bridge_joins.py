@@ -34,7 +34,10 @@ from tools.bench.cluster import nothing
 from tools.hosts import Clusters, Host, clusters, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    Program = AbstractContextManager[subprocess.Popen[bytes]]
 
 WORKERS = 8
 MOST = 3.0
@@ -132,15 +135,15 @@ class Site:
                 stack.enter_context(stopping(head))
             yield
 
-    def _worker(self, host: Host, name: str, resources: str) -> Iterator[subprocess.Popen[bytes]]:
+    def _worker(self, host: Host, name: str, resources: str) -> Program:
         words = ["grain.worker", "--url", self.address, "--name", name, "--res", resources]
         return self._program(host, name, words)
 
-    def worker(self, number: int) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, number: int) -> Program:
         """Run a worker in the second cluster."""
         return self._worker(self._far, f"w{number}", '{"Cores": 1, "Token": "far"}')
 
-    def near_worker(self, number: int) -> Iterator[subprocess.Popen[bytes]]:
+    def near_worker(self, number: int) -> Program:
         """Run a worker on the scheduler's host, which needs no relay."""
         return self._worker(self._here, f"near{number}", '{"Cores": 1, "Token": "near"}')
 
@@ -151,7 +154,7 @@ class Site:
             assert process.stdout is not None
             return [float(line) for line in process.stdout]
 
-    def mission(self, kind: str) -> Iterator[subprocess.Popen[bytes]]:
+    def mission(self, kind: str) -> Program:
         """Run a mission in the first cluster: "flood" or "work"."""
         words = ["tools.bench.bridge_joins", kind, self.address, str(self.folder)]
         return self._program(self._here, kind, words)
@@ -330,8 +333,10 @@ def main(beside: int = 0, *only: str) -> None:
 
 
 if __name__ == "__main__":
+    programs: dict[str, Callable[[str, str], Awaitable[None]]]
     programs = {"flood": flood, "work": work, "dials": dials}
-    if program := programs.get(sys.argv[1] if sys.argv[1:] else ""):
-        trio.run(program, *sys.argv[2:])
+    first, *rest = sys.argv[1:] or ["0"]
+    if first in programs:
+        trio.run(programs[first], rest[0], rest[1])
     else:
-        main(int((sys.argv[1:] or [0])[0]), *sys.argv[2:])
+        main(int(first), *rest)
