@@ -18,8 +18,9 @@ import trio
 
 from tools.chaos.judge import LAWS, judge
 from tools.chaos.places import place
-from tools.chaos.schedule import STRIKES, make_schedule
+from tools.chaos.schedule import AT_BRIDGE, BUSY, STRIKES, make_schedule
 from tools.chaos.session import Session
+from tools.hosts import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--interval", type=float, default=2.0, help="mean seconds between faults (%(default)g)")
     add("--only", default="", metavar="KINDS", help="no other faults, as in 'stop,kill gnaw'")
     add("--without", default="", metavar="KINDS", help="all but these")
+    add("--bridge", action="store_true", help="meet at a bridge; needs root, as it needs hosts")
     add("--here", action="store_true", help="no hosts, also where this user could make them")
     add("--keep", action="store_true", help="keep the directory also if nothing was broken")
     return parser
@@ -53,27 +55,32 @@ def names(strike: Strike) -> tuple[str, str]:
 def possible(place: Place, only: str, without: str) -> tuple[Strike, ...]:
     """Return the kinds of fault that can strike in a place, and that are wanted."""
     chosen, refused = only.split(","), without.split(",")
-    full = "files" in place.transports  # where there are hosts, the file system is one of its own
+    # Where there are hosts, the file system is one of its own; at a bridge none is needed.
     return tuple(
         strike
-        for strike in STRIKES
+        for strike in (*STRIKES, *AT_BRIDGE, BUSY)
         if (not only or any(name in chosen for name in names(strike)))
         and not any(name in refused for name in names(strike))
-        and (strike.kind not in {"cut", "reset"} or strike.target in place.transports)
-        and (strike.kind != "fill" or full)
+        and (strike.kind not in {"cut", "reset"} or strike.target in (*place.transports, "bridge"))
+        and (strike.target != "bridge" or "relay" in place.transports)
+        and (strike.kind != "fill" or "files" in place.transports)
+        and (strike.kind != "purge" or "relay" not in place.transports)
     )
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run; print the JSON line; return the exit code."""
-    options = make_parser().parse_args(words)
+    parser = make_parser()
+    options = parser.parse_args(words)
+    if options.bridge and (reason := "--here" if options.here else why_not()):
+        parser.error(f"no --bridge: {reason}")
     # As Ctrl-C, by which everything is put away.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     seed = random.randrange(10**6) if options.seed is None else options.seed
     # Not in /tmp, which each host may have of its own.
     folder = Path(tempfile.mkdtemp(prefix="grain-chaos-", dir="/var/tmp"))
     began = time.monotonic()
-    with place(folder, here=options.here) as where:
+    with place(folder, here=options.here, bridge=options.bridge) as where:
         schedule = make_schedule(
             seed,
             options.seconds,
@@ -87,6 +94,7 @@ def main(words: Sequence[str] | None = None) -> int:
     report = judge(evidence)
     line: dict[str, object] = {
         "chaos": seed,
+        "meets": "at a bridge" if options.bridge else "by a file",
         "seconds": options.seconds,
         "elapsed": round(time.monotonic() - began, 1),
         "transports": transports,
@@ -106,7 +114,8 @@ def main(words: Sequence[str] | None = None) -> int:
     }
     print(json.dumps(line), flush=True)
     if report.violations:
-        print(f"books, faults and logs: {folder}; again: --seed {seed}", file=sys.stderr)
+        again = f"--seed {seed}{' --bridge' * options.bridge}"
+        print(f"books, faults and logs: {folder}; again: {again}", file=sys.stderr)
     elif options.keep:
         print(folder, file=sys.stderr)
     else:

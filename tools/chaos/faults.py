@@ -35,6 +35,7 @@ class Faults:
     Attributes:
         events: those that have happened.
         missed: how many had no victim at their time.
+        bridge_is_back: set while the server of the bridge may be started again.
     """
 
     def __init__(self, folder: Path, place: Place) -> None:
@@ -44,6 +45,8 @@ class Faults:
         self._cut: set[str] = set()
         self.events: list[Event] = []
         self.missed = 0
+        self.bridge_is_back = trio.Event()
+        self.bridge_is_back.set()
 
     async def strike(self, fault: Fault) -> None:
         """Carry out a fault, and undo it when its time is over."""
@@ -57,15 +60,29 @@ class Faults:
             self._enter(fault, "", None, at)
         elif fault.kind == "fill":
             await self._fill(fault)
+        elif fault.kind == "away":
+            await self._away(fault)
+        elif fault.kind == "busy":
+            await self._busy(fault)
         else:
             at = time.monotonic()
             await trio.to_thread.run_sync(self._purge)
             self._enter(fault, "", None, at)
 
-    def _enter(self, fault: Fault, owner: str, task: tuple[str, int] | None, at: float) -> None:
-        self.events.append(Event(fault.kind, fault.target, owner, task, at, time.monotonic()))
+    def enter(self, event: Event, planned: float) -> None:
+        """Note what has happened.
+
+        Args:
+            event: that.
+            planned: seconds after the beginning at which it was to happen.
+        """
+        self.events.append(event)
         with (self._folder / "faults").open("a") as log:
-            log.write(json.dumps({"planned": fault.at, **vars(self.events[-1])}) + "\n")
+            log.write(json.dumps({"planned": planned, **vars(event)}) + "\n")
+
+    def _enter(self, fault: Fault, owner: str, task: tuple[str, int] | None, at: float) -> None:
+        event = Event(fault.kind, fault.target, owner, task, at, time.monotonic())
+        self.enter(event, fault.at)
 
     async def _signal(self, fault: Fault) -> None:
         there = await trio.to_thread.run_sync(marked, str(self._folder))
@@ -105,11 +122,46 @@ class Faults:
         finally:
             self._stopped.discard(pid)
             with suppress(psutil.Error):
-                victim.process.send_signal(signal.SIGCONT)
-                # A process that enters a host's namespaces stops with the one that it waits for.
-                doorway = victim.process.parent()
-                if doorway is not None and doorway.name() == "nsenter":
-                    doorway.send_signal(signal.SIGCONT)
+                _continue(victim)
+
+    async def _away(self, fault: Fault) -> None:
+        """Kill the server of the bridge, and start it again after a while."""
+        if not self.bridge_is_back.is_set():
+            self.missed += 1
+            return
+        at = time.monotonic()
+        self.bridge_is_back = trio.Event()
+        back = self.bridge_is_back
+        try:
+            for one in await trio.to_thread.run_sync(marked, str(self._folder)):
+                if one.role == "bridge":
+                    with suppress(psutil.Error):
+                        one.process.kill()
+            await trio.sleep(fault.seconds)
+        finally:
+            back.set()
+            self._enter(fault, "", None, at)
+
+    async def _busy(self, fault: Fault) -> None:
+        """Let Gnaw run for a third of the time, as where others have the processor."""
+        there = await trio.to_thread.run_sync(marked, str(self._folder))
+        victims = [one for one in there if one.role == fault.target]
+        if not victims:
+            self.missed += 1
+            return
+        at, end = time.monotonic(), trio.current_time() + fault.seconds
+        with suppress(psutil.Error):
+            while trio.current_time() < end:
+                # One that a fault has stopped meanwhile stays stopped.
+                if (pid := victims[0].process.pid) not in self._stopped:
+                    try:
+                        victims[0].process.send_signal(signal.SIGSTOP)
+                        await trio.sleep(0.2)
+                    finally:
+                        if pid not in self._stopped:
+                            _continue(victims[0])
+                await trio.sleep(0.1)
+        self._enter(fault, "", None, at)
 
     async def _cut_off(self, fault: Fault) -> None:
         if fault.target in self._cut:
@@ -146,6 +198,19 @@ class Faults:
         """Remove what no process has, as a site's nightly purge does."""
         for one in (self._folder / "shared").glob("meeting.d"):
             shutil.rmtree(one, ignore_errors=True)
+
+
+def _continue(victim: Marked) -> None:
+    """Let a process go on.
+
+    Raises:
+        psutil.Error: it has ended.
+    """
+    victim.process.send_signal(signal.SIGCONT)
+    # A process that enters a host's namespaces stops with the one that it waits for.
+    doorway = victim.process.parent()
+    if doorway is not None and doorway.name() == "nsenter":
+        doorway.send_signal(signal.SIGCONT)
 
 
 def _write_until_full(path: Path) -> None:

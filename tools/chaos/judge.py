@@ -15,7 +15,7 @@ What is promised, and what breaks it:
   then nobody can know.
 - *shared*: a run began on a core that another run, or something that it had left behind, still had.
 - *outlived*: a run of a mission began, or came to its own end, although the mission had been killed
-  or terminated before.
+  or terminated before; or a run of a worker, although the worker had left as its time was over.
 - *orphans*, *files*: processes and files that are left when everything has ended.
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 EARLY = 2.0
 """Seconds by which a fault may precede the start of the run that it ends, which is on its way."""
 
-RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 15.0, "files": 25.0}
+RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 15.0, "files": 25.0, "relay": 20.0}
 """Seconds in which a worker comes back when the fault is over, by its transport.
 
 Less than the grace period of a run, or one death of Gnaw's would excuse everything."""
@@ -56,6 +56,9 @@ CRASHES = 5
 PROMPT = {"kill": 10.0, "terminate": 20.0}
 """Seconds after which nothing of a mission runs any more that was killed, or asked to end."""
 
+GONE = 3.0
+"""Seconds after the end of a worker by which nothing of it runs any more."""
+
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
 """The processes of a worker whose end may end its runs."""
 
@@ -65,7 +68,8 @@ class Event:
     """A fault as it happened.
 
     Attributes:
-        kind: as in `schedule.Strike`.
+        kind: as in `schedule.Strike`; or "time over" of an agent, which may end its runs from
+            ``at`` on and has ended at ``until``.
         target: as in `schedule.Strike`.
         owner: the worker or mission of the victim, or "".
         task: the task whose run the victim watched over, if it was a supervisor of one.
@@ -195,7 +199,7 @@ class Causes:
         task = (start["mission"], start["task"])
         for one in self._events:
             if (
-                one.kind in {"kill", "terminate"}
+                one.kind in {"kill", "terminate", "time over"}
                 and one.target in ENDING
                 and one.owner == start["worker"]
                 and (one.task in {None, task} or one in self.unwatched)
@@ -255,7 +259,10 @@ class Causes:
 
     @staticmethod
     def _keeps_away(event: Event, owner: str, transport: str) -> bool:
-        if event.target == "gnaw":
+        if event.kind in {"busy", "time over"}:
+            return False
+        # Who has no connection any more meets nobody without the server of the bridge.
+        if event.target in {"gnaw", "bridge"}:
             return True
         if event.kind in {"fill", "purge"}:
             return transport == "files"
@@ -326,6 +333,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
         report.violations += _of_runs(runs, causes, report.restarts)
     report.violations += _of_the_dead(evidence, causes)
+    report.violations += _of_the_departed(evidence)
     report.violations += _left(evidence)
     report.resolved = sum(map(bool, resolutions.values()))
     if report.resolved < least_resolved or len(evidence.events) < least_faults:
@@ -432,6 +440,21 @@ def _of_the_dead(evidence: Evidence, causes: Causes) -> Iterator[Violation]:
                 f"task {line['task']} of {line['mission']}: {line['what']} on {worker} "
                 f"{seconds:.1f} s after the mission's end",
             )
+
+
+def _of_the_departed(evidence: Evidence) -> Iterator[Violation]:
+    """Judge the runs of workers that have left as their time was over."""
+    departed = {one.owner: one.until for one in evidence.events if one.kind == "time over"}
+    workers = {one["run"]: one["worker"] for one in evidence.lines if one["what"] == "start"}
+    for line in evidence.lines:
+        if line["what"] in {"start", "end"} and (worker := workers[line["run"]]) in departed:
+            seconds = line["at"] - departed[worker]
+            if seconds > GONE:
+                yield Violation(
+                    "outlived",
+                    f"task {line['task']} of {line['mission']}: {line['what']} on {worker} "
+                    f"{seconds:.1f} s after the worker's end",
+                )
 
 
 def _left(evidence: Evidence) -> Iterator[Violation]:

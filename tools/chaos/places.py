@@ -2,7 +2,8 @@
 
 With root, each transport has a host of its own (`tools.hosts`), on which nothing else works, and
 the directory in which everybody meets is a small file system of its own, which can be full. Without
-root there are the Unix socket, and TCP through a proxy.
+root there are the Unix socket, and TCP through a proxy. At a bridge there is a host for its server,
+and one that nothing but the server connects with the head, in the place of that for files.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from grain.edge import make_key
 from tools.hosts import Host, hosts, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+PORT = 4747
+"""The port of a bridge's server, on a host of its own."""
 
 SHARED_MB = 48
 """The size of the file system in which processes meet."""
@@ -28,7 +33,8 @@ class Place(Protocol):
     """Where a run takes place.
 
     Attributes:
-        transports: those by which workers can join here.
+        transports: those by which workers can join here; with "relay" among them, everybody meets
+            at a bridge, and commands and faults have "bridge" for the host of its server.
         lacking: kinds of fault and transports that this place does not have, each with the reason.
     """
 
@@ -62,20 +68,28 @@ class Hosts:
 
     Args:
         shared: the directory in which everybody meets.
-        machines: the hosts: that of the head, and those of the three transports over a network.
+        machines: the hosts: that of the head, those of the three transports over a network, and
+            that of the server where everybody meets at a bridge.
     """
 
-    transports: tuple[str, ...] = ("unix", "tcp", "reverse", "files")
     lacking: tuple[str, ...] = ()
 
     def __init__(self, shared: Path, machines: Sequence[Host]) -> None:
         self._work = str(shared.parent / "work")
+        head, direct, behind, shut, *bridge = machines
+        last = "relay" if bridge else "files"
+        self.transports: tuple[str, ...] = ("unix", "tcp", "reverse", last)
+        self._hosts = {"unix": head, "tcp": direct, "reverse": behind, last: shut}
+        head.refuse_connections(behind.address)
+        head.refuse_connections(shut.address)
+        shut.refuse_connections()
         self._address = f"edge://{shared}/meeting"
-        self._hosts = dict(zip(self.transports, machines, strict=True))
-        head, files = machines[0], self._hosts["files"]
-        head.refuse_connections(self._hosts["reverse"].address)
-        head.refuse_connections(files.address)
-        files.refuse_connections()
+        if bridge:
+            [self._hosts["bridge"]] = bridge
+            key = shared.parent / "bridge.key"
+            key.touch(mode=0o600)
+            key.write_text(make_key())
+            self._address = f"bridge://@{key}@{bridge[0].address}:{PORT}"
 
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
         """See `Place`."""
@@ -158,12 +172,13 @@ class Here:
 
 
 @contextmanager
-def place(folder: Path, *, here: bool) -> Iterator[Place]:
+def place(folder: Path, *, here: bool, bridge: bool = False) -> Iterator[Place]:
     """Make a place; nothing of it is left at the end of the block.
 
     Args:
         folder: the run's; a directory ``shared`` is made in it.
         here: on this machine also where hosts could be made.
+        bridge: everybody meets at a bridge; there are hosts.
     """
     shared = folder / "shared"
     shared.mkdir(mode=0o700)
@@ -179,5 +194,6 @@ def place(folder: Path, *, here: bool) -> Iterator[Place]:
         options = f"size={SHARED_MB}m,mode=700"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "grain", str(shared)], check=True)
         stack.callback(subprocess.run, ["umount", "-l", str(shared)], check=False)
-        machines = stack.enter_context(hosts("head", "direct", "behind", "shut"))
+        names = ("head", "direct", "behind", "shut", *(("bridge",) if bridge else ()))
+        machines = stack.enter_context(hosts(*names))
         yield Hosts(shared, machines)

@@ -39,7 +39,7 @@ class Marked:
     Attributes:
         process: the process; signals reach no other one that has its pid later.
         role: "gnaw", "agent", "runner", "mission", "subreaper", "fork server", "supervisor",
-            "program", "daemon" or "other".
+            "program", "daemon", "bridge" (its server) or "other".
         owner: the name of the worker or mission that it belongs to.
         task: mission and task of a program; of the program below a supervisor.
     """
@@ -131,6 +131,7 @@ def role_of(name: str, words: list[str]) -> str:
         # Before it has its name; the words behind are those of what it is to start.
         (r"/guards/main\.py ", "guard"),
         (r" grain\.head( |$)", "gnaw"),
+        (r" grain\.cli bridge serve ", "bridge"),
         (r" grain\.worker\.runner\.main ", "runner"),
         (r" grain\.worker( |$)|/grain-worker( |$)|^grain-worker", "agent"),
         (r"/chaos/mission\.py ", "mission"),

@@ -7,6 +7,7 @@ there are: the victim is the process at that place among those of the kind at th
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ LAST_LAUNCH = 0.8
 
 SUPERSEDED = 75.0
 """Seconds for which a long stop of Gnaw lasts: after a minute another one takes its place."""
+
+
+# One kind of worker stays, so that the longest tasks have one that lasts. One over files that is
+# killed as its time is over, since it was cut off, is missed after five minutes only.
+_ENDLESS = frozenset({"unix", "files"})
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,21 @@ STRIKES = (
     Strike("fill", "", 1.0, lasting=True),
     Strike("purge", "", 1.0),
 )
-"""All kinds of fault."""
+"""The kinds of fault that processes and the way between them have, however they meet."""
+
+AT_BRIDGE = (
+    Strike("cut", "relay", 1.0, lasting=True),
+    Strike("reset", "relay", 1.0),
+    Strike("away", "bridge", 1.0, lasting=True),
+    Strike("stop", "bridge", 1.0, lasting=True),
+    Strike("cut", "bridge", 1.0, lasting=True),
+)
+"""Those of the server of a bridge, and of those who need it for all that passes."""
+
+BUSY = Strike("busy", "gnaw", 0.0, lasting=True)
+"""Gnaw runs for a third of the time only, as on a busy machine: that excuses nothing."""
+
+_BUSY_EVERY = 15.0  # mean seconds from the end of one such time to the next
 
 
 @dataclass(frozen=True)
@@ -135,10 +155,23 @@ class Schedule:
     Attributes:
         missions: those that begin while faults strike, by time.
         faults: by time.
+        seed: of which it was made.
     """
 
     missions: tuple[MissionPlan, ...]
     faults: tuple[Fault, ...]
+    seed: int
+
+    def worker_time(self, transport: str, number: int) -> float:
+        """Return the seconds that a worker has, as in a job with a walltime; inf for no limit.
+
+        Args:
+            transport: by which it joins.
+            number: its place among those of its transport.
+        """
+        source = random.Random(f"time {self.seed} {transport} {number}")
+        limited = transport not in _ENDLESS and source.random() < 0.6
+        return source.uniform(20.0, 60.0) if limited else math.inf
 
 
 def make_schedule(
@@ -160,11 +193,27 @@ def make_schedule(
         interval: mean seconds from one fault to the next.
         missions_every: mean seconds from one mission to the next.
     """
-    # Two sources: a change of what there is to strike leaves the missions as they are.
+    # Several sources: a change of what there is to strike leaves the missions as they are.
+    drawn = tuple(one for one in strikes if one != BUSY)
+    faults: tuple[Fault, ...] = ()
+    if drawn:
+        faults = _faults(random.Random(f"faults {seed}"), seconds, grace, drawn, interval)
+    if BUSY in strikes:
+        faults += _busy(random.Random(f"busy {seed}"), seconds)
     return Schedule(
         _missions(random.Random(f"missions {seed}"), seconds, missions_every),
-        _faults(random.Random(f"faults {seed}"), seconds, grace, strikes, interval),
+        tuple(sorted(faults, key=lambda one: one.at)),
+        seed,
     )
+
+
+def _busy(source: random.Random, seconds: float) -> tuple[Fault, ...]:
+    faults: list[Fault] = []
+    at = source.expovariate(1 / _BUSY_EVERY)
+    while at < seconds:
+        faults.append(Fault(at, BUSY.kind, BUSY.target, 0.0, source.uniform(3.0, 10.0)))
+        at += faults[-1].seconds + source.expovariate(1 / _BUSY_EVERY)
+    return tuple(faults)
 
 
 def _missions(source: random.Random, seconds: float, every: float) -> tuple[MissionPlan, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import subprocess
@@ -18,7 +19,8 @@ import trio
 
 from tools.chaos.books import read_lines
 from tools.chaos.faults import Faults
-from tools.chaos.judge import Ending, Evidence
+from tools.chaos.judge import Ending, Event, Evidence
+from tools.chaos.places import PORT
 from tools.chaos.processes import Marked, environment, make_home, marked
 from tools.chaos.schedule import LAST
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from tools.chaos.places import Place
     from tools.chaos.schedule import MissionPlan, Schedule
+
+OVERDUE = 30.0
+"""Seconds after a worker's time until a batch system would kill it: its start counts, too."""
 
 CORES = 2
 """Cores that each worker offers; they are numbers only, on whatever machine this is."""
@@ -57,6 +62,7 @@ class Session:
         self._faults = Faults(folder, place)
         self._missions: list[tuple[MissionPlan, subprocess.Popen[bytes]]] = []
         self._workers: list[subprocess.Popen[bytes]] = []
+        self._bridge: subprocess.Popen[bytes] | None = None
         self._transports: dict[str, str] = {}
         self._megabytes: dict[str, float] = {}
         self._codes: dict[str, int | None] = {}
@@ -92,7 +98,8 @@ class Session:
             for one in marked(str(self._folder)):
                 with suppress(psutil.Error):
                     one.process.kill()
-            for process in [*self._workers, *(process for _, process in self._missions)]:
+            others = [] if self._bridge is None else [self._bridge]
+            for process in [*self._workers, *others, *(process for _, process in self._missions)]:
                 process.kill()
                 process.wait()
         return Evidence(
@@ -120,11 +127,12 @@ class Session:
                 stderr=log,
             )
 
-    def _start_worker(self, name: str, transport: str) -> subprocess.Popen[bytes]:
+    def _start_worker(self, name: str, transport: str, seconds: float) -> subprocess.Popen[bytes]:
         self._transports[name] = transport
+        resources = {"Cores": CORES} | ({"WTime": seconds} if seconds < math.inf else {})
         words = [
             *(sys.executable, "-m", "grain.worker", "--url", self._place.address(transport)),
-            *("--res", json.dumps({"Cores": CORES}), "--name", name),
+            *("--res", json.dumps(resources), "--name", name),
         ]
         worker = self._start(transport, name, words)
         self._workers.append(worker)
@@ -135,10 +143,35 @@ class Session:
         number = 0
         while True:
             number += 1
-            worker = self._start_worker(f"{transport}-{number}", transport)
-            while worker.poll() is None:  # noqa: ASYNC110 - a process that ends is no event
+            name, seconds = f"{transport}-{number}", self._schedule.worker_time(transport, number)
+            worker = self._start_worker(name, transport, seconds)
+            began = time.monotonic()
+            while worker.poll() is None:
+                if time.monotonic() > began + seconds + OVERDUE:
+                    self._kill_overdue(name)
                 await trio.sleep(0.2)
+            if time.monotonic() > began + seconds:
+                event = Event("time over", "agent", name, None, began + seconds, time.monotonic())
+                self._faults.enter(event, 0.0)
             await trio.sleep(1.0)
+
+    def _kill_overdue(self, worker: str) -> None:
+        """Kill a worker whose time is over, as a batch system does."""
+        for one in self._of({"agent"}):
+            if one.owner == worker:
+                with suppress(psutil.Error):
+                    one.process.kill()
+                    now = time.monotonic()
+                    self._faults.enter(Event("kill", "agent", worker, None, now, now), 0.0)
+
+    async def _keep_bridge(self) -> None:
+        """Keep the server of the bridge alive, but for the times for which it is to be away."""
+        words = [sys.executable, "-m", "grain.cli", "bridge", "serve", "--listen", f":{PORT}"]
+        while True:
+            await self._faults.bridge_is_back.wait()
+            self._bridge = self._start("bridge", "bridge", words)
+            while self._bridge.poll() is None:  # noqa: ASYNC110 - a process that ends is no event
+                await trio.sleep(0.2)
 
     def _start_mission(self, plan: MissionPlan) -> None:
         file = self._folder / f"work/{plan.name}.json"
@@ -157,6 +190,8 @@ class Session:
     async def _live(self, seconds: float) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_memory)
+            if "relay" in self._place.transports:
+                nursery.start_soon(self._keep_bridge)
             for transport in self._place.transports:
                 nursery.start_soon(self._keep_worker, transport)
             async with trio.open_nursery() as schedule:
@@ -200,7 +235,7 @@ class Session:
         """End what is left in the ordinary ways; return what does not end."""
         mission = {"mission", "program", "daemon"}
         left = await self._until_none(mission, self._grace + FAREWELL)
-        for role in ("agent", "gnaw"):
+        for role in ("agent", "gnaw", "bridge"):
             for one in self._of({role}):
                 with suppress(psutil.Error):
                     one.process.send_signal(signal.SIGTERM)

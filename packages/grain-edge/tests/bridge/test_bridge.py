@@ -134,6 +134,20 @@ def test_the_head_may_connect_to_a_member_before_the_relay_is_tried() -> None:
     assert [("reverse", 0.25), ("relay", 0.25)] == ways
 
 
+def test_a_firewall_that_drops_what_is_direct_delays_a_member_by_little_more_than_a_second() -> (
+    None
+):
+    meeting = BridgeMeeting(place(url(1)))
+    tcp = (("192.0.2.1", 4000), ("192.0.2.2", 4000))
+    record = MeetingRecord("lineage", 1, True, "host", "boot", 0, 1, 1, "", tcp, False, "authority")
+    hello = Hello(1, "0", "worker", "w", "host", 1)
+    request = DialRequest(meeting, record, hello, CODEC, same_kernel=False)
+    ways = [
+        (route.transport, route.stagger) for route in routes(request, frozenset({"tcp", "relay"}))
+    ]
+    assert [("tcp", 0.25), ("tcp", 1.0), ("relay", 0.25)] == ways
+
+
 async def test_the_relay_is_the_way_where_the_head_cannot_connect_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from grain.edge.messages import Codec, Hello
 
 _LOOPBACK = ("127.", "::1")
+_BEFORE_FILES = 2.0  # seconds for the direct routes alone
+# A member that the relay connects goes over to a direct way later, so a short head start costs the
+# server half a minute at the most. A long one delays all workers whose firewall drops what is
+# direct.
+_BEFORE_RELAY = 1.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,9 @@ def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[Greet
     direct = [r for name in DIRECT if name in transports for r in DIRECT[name](request)]
     if direct:
         # The others cost somebody else something: only when these have had their time.
-        direct[-1] = dataclasses.replace(direct[-1], stagger=2.0)
+        at_bridge = isinstance(request.meeting, BridgeMeeting)
+        start = _BEFORE_RELAY if at_bridge else _BEFORE_FILES
+        direct[-1] = dataclasses.replace(direct[-1], stagger=start)
     slow = [r for name in INDIRECT if name in transports for r in INDIRECT[name](request)]
     return direct + slow
 
