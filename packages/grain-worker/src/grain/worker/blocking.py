@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import trio
 
+from grain import GVAR
 from grain.worker.job import name_of
+from grain.worker.node.library_threads import library_threads
+from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from grain.worker.node.library_threads import LibraryThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +36,8 @@ def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     `grain.subproc.subprocify`: threads share the interpreter.
 
     The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. The
-    resources of tasks alone limit how many threads there are.
+    resources of tasks alone limit how many threads there are. OpenBLAS, MKL and OpenMP use no more
+    threads in it than its task has cores.
 
     A thread cannot be stopped: a task that is cancelled, or exceeds a time limit, ends when the
     function has returned.
@@ -71,7 +77,15 @@ async def call_in_thread(
     # No limit of threads: the resources of tasks limit how many of them run at a time.
     limiter = trio.CapacityLimiter(math.inf)
     call = fn if kwargs is None else lambda *args: fn(*args, **kwargs)
+    if cores := len(allocated(GVAR.res, "c")):
+        call = functools.partial(_call_on_cores, library_threads(), cores, call)
     return await trio.to_thread.run_sync(call, *args, limiter=limiter)
+
+
+def _call_on_cores(threads: LibraryThreads, cores: int, call: Callable[..., T], *args: object) -> T:
+    __tracebackhide__ = True
+    with threads.of_function(cores):
+        return call(*args)
 
 
 def call_each(fn: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:

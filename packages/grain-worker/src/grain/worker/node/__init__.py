@@ -22,4 +22,5 @@ Map:
 - ``delegation``: the control group that the site has handed over, to make groups in it
 - ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
+- ``library_threads``: how many threads numeric libraries use for what tasks compute in this process
 """

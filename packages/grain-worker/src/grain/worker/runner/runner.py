@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
@@ -26,6 +26,7 @@ from grain.worker.messages import (
     Run,
     chain_of,
 )
+from grain.worker.node.library_threads import library_threads
 from grain.worker.processes.account import RunAccount
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import open_nursery_of_runs
@@ -84,17 +85,19 @@ class Runner(Generic[Arriving, Departing]):
 
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
-        async with open_nursery_of_runs() as nursery:
-            execution = _Execution(
-                self.name,
-                self._channel,
-                self._translation,
-                nursery,
-                self._on_ended,
-                self._interruptible,
-            )
-            await self._channel.receive_into(execution.take)
-            execution.leave()
+        with ExitStack() as afterwards:
+            async with open_nursery_of_runs() as nursery:
+                execution = _Execution(
+                    self.name,
+                    self._channel,
+                    self._translation,
+                    nursery,
+                    self._on_ended,
+                    self._interruptible,
+                )
+                afterwards.callback(execution.end_claims)
+                await self._channel.receive_into(execution.take)
+                execution.leave()
 
 
 class PooledNursery:
@@ -158,6 +161,9 @@ class _Execution(Generic[Arriving, Departing]):
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
         self._idle: list[PooledNursery] = []
         self._waiting: WaitingRuns[Arriving | None] = WaitingRuns()
+        self._threads = library_threads()
+        # By run: the cores that count for numeric libraries.
+        self._cores: dict[Attempt, int] = {}
         # Ends that are to be sent together, and since when the first of them waits for that.
         self._unsent: list[tuple[Ended, Departing | None]] = []
         self._unsent_since = 0.0
@@ -197,6 +203,12 @@ class _Execution(Generic[Arriving, Departing]):
         self._waiting.clear()
         for pooled in self._idle:
             pooled.cancel()
+
+    def end_claims(self) -> None:
+        """End what an interrupt has left of the runs, so that libraries have their threads back."""
+        for cores in self._cores.values():
+            self._threads.end_run(cores)
+        self._cores.clear()
 
     def _start(self, run: Run, payload: Arriving | None) -> None:
         attempt = run.attempt
@@ -295,6 +307,8 @@ class _Execution(Generic[Arriving, Departing]):
         account: RunAccount,
     ) -> Coroutine[Any, Any, Outcome | None]:
         limit = math.inf if run.limit is None else run.limit
+        if cores := self._threads.begin_run(res):
+            self._cores[run.attempt] = cores
         return run_job(
             call,
             res,
@@ -325,6 +339,8 @@ class _Execution(Generic[Arriving, Departing]):
         """
         attempt = run.attempt
         del self._runs[attempt]
+        if attempt in self._cores:
+            self._threads.end_run(self._cores.pop(attempt))
         report: object = b""
         if account is not None:
             account.close()
