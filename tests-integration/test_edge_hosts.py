@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from typing import TYPE_CHECKING
 
-from tools.hosts import Host, hosts, why_not
+from tools.hosts import Host, clusters, hosts, why_not
 from tools.stale import stale_view
 from tools.stale import why_not as why_no_views
 
@@ -337,3 +337,55 @@ def test_hosts_with_stale_views_of_the_filesystem_still_talk(
         worker.expect(f"echo {echoes} True")
         worker.kill()
         head.kill()
+
+
+@pytest.mark.parametrize(
+    ("site", "first"), [("all", "reverse"), ("no connections to workers", "files")]
+)
+def test_a_head_listens_for_its_own_host_until_a_member_of_another_shows_the_need(
+    site: str, first: str, two: list[Host], shared: Path, start: Start
+) -> None:
+    """The disk is that of the head's host, which shares it in a way that no head can see."""
+    set_up(site, two)
+    two[0].interfaces = ""
+    head = start(two[0], "head", shared)
+    head.expect("serving")
+    assert {"127.0.0.1"} == two[0].listens_on()
+
+    start(two[1], "worker", shared).expect(f"joined {first}$")
+
+    assert eventually(lambda: {"127.0.0.1", two[0].address} == two[0].listens_on())
+    record = Path(f"{shared}/meeting")
+    assert eventually(lambda: two[0].address.encode() in record.read_bytes())
+    start(two[1], "worker", shared).expect("joined tcp$")
+
+
+def test_a_member_of_the_heads_own_host_shows_no_need(
+    two: list[Host], shared: Path, start: Start
+) -> None:
+    two[0].interfaces = ""
+    start(two[0], "head", shared).expect("serving")
+
+    start(two[0], "worker", shared).expect("echo 1 True")
+
+    assert {"127.0.0.1"} == two[0].listens_on()
+
+
+@pytest.mark.parametrize("interfaces", ["eth0", "10.99.1.0/24, 10.7.0.0/16"])
+def test_a_head_listens_on_the_interfaces_that_its_environment_names(
+    interfaces: str, shared: Path, start: Start
+) -> None:
+    """The others of a host in two networks stay closed, whatever members need."""
+    with clusters(inner=["n1"], outer=["n2"]) as two_networks:
+        login = two_networks.relay
+        login.interfaces = interfaces
+        inner, outer = "10.99.1.254", "10.99.2.254"
+        start(login, "head", shared).expect("serving")
+        assert {"127.0.0.1", inner} == login.listens_on()
+
+        start(two_networks.hosts["n1"], "worker", shared).expect("joined tcp$")
+        two_networks.hosts["n2"].ip("route", "del", "default")
+        start(two_networks.hosts["n2"], "worker", shared).expect("joined reverse$")
+
+        assert {"127.0.0.1", inner} == login.listens_on()
+        assert outer.encode() not in Path(f"{shared}/meeting").read_bytes()

@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -56,11 +57,15 @@ class Host:
     Attributes:
         name: see there.
         address: its first IPv4 address.
+        interfaces: those on which its heads listen, as in `GRAIN_INTERFACES`. The file system is a
+            disk of this machine in place of a file server's, which says nothing about networks; so
+            it is all of them. "" for those that a head finds by itself.
     """
 
     def __init__(self, switches: str, name: str, places: Sequence[tuple[str, str]]) -> None:
         self.name = name
         self.address = places[0][1]
+        self.interfaces = "all"
         self._switches = switches
         self._resetting = threading.Lock()
         self._netns = f"{switches}-{name}"
@@ -113,7 +118,8 @@ class Host:
         return [
             *("nsenter", "-t", str(self._pid), "--net", "--uts", "--ipc", "--mount", "--pid"),
             *("setpriv", "--pdeathsig", "KILL"),
-            *(("env", "-C", directory) if directory else ()),
+            *("env", *(("-C", directory) if directory else ())),
+            f"GRAIN_INTERFACES={self.interfaces}",
             *command,
         ]
 
@@ -127,6 +133,12 @@ class Host:
     def root(self) -> Path:
         """The root directory as this host sees it."""
         return Path(f"/proc/{self._pid}/root")
+
+    def listens_on(self) -> set[str]:
+        """Return the IPv4 addresses on which its processes listen for TCP."""
+        rows = (self.root.parent / "net/tcp").read_text().splitlines()[1:]
+        listening = [row.split()[1] for row in rows if row.split()[3] == "0A"]
+        return {socket.inet_ntoa(bytes.fromhex(one[:8])[::-1]) for one in listening}
 
     def ip(self, *words: str) -> None:
         """Run `ip` in its network."""

@@ -487,11 +487,11 @@ COMMANDS = {
 HANGS = """\
 #!/bin/sh
 case "$1" in --version|jobs|cancel) exec "{real}" "$@" ;; esac
-cat > "{folder}/request"
-if [ {system} = ssh ] && ! grep -q grain-started "{folder}/request"; then
-    exec "{real}" "$@" < "{folder}/request"
+cat > "{folder}/request.$$"
+if [ {system} = ssh ] && ! grep -q grain-started "{folder}/request.$$"; then
+    exec "{real}" "$@" < "{folder}/request.$$"
 fi
-[ {when} = before ] || "{real}" "$@" < "{folder}/request" > /dev/null 2>&1
+[ {when} = before ] || "{real}" "$@" < "{folder}/request.$$" > /dev/null 2>&1
 touch "{folder}/hangs"
 exec sleep 100000
 """

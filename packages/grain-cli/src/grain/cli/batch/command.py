@@ -89,6 +89,7 @@ def run(
     stdin: str = "",
     cwd: str | None = None,
     submits: Sequence[BatchJob] = (),
+    seconds: float = SECONDS,
 ) -> CommandResult:
     """Run a command to its end, whatever its exit code.
 
@@ -99,9 +100,10 @@ def run(
         cwd: Its working directory; this process's by default.
         submits: The jobs that it submits. Such a command runs with the user's language, as the job
             may inherit it; others answer in English.
+        seconds: The time that it has.
 
     Raises:
-        SubmissionUnknown: It submits, did not end within a minute, and was killed.
+        SubmissionUnknown: It submits, did not end in time, and was killed.
         BatchUnreachable: It does not submit, and so on.
         BatchError: It does not exist, or cannot be run.
     """
@@ -124,12 +126,12 @@ def run(
         raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
     with process:
         try:
-            out, err = process.communicate(stdin, SECONDS)
+            out, err = process.communicate(stdin, seconds)
         except subprocess.TimeoutExpired:
             # The command may be a script: what it has started goes, too.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            what = f"{argv[0]} did not end within {SECONDS:g} s"
+            what = f"{argv[0]} did not end within {seconds:g} s"
             if submits:
                 raise SubmissionUnknown(what, "", submits) from None
             raise BatchUnreachable(

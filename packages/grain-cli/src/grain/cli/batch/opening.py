@@ -11,6 +11,7 @@ from grain.cli.batch.tracked import Tracked
 from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from grain.cli.batch.base import BatchSystem
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def open_system(
-    config: Config, *, folder: Path | None = None, now: datetime.datetime | None = None
+    config: Config,
+    *,
+    folder: Path | None = None,
+    now: datetime.datetime | None = None,
+    note: Callable[[str], object] | None = None,
+    hurry: bool = False,
 ) -> Tracked:
     """Open the batch system of a configuration, which looks for jobs that are in doubt.
 
@@ -28,13 +34,21 @@ def open_system(
         config: The configuration.
         folder: The directory of the command's own files; `state_folder` by default.
         now: The time of submission; the present by default.
+        note: Called with a sentence on what is wrong and hinders no submission.
+        hurry: True if somebody waits for the answer: a host that does not answer within seconds is
+            given up.
     """
     records = JobRecords((folder or state_folder()) / "jobs")
+    if config.system == "ssh":
+        from grain.cli.batch.systems.ssh import HURRY, LOOK, Ssh
+
+        seconds = HURRY if hurry else LOOK
+        return Tracked(Ssh(config.hosts, _taken(folder, "ssh"), seconds, note), records)
     return Tracked(_open(config, folder, now), records)
 
 
 def _open(config: Config, folder: Path | None, now: datetime.datetime | None) -> BatchSystem:
-    """Open the batch system of a configuration."""
+    """Open the batch system of a configuration, if it is another one than ssh."""
     match config.system:
         case "slurm":
             from grain.cli.batch.systems.slurm import Slurm
@@ -64,10 +78,6 @@ def _open(config: Config, folder: Path | None, now: datetime.datetime | None) ->
             from grain.cli.batch.systems.oar import Oar
 
             return Oar((folder or state_folder()) / "scripts")
-        case "ssh":
-            from grain.cli.batch.systems.ssh import Ssh
-
-            return Ssh(config.hosts, _taken(folder, "ssh"))
         case "custom":
             from grain.cli.batch.systems.custom import Custom
 

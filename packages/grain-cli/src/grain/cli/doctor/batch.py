@@ -41,11 +41,30 @@ def batch(config: Config) -> list[Finding]:
         refused = refusal(question[0], done, it.complaints)
         message = f"{refused.what}: {refused.output}"
         return [Finding("batch system", "fail", message, refused.remedy or "Try it by hand.")]
+    if system == "ssh":
+        return _hosts(config)
     answers = f"{system}: {', '.join(it.commands)} answer"
     if not it.tried:
         says = f"{answers}; untested: nobody is known to have run Grain with {it.title}"
         return [Finding("batch system", "warn", says, "Please tell Grain's authors how it went.")]
     return [Finding("batch system", "ok", answers)]
+
+
+def _hosts(config: Config) -> list[Finding]:
+    """Try each host to which workers go by ssh, all at once."""
+    from grain.cli.batch.systems.ssh import TRY, Ssh
+
+    findings = []
+    for host, error in Ssh(config.hosts, seconds=TRY).check(str(Path.cwd())).items():
+        if error is None:
+            findings.append(
+                Finding(f"host {host}", "ok", "ssh answers, and the directory is there")
+            )
+        else:
+            says = (error.output.strip().splitlines() or [error.what])[-1]
+            fix = error.remedy or f"Try `ssh {host}` by hand, or take it out of `hosts`."
+            findings.append(Finding(f"host {host}", "fail", says, fix))
+    return findings
 
 
 def _custom(config: Config) -> Finding:

@@ -51,11 +51,12 @@ def ls(
 
         config = load_config(ctx, config_file)
         scaling = read_state(state_folder(), config.worker.dial)
-        looking = BackgroundQuery(lambda: own_jobs(config))
+        looking = BackgroundQuery(lambda: own_jobs(config, hurry=True))
         try:
             [state] = ask(config, Ask("state"), patience=patience)
         except NoScheduler as error:
-            jobs, _ = looking.wait(1.0)
+            # Hosts are given up one by one, and a batch system that is down as a whole.
+            jobs, _ = looking.wait(5.0 if config.system == "ssh" else 1.0)
             if as_json:
                 raise
             width = terminal_width()
@@ -63,6 +64,8 @@ def ls(
                 alive(jobs), set(), width, everything=everything
             )
             click.echo(text, nl=False)
+            if quiet := silent(jobs):
+                click.echo(f"Note: {quiet}", err=True)
             if not alive(jobs) or not isinstance(error, NobodyThere):
                 raise
             # As it is after `grain up` and before the first mission.
@@ -90,6 +93,8 @@ def ls(
             click.echo(f"Beside it, {beside}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)
+    elif quiet := silent(jobs):
+        click.echo(f"Note: {quiet}", err=True)
     elif failure := warning(jobs):
         click.echo(f"Note: {failure}", err=True)
 
@@ -99,6 +104,19 @@ def alive(jobs: list[OwnJob]) -> list[OwnJob]:
     from grain.cli.batch import JobPhase
 
     return [job for job in jobs if job.alive and job.state.phase is not JobPhase.UNKNOWN]
+
+
+def silent(jobs: list[OwnJob]) -> str:
+    """Return a sentence on the hosts that did not answer for their jobs; "" if all did."""
+    from grain.cli.batch import JobPhase
+
+    states = [job.state for job in jobs]
+    unknown = {one.node: one for one in states if one.phase is JobPhase.UNKNOWN and one.node}
+    if not unknown:
+        return ""
+    count = sum(one.node in unknown for one in states)
+    hosts = "; ".join(f"{host}: {one.reason}" for host, one in sorted(unknown.items()))
+    return clean(f"{count} job{'s' * (count != 1)} not shown: {hosts}")
 
 
 def plain(jobs: list[OwnJob]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -264,7 +265,10 @@ class AutoLoop:
         trouble = ""
         try:
             for record in submit_workers(
-                config, submit.number, options, by=self._by, sharing=self._most
+                *(config, submit.number, options),
+                by=self._by,
+                sharing=self._most,
+                note=partial(self._complain, "hosts"),
             ):
                 self._names[record.id] = record.name
                 doubtful = is_mark(record.id)

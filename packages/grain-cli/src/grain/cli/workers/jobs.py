@@ -79,8 +79,13 @@ def outputs(record: JobRecord) -> list[Path]:
     return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 
-def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
+def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> list[OwnJob]:
     """List the jobs of a configuration's batch system and address, the oldest first.
+
+    Args:
+        config: The configuration.
+        kind: As of `JobRecord`.
+        hurry: As of `open_system`.
 
     Raises:
         BatchError: The batch system does not answer.
@@ -94,7 +99,7 @@ def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
     ]
     if not recent:
         return []
-    states = open_system(config).states([one.id for one in recent])
+    states = open_system(config, hurry=hurry).states([one.id for one in recent])
     jobs = [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in recent]
     if any(is_mark(one.id) for one in recent):
         adopted = {one.mark: one for one in records().read() if one.mark}

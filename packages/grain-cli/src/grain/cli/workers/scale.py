@@ -399,7 +399,10 @@ class SwarmLoop:
         by = BY if self._parent is None else SWARM
         try:
             for record in submit_workers(
-                self._config, wanted, self._options, by=by, sharing=self._count
+                *(self._config, wanted, self._options),
+                by=by,
+                sharing=self._count,
+                note=self._complain,
             ):
                 self._count_in([record])
                 if is_mark(record.id):

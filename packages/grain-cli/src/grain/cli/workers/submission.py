@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def prepare_workers(
-    config: Config, count: int, options: Sequence[str] = (), *, sharing: int = 0
+    config: Config,
+    count: int,
+    options: Sequence[str] = (),
+    *,
+    sharing: int = 0,
+    note: Callable[[str], object] | None = None,
 ) -> tuple[BatchSystem, BatchJob]:
     """Return the batch system and the job of a worker; `submit_workers` explains the arguments.
 
@@ -42,7 +47,7 @@ def prepare_workers(
         ConfigError: The configuration is wrong.
     """
     now = datetime.datetime.now()
-    system = open_system(config, now=now)
+    system = open_system(config, now=now, note=note)
     local = config.system == "local"
     job = worker_job(
         config,
@@ -60,7 +65,13 @@ def prepare_workers(
 
 
 def submit_workers(
-    config: Config, count: int, options: Sequence[str] = (), *, by: str = "", sharing: int = 0
+    config: Config,
+    count: int,
+    options: Sequence[str] = (),
+    *,
+    by: str = "",
+    sharing: int = 0,
+    note: Callable[[str], object] | None = None,
 ) -> Iterator[JobRecord]:
     """Submit workers; yield each as soon as it is accepted and recorded, see `recorded`.
 
@@ -71,6 +82,7 @@ def submit_workers(
         by: The program that keeps them alive, see `JobRecord`.
         sharing: The number of workers that share this machine where there is no batch system; by
             default those of this call share the free CPUs.
+        note: Called with a sentence on what is wrong and hinders no submission.
 
     Raises:
         ConfigError: The configuration is wrong.
@@ -78,7 +90,7 @@ def submit_workers(
         SubmissionUnknown: Nobody knows whether it has the last ones, which are recorded as well.
         OSError: A directory or a record cannot be made.
     """
-    system, job = prepare_workers(config, count, options, sharing=sharing)
+    system, job = prepare_workers(config, count, options, sharing=sharing, note=note)
     job = uniquely_named(config, job)
     make_parent(job.log_file)
     shape = job.script.name if isinstance(job.script, Shape) else ""

@@ -93,7 +93,7 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     look_back(config)
     jobs: list[JobRecord] = []
     try:
-        for record in submit_workers(config, count, options):
+        for record in submit_workers(config, count, options, note=_note):
             jobs.append(record)
             if not (as_json or is_mark(record.id)):
                 where = f", output in {record.log_file}" if record.log_file else ""
@@ -104,6 +104,10 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
             answers = [{name: getattr(one, name) for name in fields} for one in jobs]
             # A script shall not take a mark for an id.
             print_json([{**one, "id": "" if is_mark(one["id"]) else one["id"]} for one in answers])
+
+
+def _note(text: str) -> None:
+    click.echo(f"Note: {clean(text)}", err=True)
 
 
 def using(config: Config) -> str:

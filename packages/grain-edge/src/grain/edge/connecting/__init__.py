@@ -31,7 +31,7 @@ Map:
 - ``race``: several routes at once, the first that works wins
 - ``serve``: claim, offer, publish, watch, clean up
 - ``offers``: the head's side of each transport, and the table `OFFERS`
-- ``accept``: authenticate and greet who connects, then run the handler
+- ``accept``: authenticate and greet who connects, then run the handler; detours of members
 - ``greeting``: the first frames of a connection
 - ``handshake_limiter``: limits for connections that are not authenticated yet
 - ``reverse``: TCP in reverse: the dialler listens, the head connects

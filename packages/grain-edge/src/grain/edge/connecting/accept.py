@@ -36,6 +36,45 @@ _FAREWELL = 3.0
 _log = logging.getLogger("grain.edge")
 
 
+class Detours:
+    """The addresses of a head that members had to do without, each reported once.
+
+    Theory of operation. A head that listens on some of its addresses alone
+    (`grain.edge.transports.interfaces`) learns from its members which others are needed. A member
+    for which no address was good listens itself and has the head connect to it: the address from
+    which the head does so is on a network that members use. One that has come over files has found
+    no way at all: then the head listens on all of its addresses, and this member finds it when it
+    looks again for a direct way. Those that only try the routes, and do not join, show nothing;
+    nor do those of this host, which have the Unix socket and came late to it because the host was
+    busy.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._new: list[str] = []
+        self._more = trio.Event()
+
+    def report(self, address: str) -> None:
+        """Report a member that has come by a detour.
+
+        Args:
+            address: from which the head has connected to it; empty if no address is known, so that
+                all are missing.
+        """
+        if address not in self._seen:
+            self._seen.add(address)
+            self._new.append(address)
+            self._more.set()
+
+    async def next(self) -> str:
+        """Wait for an address that is missing, or for "", which is every one."""
+        await self._more.wait()
+        address = self._new.pop(0)
+        if not self._new:
+            self._more = trio.Event()
+        return address
+
+
 class Acceptor:
     """The way from an accepted connection to the head's program, the same for every transport.
 
@@ -47,6 +86,7 @@ class Acceptor:
         admit: returns why a dialler may not join, or "".
         patience: returns for how many seconds a dialler may be silent while its process or its
             kernel is there; None for no longer than the heartbeat allows.
+        detours: gets the addresses that members had to do without.
     """
 
     def __init__(
@@ -57,6 +97,7 @@ class Acceptor:
         handler: Callable[[Peer], Awaitable[object]],
         admit: Callable[[Hello], str] | None,
         patience: Callable[[Hello], float] | None = None,
+        detours: Detours | None = None,
     ) -> None:
         self._welcome = welcome
         self._codec = codec
@@ -64,6 +105,7 @@ class Acceptor:
         self._handler = handler
         self._admit = admit
         self._patience = patience
+        self._detours = detours
         self._handshakes = Handshakes()
 
     async def accept_unix(self, listener: trio.SocketListener) -> None:
@@ -153,7 +195,8 @@ class Acceptor:
         """Greet a dialler to which this head has connected; closes the stream."""
         host = tcp.peer_host(stream.transport)
         held_open = partial(acknowledges, stream.transport.socket)
-        await self.greet(stream, "reverse", host, held_open=held_open)
+        mine = tcp.own_host(stream.transport)
+        await self.greet(stream, "reverse", host, held_open=held_open, detour=mine)
 
     async def greet(
         self,
@@ -164,6 +207,7 @@ class Acceptor:
         alive_at: Callable[[], float] | None = None,
         patience: float = HANDSHAKE,
         held_open: Callable[[], bool] | None = None,
+        detour: str | None = None,
     ) -> None:
         """Greet an authenticated peer and run the handler; closes the stream.
 
@@ -178,6 +222,7 @@ class Acceptor:
             patience: seconds for the greeting.
             held_open: returns True if the peer's kernel holds the connection open, although its
                 process may be silent; None where no kernel does.
+            detour: as of `Detours.report`; None if the peer has come by no detour.
         """
         try:
             with trio.move_on_after(patience) as scope:
@@ -195,6 +240,8 @@ class Acceptor:
             await trio.aclose_forcefully(stream)
             raise
         process = process_here(hello)
+        if self._detours is not None and detour is not None and process is None:
+            self._detours.report(detour)
         presence = None
         if self._patience is not None:
             presence = Presence(process, held_open, self._patience(hello))

@@ -206,7 +206,9 @@ class Mailbox:
             self._streams[peer] = stream
             try:
                 await self._acceptor.greet(
-                    stream, "files", peer, FILES_HEARTBEAT, lambda: stream.alive_at, patience=LOST
+                    *(stream, "files", peer, FILES_HEARTBEAT, lambda: stream.alive_at),
+                    patience=LOST,
+                    detour="",
                 )
             finally:
                 self._streams.pop(peer, None)

@@ -9,22 +9,32 @@ hands each connection to `Acceptor.greet`. To add a transport, write a function 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from grain.edge.bridge.meeting import BridgeMeeting
+from grain.edge.connecting.accept import Detours
 from grain.edge.connecting.mailbox import Mailbox
 from grain.edge.errors import MeetingError
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import Credential, listening_context
-from grain.edge.transports.interfaces import local_addresses, reachable
+from grain.edge.transports.interfaces import (
+    MOST,
+    Listening,
+    every_address,
+    listening,
+    local_addresses,
+    on_interface,
+    reachable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.address import TcpAddress
     from grain.edge.connecting.accept import Acceptor
@@ -43,6 +53,9 @@ class Leadership:
         credential: the head's own.
         acceptor: takes the connections.
         fixed: the TCP port that the address names, if any.
+        interfaces: those on which it listens, as of `interfaces.listening`.
+        detours: the addresses that members had to do without.
+        publish: called with fields of the head's `MeetingRecord` that have changed.
     """
 
     meeting: MeetingPlace
@@ -50,6 +63,9 @@ class Leadership:
     credential: Credential
     acceptor: Acceptor
     fixed: TcpAddress | None = None
+    interfaces: Sequence[str] = ()
+    detours: Detours = field(default_factory=Detours)
+    publish: Callable[[dict[str, Any]], Awaitable[object]] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,27 +125,70 @@ async def _unix(head: Leadership) -> Offer | None:
 
 async def _tcp(head: Leadership) -> Offer:
     fixed = head.fixed
+    where = await _listening(head)
     try:
-        listeners = await tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
+        if where.addresses is not None:
+            listeners = await tcp.listen_on(where.addresses)
+        else:
+            listeners = await tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
     except OSError as e:
         raise MeetingError(
             f"{fixed or head.meeting.path}: cannot listen there: {e.strerror or e}. "
             "Choose another port, or a host name of this host"
         ) from e
     context = listening_context(head.credential)
-    if fixed and fixed.host:
-        pairs = [listener.socket.getsockname()[:2] for listener in listeners]
+    if where.addresses is not None or (fixed and fixed.host):
+        targets = tcp.targets(listeners)
     else:
-        iface = head.meeting.iface if isinstance(head.meeting, BridgeMeeting) else ""
-        pairs = reachable(tcp.ports(listeners), *local_addresses(iface))
-    targets = tuple((str(host), int(port)) for host, port in pairs)
+        targets = reachable(tcp.ports(listeners), *local_addresses())
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 nursery.start_soon(head.acceptor.accept_tcp, listener, context)
+            if where.addresses is not None and not where.fixed:
+                await _learn(head, nursery, context, targets)
 
-    return Offer({"tcp": targets}, [f"{host} port {port}" for host, port in targets], run)
+    shown = [f"{host} port {port}" for host, port in targets]
+    return Offer({"tcp": tuple(targets[:MOST])}, shown, run)
+
+
+async def _listening(head: Leadership) -> Listening:
+    """Return the addresses on which a head listens."""
+    if head.fixed is not None:
+        return Listening(None, fixed=True)
+    meeting = head.meeting
+    if isinstance(meeting, Meeting):
+        # It looks at the disk, which may be away.
+        return await meeting.disk.run(meeting.path, listening, meeting.path, head.interfaces)
+    if isinstance(meeting, BridgeMeeting) and meeting.iface:
+        return on_interface(meeting.iface)
+    return listening("", head.interfaces)
+
+
+async def _learn(
+    head: Leadership,
+    nursery: trio.Nursery,
+    context: ssl.SSLContext,
+    targets: list[tuple[str, int]],
+) -> None:
+    """Listen on further addresses, as members show that they need them."""
+    while True:
+        missing = await head.detours.next()
+        present = {host for host, _ in targets}
+        wanted = [missing] if missing else every_address()
+        more = await tcp.listen_on(one for one in wanted if one not in present)
+        if not more:
+            continue
+        for listener in more:
+            nursery.start_soon(head.acceptor.accept_tcp, listener, context)
+        targets = tcp.targets(more) + targets
+        _log.info(
+            "a member has come by a detour: listening on %s, too",
+            ", ".join(f"{host} port {port}" for host, port in tcp.targets(more)),
+        )
+        if head.publish is not None:
+            await head.publish({"tcp": tuple(targets[:MOST])})
 
 
 async def _files(head: Leadership) -> Offer | None:

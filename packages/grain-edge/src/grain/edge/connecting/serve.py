@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import math
 import socket
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -23,7 +24,7 @@ from grain.edge.address import (
     parse_address,
 )
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.connecting.accept import Acceptor
+from grain.edge.connecting.accept import Acceptor, Detours
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
@@ -35,10 +36,11 @@ from grain.edge.meeting.meeting import WATCH, Meeting, alive_here
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import make_credentials
+from grain.edge.transports.interfaces import wanted
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.attempt import Attempt
     from grain.edge.connecting.peer import GreetedStream, Peer
@@ -90,6 +92,7 @@ async def serve(
     frozen: float = FROZEN,
     far: float = FAR,
     on_trouble: Callable[[str, str], object] | None = None,
+    interfaces: Sequence[str] | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Be the head of a meeting, until cancelled or superseded; for `nursery.start`.
@@ -116,6 +119,9 @@ async def serve(
         far: seconds that a head on another host has to answer, else this one takes its place.
         on_trouble: called with a directory and the reason when nothing can be stored there, and
             with an empty reason when that is over.
+        interfaces: names of interfaces, and networks, on whose addresses it listens where the
+            address names none; "all" for every one; none for those that its members need; None for
+            what the environment says.
         task_status: gets a `Serving` once peers may come.
 
     Raises:
@@ -139,9 +145,13 @@ async def serve(
         meeting = file = Meeting(where.edge, Disk())
         prober = _prober(where.edge, codec, me, math.inf if fixed else frozen, far)
         lineage, epoch = await file.claim(me, prober)
-    acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
+    detours = Detours()
+    acceptor = Acceptor(
+        _welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience, detours
+    )
     mine, members = make_credentials()
-    leadership = Leadership(meeting, epoch, mine, acceptor, fixed)
+    interfaces = wanted() if interfaces is None else interfaces
+    leadership = Leadership(meeting, epoch, mine, acceptor, fixed, interfaces, detours)
     record = MeetingRecord(lineage, epoch, True, me.host, me.boot, me.space, me.pid, me.start)
     head = _Head(leadership, record, members, on_trouble or (lambda *_: None))
     await head.run(transports & {"tcp"} if fixed else transports, str(where), watch, task_status)
@@ -388,7 +398,7 @@ class _Head:
         on_trouble: Callable[[str, str], object],
     ) -> None:
         self._on_trouble = on_trouble
-        self._leadership = leadership
+        self._leadership = dataclasses.replace(leadership, publish=self._publish)
         self._meeting = leadership.meeting
         self._record = msgspec.structs.replace(
             record,
@@ -441,6 +451,14 @@ class _Head:
                     self._offers.append(offer)
                     self._record = msgspec.structs.replace(self._record, **offer.fields)
                     nursery.start_soon(offer.run)
+
+    async def _publish(self, fields: dict[str, Any]) -> None:
+        """Publish what has changed in the head's entry; later, if that fails now."""
+        self._record = msgspec.structs.replace(self._record, **fields)
+        try:
+            await self._meeting.publish(self._record)
+        except MeetingError as e:  # the next look repairs it, or sees that another head leads
+            _log.warning("%s", e)
 
     async def _again(
         self,

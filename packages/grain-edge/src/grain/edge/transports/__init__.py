@@ -21,7 +21,7 @@ Map:
 - ``tcp``: TCP, always with TLS
 - ``tls``: TLS over a socket
 - ``identity``: credentials of a meeting, and TLS contexts
-- ``interfaces``: the addresses of this host
+- ``interfaces``: the addresses of this host, and those of them on which a head listens
 - ``sockets``: reads and writes with one pass through the scheduler or none
 - ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``liveness``: signs of life of a peer that sends nothing

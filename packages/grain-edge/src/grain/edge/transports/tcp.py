@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _BACKLOG = 1024
+_log = logging.getLogger("grain.edge")
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 9))
 
 
@@ -50,6 +52,34 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
         listeners.append(trio.SocketListener(sock))
         port = port or sock.getsockname()[1]  # the same one on both
     return listeners
+
+
+async def listen_on(addresses: Iterable[str]) -> list[trio.SocketListener]:
+    """Listen on some addresses of this host, at one port where it is free on all of them.
+
+    An address that is not there, or not any more, is passed over.
+    """
+    listeners: list[trio.SocketListener] = []
+    port = 0
+    for address in addresses:
+        for at in dict.fromkeys((port, 0)):
+            try:
+                listeners += await trio.open_tcp_listeners(at, host=address, backlog=_BACKLOG)
+            except OSError as e:
+                _log.debug("%s port %d: cannot listen there: %s", address, at, e)
+            except BaseException:
+                for listener in listeners:
+                    listener.socket.close()
+                raise
+            else:
+                port = port or int(listeners[0].socket.getsockname()[1])
+                break
+    return listeners
+
+
+def targets(listeners: Iterable[trio.SocketListener]) -> list[tuple[str, int]]:
+    """Return host and port of each listener."""
+    return [(str(s.socket.getsockname()[0]), int(s.socket.getsockname()[1])) for s in listeners]
 
 
 def ports(listeners: Iterable[trio.SocketListener]) -> list[tuple[bool, int]]:
@@ -106,6 +136,14 @@ def peer_host(stream: trio.SocketStream) -> str:
         return str(stream.socket.getpeername()[0])
     except OSError:
         return ""
+
+
+def own_host(stream: trio.SocketStream) -> str | None:
+    """Return this side's address; None if the peer has reset the connection."""
+    try:
+        return str(stream.socket.getsockname()[0])
+    except OSError:
+        return None
 
 
 def tune(stream: trio.SocketStream) -> None:

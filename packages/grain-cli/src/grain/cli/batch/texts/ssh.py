@@ -224,6 +224,25 @@ def cancel(ids: Iterable[str]) -> str:
     return "\n".join([_START, *lines, f"echo {_END}", ""])
 
 
+def check(folder: str) -> str:
+    """Return the text that says whether workers could start in a directory."""
+    return f"cd {shlex.quote(folder)} >/dev/null 2>&1 || echo grain-nowhere\necho {_END}\n"
+
+
+def checked(host: str, output: str, folder: str) -> BatchError | None:
+    """Read the answer to `check`; return what is wrong.
+
+    Raises:
+        BatchError: The answer is something else, or not complete.
+    """
+    if not _complete(output):
+        raise unreadable(f"ssh {host}", output)
+    if "grain-nowhere" in output.splitlines():
+        remedy = "Share it with that host, or start workers from a directory that all hosts have."
+        return BatchError(f"{folder} is not there", remedy=remedy)
+    return None
+
+
 def is_id(text: str) -> bool:
     """Return True for an id as it is recorded."""
     return re.fullmatch(r"[\w.@-]+:\d+:\d+", text, re.ASCII) is not None
