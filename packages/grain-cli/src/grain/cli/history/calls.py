@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
-from grain.eventlog.labels import LEFT_OUT
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import TaskSubmitted
+from grain.eventlog.schema import LEFT_OUT, TaskSubmitted
 from grain.eventlog.totals import Totals
 
 if TYPE_CHECKING:
