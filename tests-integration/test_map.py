@@ -110,6 +110,9 @@ def pids() -> list[int]:
     return [int(pid) for note in Path().glob("ran-*") for pid in note.read_text().split()]
 
 
+WHICH = r"Which jobs failed, and why: grain history --failed [0-9a-f]{8}"
+
+
 def test_outputs_and_exit_status() -> None:
     """Outputs come in order, grouped; the exit status counts what failed; the log has all."""
     done = grain_map_process(
@@ -120,14 +123,15 @@ def test_outputs_and_exit_status() -> None:
     )  # fmt: skip
 
     assert done.stdout == "out 1 a b\nout 2 $HOME\nout 3 c\n"
-    # Nothing but what the jobs wrote, one line about all of them, and one for those that failed.
-    *errors, last, again = done.stderr.splitlines()
+    # Nothing but what the jobs wrote, one line about all of them, and two for those that failed.
+    *errors, last, again, which = done.stderr.splitlines()
     assert [f"err {i}" for i in (1, 2, 3)] == errors
     assert (
         "grain map: 1 job succeeded, 2 failed (1 x exit 1, first: job 1 (a b); "
         "1 x exit 3, first: job 3 (c))"
     ) == last
     assert again.startswith("Run them again: grain map --resume-failed -j 2 -k --joblog log -- sh")
+    assert re.fullmatch(WHICH, which)
     assert done.returncode == 2
     assert [(1, 1, 0), (2, 0, 0), (3, 3, 0)] == sorted(logged())
 
@@ -209,7 +213,7 @@ def test_a_halt_prints_the_command_that_goes_on_unless_it_is_no_line_to_print(
 ) -> None:
     done = grain_map_process("-j1", "--joblog", "log", "--halt", "1", "--", "false", ":::", *values)
 
-    assert f"To go on: {command}" == done.stderr.splitlines()[-1]
+    assert f"To go on: {command}" == done.stderr.splitlines()[-2]
 
 
 def test_the_last_lines_name_the_ends_of_jobs_and_the_command_that_runs_them_again() -> None:
@@ -218,7 +222,7 @@ def test_the_last_lines_name_the_ends_of_jobs_and_the_command_that_runs_them_aga
         Path("my log").unlink(missing_ok=True)
         words = ["-j", "1", "--timeout", limit, "--joblog", "my log", "--shell", line, ":::"]
         done = grain_map_process(*words, *"abcd")
-        *_, last, again = done.stderr.splitlines()
+        *_, last, again, _ = done.stderr.splitlines()
         if "1 x time limit" in last:  # not two
             break
     Path("go").touch()
@@ -236,14 +240,16 @@ def test_the_last_lines_name_the_ends_of_jobs_and_the_command_that_runs_them_aga
     ("options", "values"),
     [([], ["a"]), (["--joblog", "log"], ["x"] * 300), (["--joblog", "log"], ["\x1b[2J"])],
 )
-def test_without_a_log_or_with_a_long_command_the_line_on_all_jobs_is_the_last(
+def test_without_a_log_or_with_a_long_command_there_is_none_to_type_again(
     options: list[str], values: list[str]
 ) -> None:
     done = grain_map("-j", "4", *options, "--", "false", ":::", *values)
 
-    assert done.stderr.splitlines()[-1].startswith(
+    *_, last, which = done.stderr.splitlines()
+    assert last.startswith(
         f"grain map: 0 jobs succeeded, {len(values)} failed ({len(values)} x exit 1, first: job 1 ("
     )
+    assert re.fullmatch(WHICH, which)
 
 
 def test_without_a_log_ctrl_c_says_what_to_add() -> None:

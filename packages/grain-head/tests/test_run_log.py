@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.eventlog import schema
 from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
 from grain.eventlog.usage import RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
@@ -13,6 +14,7 @@ from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFact
 from grain.head.run_log import RunLog, one_line
 from grain.head.task_log import amounts
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
+from grain.worker.job import LEFT_OUT, CallLabels
 from grain.worker.messages import TIME_OVER, Outlived
 from grain_testkit.kept_jobs import KeptJobs
 from grain_testkit.kept_lines import KeptLines
@@ -145,6 +147,11 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
     assert [
         ("returned", "w1", 1, False), ("lost", "w2", 2, False), ("value", "w1", 3, True)
     ] == ends(written)  # fmt: skip
+
+
+def test_readers_of_a_log_know_the_character_for_what_a_label_leaves_out() -> None:
+    assert schema.LEFT_OUT == LEFT_OUT
+    assert CallLabels().of("f", ("x" * 1000,), {}).count(schema.LEFT_OUT) == 1
 
 
 def test_a_run_that_failed_has_its_call_and_no_other_run_has_one(written: Recorder) -> None:

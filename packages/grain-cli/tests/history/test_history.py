@@ -214,6 +214,25 @@ def test_the_calls_that_failed_stand_one_in_a_line_behind_their_causes() -> None
 
 
 @pytest.mark.usefixtures("alone")
+def test_the_inputs_of_calls_that_failed_are_lines_for_another_program() -> None:
+    """Each once, and none of which the log has a part only: it would be another file."""
+    calls = [
+        "optimise('m 1.xyz', level=2)", "frequencies('m 1.xyz')", "scan(Path('a/b.xyz'), 3)",
+        "f(path='c.xyz')", "g(17)", "g(0.5)", "f('it\\'s')",
+        "f()", "f('m…xyz')", "f(…)", "f('a\\nb')", "f([1])", "f(<Molecule>)", "xtb mol7.xyz --opt",
+        "f(True)", "f(Path())", "f(g('x'))", "'text'", "", "f(-)", "f('\\d' 'e')", "f('')",
+    ]  # fmt: skip
+    write(HEADER, with_calls(dict(enumerate(calls, 10))))
+
+    done = history("--inputs", "opt")
+
+    inputs = ["m 1.xyz", "a/b.xyz", "c.xyz", "17", "0.5", "it's", "\\de"]
+    assert inputs == done.stdout.splitlines()
+    assert "15 more failed" in done.stderr  # and that without a call in the log
+    assert inputs == json.loads(history("--inputs", "--json", "opt").stdout)
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
     write(HEADER, with_calls({10: "f('\x1b[2J\nrm -r x')"}))
 
@@ -375,6 +394,7 @@ def test_a_name_means_the_last_mission_and_an_id_each() -> None:
         (["--failed"], "name a mission, as in: grain history --failed screening"),
         (["--calls"], "name a mission, as in: grain history --calls screening"),
         (["--calls", "--csv", "o"], "have the calls in a column"),
+        (["--inputs"], "name a mission, as in: grain history --inputs screening"),
         (["--json", "--csv"], "choose one of --json, --csv and --parquet"),
         (["grain.toml"], "is not the folder of an event log"),
         (["--csv", "nope"], "no log of 'nope'"),

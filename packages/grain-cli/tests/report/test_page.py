@@ -133,7 +133,7 @@ def test_nothing_of_a_user_is_taken_for_markup() -> None:
             TaskStarted(time=1002.0, task=1, worker=HOSTILE, mission=HOSTILE),
             RunEnded(
                 time=1009.0, task=1, outcome="error", worker=HOSTILE, host=HOSTILE, started=1002.0,
-                ended=1009.0, error=HOSTILE, message=HOSTILE, mission=HOSTILE,
+                ended=1009.0, error=HOSTILE, message=HOSTILE, mission=HOSTILE, call=HOSTILE,
                 usage=Usage(user=1.0, peak_memory=1.0, measured_by="cgroup"),
             ),
             Remark(time=1010.0, text=HOSTILE),
@@ -147,9 +147,27 @@ def test_nothing_of_a_user_is_taken_for_markup() -> None:
     assert not [tag for tag, _ in one.tags if tag == "img"]
     assert not [name for _, attributes in one.tags for name in attributes if name.startswith("on")]
     shown = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&amp;???]]>{{7*7}}"
-    assert 12 <= one.words.count(shown)
+    assert 13 <= one.words.count(shown)
     assert [shown] == one.data["functions"]
     assert shown == one.data["workers"][0][0]
+
+
+@pytest.mark.parametrize("count", [1, 250])
+def test_a_cause_has_the_calls_that_failed_so_one_in_a_line(count: int) -> None:
+    lines: list[AnyLine] = [HEADER]
+    for task in range(1, count + 2):
+        call = f"f('m{task}.xyz')" if task <= count else ""  # one is of an older Grain
+        lines += [
+            TaskSubmitted(time=1001.0, task=task, function="f"),
+            RunEnded(time=1002.0, task=task, outcome="error", error="ValueError", call=call),
+        ]
+
+    made = page([*lines, LogEnded(time=1003.0, status="failed")])
+
+    shown, text = min(count, 200), made.words
+    assert "\n".join(f"f('m{task}.xyz')" for task in range(1, shown + 1)) in made.text[""]
+    assert f"{count} call{'s' if count > 1 else ''} failed so for good" in text
+    assert ("50 more calls are not shown. grain history --calls lists all." in text) == (count > 1)
 
 
 def test_the_data_of_the_timeline_has_every_run() -> None:

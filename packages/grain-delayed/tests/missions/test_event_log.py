@@ -306,3 +306,38 @@ def test_blocking_code_is_reported_and_stands_in_the_log(
     (remark,) = of(tmp_path, Remark)
     assert said.count("warning: main blocks the event loop of this process") == 1
     assert remark.text.startswith("warning: main blocks the event loop of this process")
+
+
+@pytest.mark.parametrize("usual", [True, False])
+def test_the_end_names_the_log_as_commands_know_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], usual: bool
+) -> None:
+    """By its id where `grain` looks for it, and else by its folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="no"):
+            await (delayed(fail) @ Cores(1))("no")
+
+    own = tmp_path / "my logs"
+    local(main, None if usual else own)
+
+    (log,) = LogStore(((tmp_path / "grain") if usual else own) / "missions").logs()
+    word = capsys.readouterr().err.splitlines()[-1].rpartition("--failed ")[2]
+    assert (log.id[:8] if usual else f"'{log.folder}'") == word
+
+
+def test_where_no_log_could_be_written_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mission with its local worker alone does without in silence."""
+    (tmp_path / "grain").write_text("in the way")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="no"):
+            await (delayed(fail) @ Cores(1))("no")
+
+    for event_log in None, False:
+        local(main, event_log=event_log)
+        assert "grain" not in capsys.readouterr().err

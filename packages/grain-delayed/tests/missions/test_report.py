@@ -26,6 +26,7 @@ from grain.head.events import (
     OtherNumPy,
     RunsEnded,
     SchedulerTrouble,
+    Statistics,
     TaskOutlived,
     TasksPrinted,
     WorkersLost,
@@ -333,10 +334,46 @@ async def test_without_progress_failures_are_written(capsys: pytest.CaptureFixtu
     with pytest.raises(TypeError):
         await main()
 
+    summary, last = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"1 done, 1 failed \(1 x TypeError, first: sleep\('long'\)\), \d+ s\n",
-        capsys.readouterr().err,
+        r"1 done, 1 failed \(1 x TypeError, first: sleep\('long'\)\), \d+ s", summary
     )
+    assert re.fullmatch(WHICH, last)
+
+
+@pytest.mark.parametrize(
+    ("failed", "took", "options", "last"),
+    [
+        (0, 9.0, {}, ""),
+        (0, 11.0, {}, "Where the time went: grain report 91b7584a"),
+        (0, 11.0, {"progress": False}, ""),
+        (
+            2,
+            1.0,
+            {"progress": False},
+            "Which calls failed, and why: grain history --failed 91b7584a",
+        ),
+        (2, 11.0, {}, "Which calls failed, and why: grain history --failed 91b7584a"),
+        (2, 11.0, {"routine": False}, ""),
+    ],
+)
+def test_the_last_line_names_the_command_that_shows_more(
+    failed: int, took: float, options: dict[str, bool], last: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Not for a mission of some seconds, whose output is that of the tutorial."""
+    now = [0.0]
+    reporter = Reporter(**options, clock=lambda: now[0])
+    reporter.on_opened(lambda: Statistics(0, 0, 3, failed, 0, 0))
+    now[0] = took
+    reporter.on_ended(interrupted=False)
+    before = capsys.readouterr().err
+
+    reporter.on_log_closed("91b7584a")
+
+    assert "grain" not in before
+    assert last == capsys.readouterr().err.removesuffix("\n")
+    assert "91b7584a" == reporter.log
 
 
 @pytest.mark.parametrize("progress", [None, False])
@@ -479,6 +516,7 @@ def shown(written: str) -> list[str]:
     return [line.rstrip() for line in rows]
 
 
+WHICH = r"Which calls failed, and why: grain history --failed [0-9a-f]{8}"
 SPAN = r"(\d+ min )?\d+ s"
 FRAME = [
     "Config file is disabled, using default settings.",
@@ -507,10 +545,11 @@ def test_on_a_terminal(tmp_path: Path) -> None:
     seen = {name: coloured(pattern) for name, pattern in WAITING.items()}
     written = on_terminal(PROGRAM.replace("PROGRESS", "None"), None, tmp_path, seen)
 
-    *lines, summary, last, nothing = shown(written)
+    *lines, summary, elapsed, last, nothing = shown(written)
     assert [FRAME[0], *(f"printed by {i}" for i in range(4)), *FRAME[1:]] == [x for x in lines if x]
     assert re.fullmatch(SUMMARY, summary)
-    assert last.startswith("Time elapsed for all jobs: ")
+    assert elapsed.startswith("Time elapsed for all jobs: ")
+    assert re.fullmatch(WHICH, last)
     assert "" == nothing
     assert "\x1b[1;31m1 failed" in written  # red
     assert f"\x1b[2m{FRAME[0]}" in written  # dim
@@ -559,7 +598,7 @@ def test_on_a_terminal_with_output_to_a_file(tmp_path: Path) -> None:
 
     assert [f"printed by {i}" for i in range(4)] == (tmp_path / "out").read_text().splitlines()
     assert "1 running" in written
-    assert FRAME == [line for line in shown(written) if line][:-2]
+    assert FRAME == [line for line in shown(written) if line][:-3]
 
 
 def test_on_a_terminal_without_progress() -> None:
@@ -568,9 +607,10 @@ def test_on_a_terminal_without_progress() -> None:
 
     assert "\x1b" not in written
     assert "running" not in written
-    *printed, summary = written.splitlines()
+    *printed, summary, last = written.splitlines()
     assert [f"printed by {i}" for i in range(4)] == printed
     assert re.fullmatch(SUMMARY, summary)
+    assert re.fullmatch(WHICH, last)
 
 
 def test_missions_within_missions_on_a_terminal(tmp_path: Path) -> None:

@@ -198,17 +198,24 @@ def map_command(
         if sentence is None:
             raise
         raise _Trouble(sentence) from None
+    _report_end(ctx, tally)
+    ctx.exit(tally.exit_status())
+
+
+def _report_end(ctx: click.Context, tally: Tally) -> None:
+    """Print how the jobs ended, and what to do about those that failed."""
     if not tally.total:
         _put_line("grain map: there was no input, so nothing was run")
-    else:
-        _put_line(f"grain map: {tally.summary()}")
-        if tally.halted and tally.halt.why == "fail":
-            _suggest_resume(ctx, "--resume-failed")
-        elif tally.failed and not tally.halted and ctx.params["joblog"] is not None:
-            command = _command_with(ctx, "--resume-failed", _SHORT)
-            if command is not None:
-                _put_line(f"Run them again: {command}")
-    ctx.exit(tally.exit_status())
+        return
+    _put_line(f"grain map: {tally.summary()}")
+    if tally.halted and tally.halt.why == "fail":
+        _suggest_resume(ctx, "--resume-failed")
+    elif tally.failed and not tally.halted and ctx.params["joblog"] is not None:
+        command = _command_with(ctx, "--resume-failed", _SHORT)
+        if command is not None:
+            _put_line(f"Run them again: {command}")
+    if tally.failed and tally.log:
+        _put_line(f"Which jobs failed, and why: grain history --failed {tally.log}")
 
 
 def _suggest_resume(ctx: click.Context, option: str) -> None:

@@ -71,6 +71,7 @@ class Tally:
         skipped: jobs that ended in an earlier run, those that failed among them.
         halted: True once the policy says that it is enough.
         reason: the job whose end made it so, and that end, as part of a sentence.
+        log: what `grain history` takes for the event log of this run, once it is closed.
     """
 
     def __init__(self, halt: Halt) -> None:
@@ -82,6 +83,7 @@ class Tally:
         self.skipped = 0
         self.halted = False
         self.reason = ""
+        self.log = ""
         self._last_failure = 0
 
     def skip(self, *, failed: bool) -> None:

@@ -92,13 +92,13 @@ async def run_map(plan: Plan, tally: Tally) -> None:
             output = stack.enter_context(OutputPrinter(in_order=plan.keep_order))
             feed = _Feed(plan, maker, history, tally, output)
             error: Exception | None = None
+            # The routine lines of a mission are noise around a command's own output.
+            reporter = Reporter(
+                plan.progress,
+                routine=False,
+                elsewhere="or -j N runs the jobs on this machine",
+            )
             try:
-                # The routine lines of a mission are noise around a command's own output.
-                reporter = Reporter(
-                    plan.progress,
-                    routine=False,
-                    elsewhere="or -j N runs the jobs on this machine",
-                )
                 async with opened(
                     plan.local,
                     reporter,
@@ -118,6 +118,8 @@ async def run_map(plan: Plan, tally: Tally) -> None:
                         raise _Leaving  # noqa: TRY301 - it ends the mission on its way
             except _Leaving:
                 pass
+            finally:
+                tally.log = reporter.log
         if error is not None:
             raise error
 

@@ -18,7 +18,6 @@ Map:
 - ``errors``: the errors of those who read and look up.
 - ``writer``: takes lines, and has a thread write them.
 - ``files``: the files of one log that is being written.
-- ``labels``: calls in one line each, for those who write the log.
 - ``usage``: what a run has used, and how that was measured.
 - ``runs``: lines put together to runs, on one axis of time.
 - ``totals``: what runs add up to, by function and outcome; failures by cause.

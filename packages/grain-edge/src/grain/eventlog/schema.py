@@ -12,6 +12,9 @@ VERSION = 1
 """The version of the format. It grows when readers of the old one would misread a line."""
 
 
+LEFT_OUT = "…"
+"""The character that stands in `RunEnded.call` for what is left out of the call."""
+
 # A log may come from anywhere. What no writer writes is no line, so that readers need not fear it.
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 """Unix seconds, until the year 5138."""

@@ -118,6 +118,7 @@ class LogWriter:
         id: that of the mission or scheduler.
         folder: of the log.
         lost: lines that were dropped.
+        written: True once there is a file.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class LogWriter:
         self.folder: Path = store.folder / folder_name(header.time, header.name, header.id)
         self.id = header.id
         self.lost = 0
+        self.written = False
         self._store = store
         self._header = header
         self._on_trouble = on_trouble
@@ -243,6 +245,7 @@ class LogWriter:
         """Write what is in the queue, as far as the disk lets us."""
         try:
             self._files.write(b"")  # the rest of the last time, or the first line of all
+            self.written = True
             while self._lines:
                 count = min(len(self._lines), _BATCH)
                 self._files.write(self._encoded([self._lines.popleft() for _ in range(count)]))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, cast
 import trio
 
 from grain.eventlog import schema
-from grain.eventlog.labels import CallLabels
 from grain.eventlog.usage import RunReport, decode_report
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.task_log import TaskLog, amounts
+from grain.worker.job import CallLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ everything that must survive a task which takes its process down. The *runner*
 
 Map:
 
-- ``job``: one run of a task: GVAR, time limit, outcome
+- ``job``: one run of a task: GVAR, time limit, outcome; calls in one line
 - ``blocking``: functions that block, in threads
 - ``undelayed``: delayed functions on a worker
 - ``external``: external programs; ``processes/`` and ``guards/`` start, watch and end them

@@ -37,6 +37,7 @@ def _logged(config: Config) -> list[str]:
 @click.command()
 @click.option("--failed", is_flag=True, help="Show failures, by cause.")
 @click.option("--calls", is_flag=True, help="List the calls that failed, one in a line.")
+@click.option("--inputs", is_flag=True, help="List their first arguments, one in a line.")
 @click.option(
     "-n", "most", default=20, show_default=True, metavar="N", type=click.IntRange(1),
     help="List the last N missions.",
@@ -51,6 +52,7 @@ def history(
     ctx: click.Context,
     failed: bool,
     calls: bool,
+    inputs: bool,
     most: int,
     as_json: bool,
     as_csv: bool,
@@ -72,23 +74,24 @@ def history(
       grain history screening            the last mission of that name
       grain history --failed screening   why tasks have failed
       grain history --calls screening    which calls failed, to be run again
+      grain history --inputs screening > failed.txt
       grain history --csv screening > runs.csv
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise click.UsageError("choose one of --json, --csv and --parquet")
-    if (failed or calls) and mission is None:
-        option = "--calls" if calls else "--failed"
-        raise click.UsageError(f"name a mission, as in: grain history {option} screening")
-    if calls and (as_csv or parquet is not None):
-        raise click.UsageError("--csv and --parquet have the calls in a column: leave out --calls")
+    listed = "--inputs" if inputs else "--calls" if calls else "--failed" if failed else ""
+    if listed and mission is None:
+        raise click.UsageError(f"name a mission, as in: grain history {listed} screening")
+    if listed in {"--calls", "--inputs"} and (as_csv or parquet is not None):
+        raise click.UsageError(f"--csv and --parquet have the calls in a column: omit {listed}")
     with report_errors():
         from grain.cli.mission_names import store_of
 
         config = load_config(ctx, config_file)
         if mission is None:
             _list(store_of(config), most, as_json=as_json, as_csv=as_csv, parquet=parquet)
-        elif calls:
-            _calls(config, mission, as_json=as_json)
+        elif calls or inputs:
+            _calls(config, mission, inputs=inputs, as_json=as_json)
         elif as_csv or parquet is not None:
             _runs(config, mission, failed=failed, parquet=parquet)
         else:
@@ -156,15 +159,27 @@ def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
             click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
 
 
-def _calls(config: Config, word: str, *, as_json: bool) -> None:
-    """List the calls of a mission that failed, by cause."""
-    from grain.cli.history.calls import calls_data, calls_text, failures_of
+def _calls(config: Config, word: str, *, inputs: bool, as_json: bool) -> None:
+    """List the calls of a mission that failed, by cause, or their inputs."""
+    from grain.cli.history.calls import calls_data, calls_text, failures_of, inputs_of
     from grain.cli.history.logs import lines_of
     from grain.eventlog.reader import LogReader
 
     log = _find(config, word)
     failures = failures_of(lines_of(LogReader(log.folder), log.size()))
-    if as_json:
+    if inputs:
+        lines, others = inputs_of(failures)
+        if as_json:
+            print_json(lines)
+        else:
+            click.echo("".join(f"{line}\n" for line in lines), nl=False)
+        if others:
+            click.echo(
+                f"Note: {others} more failed, whose first argument is no text or number, or not "
+                f"whole in the log: grain history --calls {clean(word)}",
+                err=True,
+            )
+    elif as_json:
         print_json(calls_data(failures))
     else:
         click.echo(calls_text(failures), nl=False)

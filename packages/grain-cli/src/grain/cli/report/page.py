@@ -33,6 +33,7 @@ _FUNCTIONS = 200  # rows of the table
 _CARDS = 24  # functions with pictures of their own
 _WORKERS = 1000  # rows of the table, and in the timeline
 _CAUSES = 50
+_CALLS = 200  # of a cause
 _STEPS = 60  # of the critical path
 
 _NAMELESS = "(unknown function)"
@@ -374,8 +375,9 @@ class _View:
             self._report.totals.failures.values(), key=lambda one: (-one.final, -one.runs)
         )
 
-    def _failure(self, one: Failures) -> dict[str, str]:
+    def _failure(self, one: Failures) -> dict[str, Any]:
         line = one.first.line
+        calls = [failed.call for failed in one.calls.values() if failed.call]
         workers = [
             f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common(3)
         ]
@@ -391,6 +393,9 @@ class _View:
             "first": f"task {self._task(line.mission, line.task)}{where}{after}",
             "message": line.message or "(it has no message)",
             "workers": ", ".join(workers),
+            "calls": "\n".join(map(clean, calls[:_CALLS])),
+            "calls_count": f"{_counted(len(calls), 'call')} failed so for good",
+            "more_calls": _more(len(calls), _CALLS, "calls"),
         }
 
     def _since_start(self, moment: float) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     EventLogWanted = bool | str | os.PathLike[str] | None
 
+_SHORT = 8  # characters of an id, which are enough to find its log
 _PATIENCE = 5.0  # seconds for which the end of a mission waits for a disk that does not answer
 
 
@@ -39,6 +40,7 @@ async def recording(
     address: str,
     report: Callable[[str], object],
     cause: Callable[[], signal.Signals | MissionCancelled | None],
+    on_closed: Callable[[str], object] = lambda _: None,
 ) -> AsyncGenerator[RunLog | None]:
     """Write the log of a mission during the block.
 
@@ -51,6 +53,8 @@ async def recording(
         address: where workers join it; empty if they cannot.
         report: takes a line for the user.
         cause: returns why the mission was ended from outside, if it was.
+        on_closed: called in the end, if there is a log then, with the word by which commands of
+            this user know it, from whatever directory.
 
     Yields:
         The log of its tasks; None if there is to be none.
@@ -89,6 +93,21 @@ async def recording(
         with trio.CancelScope(shield=True):
             close = partial(log.close, status, message, patience=_PATIENCE)
             await trio.to_thread.run_sync(close)
+        if log.written:
+            on_closed(_word(log))
+
+
+def _word(log: LogWriter) -> str:
+    """Return what `grain report` takes for a log: the id of its mission, or its folder.
+
+    A name means the last mission of that name, and is another's before long.
+    """
+    import shlex
+
+    from grain.eventlog.names import logs_folder
+
+    usual = log.folder.parent == logs_folder()
+    return log.id[:_SHORT] if usual else shlex.quote(str(log.folder))
 
 
 def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:

@@ -208,6 +208,7 @@ async def opened(
             address=address,
             report=reporter.line,
             cause=lambda: ending.cause,
+            on_closed=reporter.on_log_closed,
         ) as run_log:
             if run_log is not None:
                 reporter.on_recorded(from_any_thread(run_log.remark))

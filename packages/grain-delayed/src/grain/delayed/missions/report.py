@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 
 _LINES, _LINES_AT_ONCE = 50, 300  # of what tasks print, a second and at once
+_LONG = 10.0  # seconds from which on a mission has something to show
 _NAMED = 5  # workers that are named in a line
 _NOTE = 5.0  # seconds between two notes on lines that were left out
 
@@ -70,6 +71,7 @@ class Reporter:
 
     Attributes:
         failures: the failures of its tasks.
+        log: what `grain report` takes for the event log, once that is closed; empty without one.
     """
 
     def __init__(
@@ -83,6 +85,10 @@ class Reporter:
     ) -> None:
         self._wall = wall
         self.failures = Failures()
+        self.log = ""
+        # When the mission has ended: how many tasks have failed, and how long it took.
+        self._failed = 0
+        self._took = 0.0
         self._shown = progress is not False
         self._routine = routine and self._shown
         self._summary = routine
@@ -249,9 +255,10 @@ class Reporter:
         Args:
             interrupted: True if Ctrl-C, a signal or `grain cancel` ended the mission.
         """
-        elapsed = self._clock() - self._began
+        elapsed = self._took = self._clock() - self._began
         self._report_left_out()
         now = self._statistics()
+        self._failed = now.failed
         if self._summary:
             if interrupted:
                 self.line(interruption(now, self._runs_left))
@@ -261,6 +268,20 @@ class Reporter:
                     self.line(text)
         if self._routine:
             self.routine(f"Time elapsed for all jobs: {elapsed:.3f}s")
+
+    def on_log_closed(self, log: str) -> None:
+        """Name the command that shows what has failed, or where the time went.
+
+        A mission of some seconds in which nothing failed has nothing to show.
+
+        Args:
+            log: what the command takes.
+        """
+        self.log = log
+        if self._failed and self._summary:
+            self._write(f"Which calls failed, and why: grain history --failed {log}")
+        elif self._took >= _LONG and self._routine:
+            self.routine(f"Where the time went: grain report {log}")
 
     def routine(self, line: str) -> None:
         """Write a line that stands in the background, where that can be shown."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grain.eventlog.labels import LONGEST, CallLabels
+from grain.worker.job import LONGEST_LABEL, CallLabels
 
 
 @dataclass
@@ -62,7 +62,7 @@ def test_a_path_of_an_input_stays_whole_beside_large_arguments() -> None:
     assert text.startswith(f"f({path!r}, 'H 0.0")
     assert text.endswith("0.0\\n', level='gfn2')")
     assert "…" in text
-    assert len(text) <= LONGEST
+    assert len(text) <= LONGEST_LABEL
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_command_that_cannot_be_shown_whole_is_marked(word: str) -> None:
     assert text.startswith("xtb ")
     assert "…" in text
     assert text.isprintable()
-    assert len(text) <= LONGEST
+    assert len(text) <= LONGEST_LABEL
 
 
 class Deep(list[Any]):
@@ -120,7 +120,7 @@ def test_no_argument_makes_a_label_long_or_unfit_for_a_terminal(args: tuple[Any,
     text = label(*args)
 
     assert text.startswith("f(")
-    assert len(text) <= LONGEST
+    assert len(text) <= LONGEST_LABEL
     assert text.isprintable()
     text.encode()
 
@@ -130,7 +130,7 @@ def test_names_are_short_and_in_one_line_as_well() -> None:
 
     assert text.isprintable()
     assert "…" in text
-    assert len(text) <= LONGEST
+    assert len(text) <= LONGEST_LABEL
 
 
 def test_arguments_that_are_left_out_are_marked() -> None:
