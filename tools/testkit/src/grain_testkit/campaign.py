@@ -93,7 +93,7 @@ class Failure(NamedTuple):
 
     Attributes:
         function: the name of the function.
-        count: how many tasks of the whole campaign fail so for good.
+        tasks: how many of the whole campaign fail so for good.
         outcome: as the log has it.
         error: the class of the exception.
         message: its text, with the number of the molecule.
@@ -101,7 +101,7 @@ class Failure(NamedTuple):
     """
 
     function: str
-    count: int
+    tasks: int
     outcome: Literal["error", "crashed"]
     error: str
     message: str
@@ -265,7 +265,7 @@ class Campaign:
         """Return the failure of the runs that fail, by function and molecule; None: only once."""
         chosen: list[tuple[str, Failure | None]] = []
         for failure in FAILURES:
-            number = max(1, round(failure.count * self._molecules / MOLECULES))
+            number = max(1, round(failure.tasks * self._molecules / MOLECULES))
             chosen += [(failure.function, failure)] * number
         chosen += [("optimise", None)] * round(_MADE_UP * self._molecules / MOLECULES)
         molecules = self._rng.sample(range(1, self._molecules + 1), len(chosen))
