@@ -30,6 +30,7 @@ from grain.eventlog.schema import (
 )
 from grain.eventlog.totals import Totals
 from grain.eventlog.usage import Usage
+from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
@@ -156,6 +157,16 @@ def test_numbers_that_are_used_twice_make_no_endless_path() -> None:
     assert len(path.steps()) <= 2
 
 
+def test_what_never_ran_ends_no_path() -> None:
+    path = CriticalPath()
+    for task in (1, 2):
+        path.submitted(task, 0, 0.0, ())
+    path.ended(1, 1.0, 5.0)
+    path.ended(2, None, 100.0)
+
+    assert ([1], 5.0) == ([one.task for one in path.steps()], path.last_end)
+
+
 def test_a_log_without_tasks_has_no_critical_path() -> None:
     assert [] == CriticalPath().steps()
 
@@ -197,7 +208,7 @@ def test_what_sufficed_is_the_most_that_was_used() -> None:
 def test_what_was_used_beyond_the_request_is_said() -> None:
     enough = sufficient(requests(({"Memory": 2.0}, used(1, 2.5))).functions["f"])
 
-    assert ("Memory(2.5)", ["asked for 2 GB of memory, used up to 2.5"]) == enough
+    assert ("Memory(2.5)", [], ["asked for 2 GB of memory, used up to 2.5"]) == enough
 
 
 def test_runs_that_their_time_limit_ended_needed_more() -> None:
@@ -228,6 +239,7 @@ def test_runs_that_their_time_limit_ended_needed_more() -> None:
     assert 'WTime(T="00:00:01")' == sufficient(totals.functions["f"]).text
     assert (
         'more than WTime(T="00:00:02")',
+        [],
         ["a time limit of 2.0 s or less ended a run: more time is needed"],
     ) == sufficient(totals.functions["f"], overtime)
 
@@ -239,6 +251,24 @@ def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, None)).functions["f"]).text
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, unmeasured)).functions["f"]).text
     assert "" == sufficient(requests(({}, None)).functions["f"]).text
+
+
+def test_nothing_is_known_of_what_never_ran() -> None:
+    totals, assembly = Totals(), RunAssembly()
+    submitted = TaskSubmitted(time=0.0, task=1, function="f", request={"Cores": 4.0})
+    assembly.feed(submitted)
+    totals.submitted(submitted)
+    run = assembly.feed(RunEnded(time=90.0, task=1, outcome="cancelled", attempt=0))
+    assert run is not None
+    totals.ended(run)
+
+    function = totals.functions["f"]
+    assert ("", [], []) == sufficient(function)
+    assert (0, 1, 90.0) == (
+        function.waited.count,
+        function.never_ran.count,
+        function.never_ran.most,
+    )
 
 
 @given(st.floats(1e-3, 1e6))
@@ -374,6 +404,37 @@ def test_a_log_of_a_scheduler_has_the_critical_path_of_the_mission_that_ended_la
     assert "m1" == got.path_mission
     assert {"m1": "screening"} == got.missions
     assert list(mission.critical_path) == [step.task for step in got.steps]
+
+
+def test_a_campaign_whose_gpu_tasks_never_ran_ends_with_the_last_run() -> None:
+    got = collect(Campaign(63).lines())
+    without = collect(Campaign(63, gpu_tasks=0).lines())
+
+    assert {"no worker had GPUs": 6} == got.never_ran
+    functions = [got.functions[step.function] for step in got.steps]
+    assert ("rank", False) == (functions[-1], "dock" in functions)
+    assert [step.task - 6 for step in got.steps] == [step.task for step in without.steps]
+
+
+def test_what_waits_at_the_end_of_a_log_is_counted_with_what_it_lacked() -> None:
+    lines: list[AnyLine] = [
+        WorkerJoined(time=1000.0, worker="w", resources={"Cores": 8.0, "Memory": 4.0}),
+        WorkerJoined(time=1000.0, worker="x", resources={"Cores": 2.0, "Memory": 64.0}),
+    ]
+    requests = [
+        {"Cores": 16.0}, {"Cores": 16.0}, {"Cores": 8.0, "Memory": 8.0}, {"Cores": 1.0},
+        {"GPUs": 1.0, "Seats": 1.0, "WTime": 60.0},
+    ]  # fmt: skip
+    for task, request in enumerate(requests, 1):
+        lines.append(TaskSubmitted(time=1000.0, task=task, function="f", request=request))
+
+    assert {
+        "no worker had 16 cores": 2,
+        "no worker had 8 cores and 8 GB of memory at once": 1,
+        "still waiting at the end": 1,
+        "no worker had GPUs or Seats": 1,
+    } == report(*lines).left_waiting
+    assert {"no worker was there": 1} == report(lines[-1]).left_waiting
 
 
 def test_brief_tasks_occupy_their_mean_and_count_as_done() -> None:

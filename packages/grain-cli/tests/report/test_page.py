@@ -25,6 +25,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
+from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
@@ -252,3 +253,51 @@ def test_the_page_of_very_many_tasks_is_small() -> None:
     assert len(text.encode()) < 1_500_000
     for more in ("4,000 more workers are", "4,800 more functions are", "451 more causes are"):
         assert re.search(more, text)
+
+
+def test_what_never_ran_has_one_sentence_and_no_figures_of_runs() -> None:
+    words = page(Campaign(63).lines()).words
+
+    assert 1 == words.count("6 tasks never ran: no worker had GPUs.")
+    assert "dock (never ran) 6 " in words
+    card = words[words.index("dock asked Cores(1) & Memory(4) & GPUs(1)") :]
+    assert card.startswith(
+        "dock asked Cores(1) & Memory(4) & GPUs(1) & WTime(3600) "
+        "sufficed not known: none of its tasks ran"
+    )
+
+
+def test_the_makespan_is_that_of_what_ran() -> None:
+    lines = [
+        HEADER,
+        *(TaskSubmitted(time=1000.0, task=task, function="f") for task in (1, 2)),
+        TaskStarted(time=1000.0, task=1, worker="w"),
+        RunEnded(time=1060.0, task=1, outcome="value", worker="w", started=1000.0),
+        RunEnded(time=4600.0, task=2, outcome="cancelled", attempt=0),
+        LogEnded(time=4600.0, status="done"),
+    ]
+
+    words = page(lines).words
+    assert "Makespan 1 min to the end of the last run; the mission ended 59 min later" in words
+
+
+def test_a_request_is_marked_as_too_large_only_where_it_kept_something_from_others() -> None:
+    def marked(seconds: float, memory: float) -> bool:
+        used = Usage(user=seconds, peak_memory=memory, measured_by="polling", programs=1)
+        request = {"Cores": 1.0, "Memory": 2.0, "WTime": 3600.0}
+        end = 1000.0 + seconds
+        got = page([
+            HEADER,
+            TaskSubmitted(time=1000.0, task=1, function="f", request=request, request_text="R"),
+            TaskStarted(time=1000.0, task=1, worker="w"),
+            RunEnded(
+                time=end, task=1, outcome="error" if seconds > 3590 else "value", worker="w",
+                started=1000.0, ended=end, usage=used,
+                error="TooSlowError" if seconds > 3590 else "",
+            ),
+        ])  # fmt: skip
+        return ("code", {"class": "better"}) in got.tags
+
+    assert [True, False, False, False] == [
+        marked(60.0, 0.5), marked(60.0, 1.9), marked(60.0, 2.5), marked(3600.0, 1.9)
+    ]  # fmt: skip

@@ -52,6 +52,14 @@ def test_a_task_that_runs_again_waits_since_the_end_of_its_last_run() -> None:
     assert (120.0, 130.0, 150.0) == (second.queued, second.started, second.ended)
 
 
+def test_a_start_whose_line_is_late_counts_from_its_own_time() -> None:
+    """Brief tasks get all their lines when they end, after lines that are of later times."""
+    remark = Remark(time=149.0, text="later")
+    [run] = runs(SUBMITTED, remark, STARTED, ended(150.0, started=112.0, ended=120.0))
+
+    assert (100.0, 112.0, 120.0) == (run.queued, run.started, run.ended)
+
+
 @pytest.mark.parametrize(
     ("heard", "expected"),
     [(None, 190.0), (120.0, 130.0), (90.0, 100.0), (0.0, 100.0), (1e9, 190.0)],
@@ -109,6 +117,14 @@ def test_a_task_that_never_began_has_waited_until_its_end() -> None:
     [run] = runs(SUBMITTED, cancelled)
 
     assert (None, 30.0, 0.0) == (run.started, run.waited, run.seconds)
+
+
+def test_only_a_task_without_any_run_never_ran() -> None:
+    lost = RunEnded(time=120.0, task=1, outcome="lost", worker="w", final=False)
+    cancelled = RunEnded(time=130.0, task=1, outcome="cancelled")
+
+    assert [True] == [run.never_ran for run in runs(SUBMITTED, cancelled)]
+    assert [False, False] == [run.never_ran for run in runs(SUBMITTED, STARTED, lost, cancelled)]
 
 
 def test_a_run_without_its_submission_has_no_function() -> None:

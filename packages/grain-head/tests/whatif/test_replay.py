@@ -34,6 +34,7 @@ from grain.whatif.scenario import (
 from grain.whatif.sweep import Row, knee, sweep
 from grain.whatif.text import report_data, report_text
 from grain.whatif.workload import Workload, WorkloadBuilder, workload_of
+from grain_testkit.campaign import Campaign
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
@@ -307,6 +308,59 @@ def test_a_task_that_was_cancelled_while_it_waited_needs_no_room() -> None:
     log.lines.append(RunEnded(time=AT + 3, task=task, outcome="cancelled"))
 
     assert 20.0 == replay(log.workload(), workers(1)).makespan
+
+
+def test_what_never_ran_ends_no_makespan() -> None:
+    """Six tasks wait to the end of a mission for a GPU that no worker has."""
+    log = burst(4)
+    tasks = [log.submit(0, function="dock", GPUs=1.0) for _ in range(6)]
+    log.lines += [RunEnded(time=AT + 90, task=task, outcome="cancelled") for task in tasks]
+    workload = log.workload()
+
+    assert ({"no worker had GPUs": 6}, 40.0) == (workload.never_ran, workload.makespan)
+    assert (40.0, 15.0) == replay(workload, Scenario())[::4][:2]
+    assert [20.0, 10.0] == [replay(workload, workers(number)).makespan for number in (2, 4)]
+    row = Row(2, replay(workload, workers(2)))
+    text = report_text(workload, None, [row], Cores(1))
+    assert "6 tasks never ran: no worker had GPUs" == text.splitlines()[1]
+    data = report_data(workload, None, [row], Cores(1))
+    assert [{"why": "no worker had GPUs", "tasks": 6}] == data["never_ran"]
+
+
+def test_what_waited_for_a_task_that_never_ran_is_submitted_after_the_same_time() -> None:
+    log = burst(1)
+    task = log.submit(0)
+    log.lines.append(RunEnded(time=AT + 30, task=task, outcome="cancelled"))
+    log.run(log.submit(31, task), 31, 41)
+
+    assert (41.0, 41.0) == (
+        log.workload().makespan, replay(log.workload(), workers(1)).makespan
+    )  # fmt: skip
+
+
+def test_a_submission_after_the_end_of_what_never_ran_does_not_wait_for_it() -> None:
+    log = burst(2)
+    task = log.submit(0)
+    log.lines.append(RunEnded(time=AT + 20, task=task, outcome="cancelled"))
+    log.run(log.submit(20.05), 20.05, 30.05)
+
+    assert 20.05 == pytest.approx(replay(log.workload(), workers(2)).makespan)
+
+
+def test_what_waits_at_the_end_of_a_log_for_what_no_worker_has_never_ran() -> None:
+    log = burst(2)
+    log.submit(0, GPUs=1.0)
+    workload = log.workload()
+
+    assert ({"no worker had GPUs": 1}, 0) == (workload.never_ran, workload.guessed)
+    assert 20.0 == replay(workload, workers(1)).makespan
+
+
+def test_a_campaign_is_replayed_within_5_percent_of_what_it_took() -> None:
+    workload = workload_of(Campaign(126, loses_a_worker=False).lines())
+
+    assert {"no worker had GPUs": 6} == workload.never_ran
+    assert workload.makespan == pytest.approx(replay(workload, Scenario()).makespan, rel=0.05)
 
 
 def test_what_has_not_ended_takes_the_mean_time_of_its_function() -> None:

@@ -10,6 +10,7 @@ Map:
 - ``small_disk``: a filesystem that a test can fill
 - ``ports``: ports that nobody else gets meanwhile
 - ``event_logs``: grain-edge: event logs of missions that never were
+- ``campaign``: grain-edge: the event log of a screening in which much goes wrong
 - ``programs``: programs in Python, started as users start them
 - ``kept_lines``: grain-edge: an event log in memory
 - ``kept_jobs``: grain-head: jobs for an event log

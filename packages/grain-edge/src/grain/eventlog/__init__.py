@@ -20,5 +20,7 @@ Map:
 - ``files``: the files of one log that is being written.
 - ``usage``: what a run has used, and how that was measured.
 - ``runs``: lines put together to runs, on one axis of time.
+- ``clocks``: by how much the clocks of workers differ from the writer's.
+- ``never_ran``: tasks that ended without any run, and why.
 - ``totals``: what runs add up to, by function and outcome; failures by cause.
 """

@@ -6,19 +6,26 @@ Rules:
 2. All times are on one axis, by the writer's clock as it was set when the log began: after a
    `schema.ClockChanged` the change is subtracted. `RunAssembly.clock_change` is the sum, which
    added to a time gives what clocks on the wall show at the end of the log.
-3. A run lies between the lines that frame it. Workers' clocks differ from the writer's; a run that
-   its worker's clock puts outside of them is moved, and shortened only if it is too long.
-4. A torn log lacks lines: a run without its submission has an empty function name.
+3. A run lies within its *frame*: it begins when the writer gave it away or later, and ends when the
+   writer learned of its end or sooner. Lines may be late: their own times count, not those around.
+4. Workers' clocks differ from the writer's: the runs of a worker are moved all alike, by the
+   difference that `clocks` has found. One that is still outside of its frame is moved into it, and
+   shortened only if it is too long.
+5. Of brief runs the log has the length and the frame, and not where in there they were:
+   `Run.slack` is by how much they may have been earlier.
+6. A torn log lacks lines: a run without its submission has an empty function name.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmitted
+from grain.eventlog.clocks import WorkerClocks
+from grain.eventlog.never_ran import CANCELLED, ENDED, NeverRan
+from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmitted, WorkerJoined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from grain.eventlog.schema import AnyLine, WorkerLeft
 
@@ -58,6 +65,9 @@ class Run(NamedTuple):
         queued: since when it waited for this run: its submission, or the end of its last run.
         started: when the run began, between ``queued`` and ``ended``; None if it never did.
         ended: when it ended.
+        slack: seconds by which the run may have been earlier, where the log does not say when it
+            was.
+        ran_before: True if an earlier run of the task had begun.
     """
 
     submission: Submission
@@ -65,6 +75,8 @@ class Run(NamedTuple):
     queued: float
     started: float | None
     ended: float
+    slack: float = 0.0
+    ran_before: bool = False
 
     @property
     def seconds(self) -> float:
@@ -96,6 +108,11 @@ class Run(NamedTuple):
         """True if an earlier run of the task, or an earlier attempt at it, was in vain."""
         return self.line.attempt > 1 or self.submission.retry_of != 0
 
+    @property
+    def never_ran(self) -> bool:
+        """True if the task is over, and no run of it has ever begun."""
+        return self.started is None and self.line.final and not self.ran_before
+
 
 class OpenTask:
     """A task that waits or runs.
@@ -105,21 +122,29 @@ class OpenTask:
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
         worker: the worker that has it; empty while it waits.
+        ran_before: True if an earlier run of it had begun.
     """
 
-    __slots__ = ("queued", "started", "submission", "worker")
+    __slots__ = ("queued", "ran_before", "started", "submission", "worker")
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.queued = submission.time
         self.started: float | None = None
         self.worker = ""
+        self.ran_before = False
 
 
 class RunAssembly:
     """The tasks of a log that are open, from its lines in their order.
 
+    Args:
+        clocks: by how much the clocks of workers differ, from `clocks_of` the same log; without,
+            they are found as the lines pass, and the first runs of a worker are less exact.
+
     Attributes:
+        clocks: by how much the clocks of workers differ, as far as is known.
+        never_ran: the tasks that ended without any run.
         first: the time of the first line.
         now: the time of the last line.
         clock_change: seconds that were added to the writer's clock in the course of the log.
@@ -127,7 +152,10 @@ class RunAssembly:
         running: the number of tasks that run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clocks: WorkerClocks | None = None) -> None:
+        self.clocks = WorkerClocks() if clocks is None else clocks
+        self._learns = clocks is None
+        self.never_ran = NeverRan()
         self.first: float | None = None
         self.now = 0.0
         self.waiting = 0
@@ -141,6 +169,8 @@ class RunAssembly:
         """Return the time of a line on the axis of the log; it never goes back."""
         if isinstance(line, ClockChanged):
             self.clock_change += line.by
+            if self._learns:
+                self.clocks.reset_all()
         time = line.time - self.clock_change
         if self.first is None:
             self.first = self.now = time
@@ -162,9 +192,15 @@ class RunAssembly:
             if task.started is None:
                 self.waiting -= 1
                 self.running += 1
-            task.started, task.worker = now, line.worker
+            # Of brief tasks, this line comes as late as that of the end.
+            given = min(line.time - self.clock_change, now)
+            task.started, task.worker = max(given, task.queued), line.worker
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
+        elif isinstance(line, WorkerJoined):
+            self.never_ran.offered(line.resources)
+            if self._learns:
+                self.clocks.reset(line.worker)
         return None
 
     def last_there(self, left: WorkerLeft) -> float:
@@ -212,24 +248,57 @@ class RunAssembly:
     def _ended(self, line: RunEnded, now: float) -> Run:
         task = self._task(line.mission, line.task)
         started, ended = self._framed(line, task, now)
-        run = Run(task.submission, line, task.queued, started, ended)
+        slack = 0.0
+        if started is not None and task.started is not None and _is_only_length(line):
+            slack = max(0.0, started - task.started)
+        run = Run(task.submission, line, task.queued, started, ended, slack, task.ran_before)
         if line.final:
+            if run.never_ran:
+                how = CANCELLED if line.outcome == "cancelled" else ENDED
+                self.never_ran.add(task.submission.request, how)
             self._remove(line.mission, line.task)
             return run
         if task.started is not None:
             self.running -= 1
             self.waiting += 1
+        task.ran_before = task.ran_before or started is not None
         task.queued, task.started, task.worker = now, None, ""
         return run
 
     def _framed(self, line: RunEnded, task: OpenTask, now: float) -> tuple[float | None, float]:
-        """Return when a run started and ended, between the lines that frame it."""
+        """Return when a run started and ended, within its frame."""
         if line.started is None:
             return task.started, now
         begin = task.queued if task.started is None else task.started
         started = line.started - self.clock_change
         ended = now if line.ended is None else line.ended - self.clock_change
         seconds = max(0.0, ended - started)
+        if line.usage is not None and not _is_only_length(line):  # its worker has said so
+            if self._learns and task.started is not None:
+                self.clocks.learn(line.worker, now, begin - started, now - ended)
+            started += self.clocks.correction(line.worker, now)
         # The worker's clock is right about the length, and may be wrong about the rest.
         started = min(max(started, begin), now - seconds)
         return max(begin, started), min(now, max(begin, started) + seconds)
+
+
+def _is_only_length(line: RunEnded) -> bool:
+    """Return True if the log has the length of a run, and its end is when the writer learned of it.
+
+    As of brief runs with a value that started no program (`grain.eventlog.usage.Report`).
+    """
+    return (
+        line.outcome == VALUE
+        and line.ended == line.time
+        and not line.cpus
+        and line.usage is not None
+        and not line.usage.programs
+    )
+
+
+def clocks_of(lines: Iterable[AnyLine]) -> WorkerClocks:
+    """Return by how much the clocks of workers differ, over the whole of a log."""
+    assembly = RunAssembly()
+    for line in lines:
+        assembly.feed(line)
+    return assembly.clocks

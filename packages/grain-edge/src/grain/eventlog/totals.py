@@ -180,7 +180,9 @@ class FunctionTotals:
         cpu_seconds: CPU time that they used.
         asked: the amounts of each kind that its tasks asked for.
         seconds: the lengths of its runs that brought a value.
+        runs: its runs that began, and have ended.
         waited: the waits for its runs.
+        never_ran: the waits of its tasks that ended without any run.
         memory: the peaks of memory of all runs that were measured, in GB.
         memory_shares: those peaks as shares of what was asked for.
         busy_cores: the mean number of cores in which a run computed.
@@ -188,8 +190,8 @@ class FunctionTotals:
 
     __slots__ = (
         "asked", "brief", "busy_cores", "cached", "cancelled", "core_seconds", "cpu_seconds",
-        "done", "failed", "memory", "memory_shares", "name", "requests", "retried", "seconds",
-        "tasks", "waited", "wasted_core_seconds",
+        "done", "failed", "memory", "memory_shares", "name", "never_ran", "requests", "retried",
+        "runs", "seconds", "tasks", "waited", "wasted_core_seconds",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -207,7 +209,9 @@ class FunctionTotals:
         self.cpu_seconds = 0.0
         self.asked: dict[str, Amounts] = {}
         self.seconds = Histogram()
+        self.runs = 0
         self.waited = Histogram()
+        self.never_ran = Histogram()
         self.memory = Histogram()
         self.memory_shares = Histogram()
         self.busy_cores = Histogram()
@@ -311,6 +315,7 @@ class Totals:
         function.tasks += tasks
         function.done += tasks
         function.brief += tasks
+        function.runs += tasks
         self.runs += tasks
         function.seconds.add(line.seconds / tasks, tasks)
         function.waited.add(line.waited / tasks, tasks)
@@ -341,8 +346,8 @@ class Totals:
         line = run.line
         function = self._function(run.submission.function)
         self.runs += 1
-        if run.started is not None or run.submission.retry_of:
-            function.waited.add(run.waited)
+        function.runs += run.started is not None
+        (function.never_ran if run.never_ran else function.waited).add(run.waited)
         function.retried += run.is_retry
         function.core_seconds += run.core_seconds
         if line.outcome == VALUE:

@@ -31,12 +31,12 @@ class Outcome(NamedTuple):
     """The course of a replay.
 
     Attributes:
-        makespan: the seconds from the first submission to the end of the last task; ``math.inf``
-            if some tasks never end.
+        makespan: the seconds from the first submission to the end of the last task that runs;
+            ``math.inf`` if some tasks never end.
         worker_hours: the hours that workers were there, added up.
         core_hours: the cores of workers, times the hours that these were there.
         busy: the share of that in which tasks had the cores; 0 if workers have none.
-        waited: the mean of the seconds that tasks waited.
+        waited: the mean of the seconds that tasks waited that run.
         over_time: the number of runs that a time limit ended.
         over_memory: the number of tasks that used more memory than they ask for.
         never: the number of tasks that never end, by function and reason.
@@ -145,7 +145,7 @@ class _Replay:
             worker_hours=self._there / 3600,
             core_hours=self._paid / 3600,
             busy=min(1.0, self._used / self._paid) if self._paid else 0.0,
-            waited=self._waited / len(self._tasks),
+            waited=self._waited / max(1, sum(bool(task.runs) for task in self._tasks)),
             over_time=self._over_time,
             over_memory=self._over_memory,
             never=dict(self._never),
@@ -267,7 +267,11 @@ class _Replay:
         self._first = min(self._first, self._now)
         task = self._tasks[index]
         if not task.runs:
-            self._at(self._now + task.waited, _RESOLVE, index)
+            # It never ran. Its end is there for what waits for it, and for nothing else.
+            if index in self._waiters:
+                self._at(self._now + task.waited, _RESOLVE, index)
+            else:
+                self._left -= 1
             return
         request, why_never = self._request(task)
         if why_never or (why_never := self._too_long(task)):
@@ -324,7 +328,8 @@ class _Replay:
     def _resolve(self, index: int) -> None:
         """End a task; submit what waits for it."""
         self._left -= 1
-        self._end = self._now
+        if self._tasks[index].runs:
+            self._end = self._now
         for one in self._waiters.pop(index, ()):
             self._needs[one] -= 1
             if not self._needs[one]:

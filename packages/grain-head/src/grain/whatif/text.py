@@ -6,6 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from grain.eventlog.never_ran import sentences
 from grain.whatif.sweep import knee
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def report_data(
         "guessed": workload.guessed,
         "left_out": workload.unknown,
         "brief": workload.brief,
+        "never_ran": [{"why": why, "tasks": tasks} for why, tasks in workload.never_ran.items()],
         "ignored": list(workload.ignored),
         "replay": None if original is None else _outcome_data(original),
         "worker": worker.ask(),
@@ -95,6 +97,7 @@ def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     if workload.repeated:
         tasks += f" with {counted(workload.repeated, 'further attempt')}"
     lines = [f"{workload.name} ({workload.id[:8]}): {tasks} in {took}"]
+    lines += sentences(workload.never_ran)
     if original is None:
         return lines
     if original.makespan == math.inf:

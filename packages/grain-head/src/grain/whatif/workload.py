@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.eventlog.never_ran import WAITING
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
@@ -74,8 +75,8 @@ class LoggedTask:
         follows: the task, by index, after whose submission it is submitted; None if ``after`` is
             not empty, or if it is the first of its mission.
         delay: the seconds from then to its submission.
-        runs: its runs, in order; none if it was cancelled while it waited.
-        waited: the seconds until it was cancelled while it waited.
+        runs: its runs, in order; none if it never ran.
+        waited: the seconds until its end without any run.
         failed: True if it ended with an exception.
         peak_memory: the largest memory that its last run used, in GB; None if it was not measured.
         urgency: larger goes first among those that ask for the same.
@@ -110,10 +111,11 @@ class Workload(NamedTuple):
         repeated: how many of these are further attempts at a task that failed.
         stays: the workers that were there.
         missions: the number of missions.
-        makespan: the seconds from the first submission to the end of the last task.
+        makespan: the seconds from the first submission to the end of the last task that ran.
         guessed: the number of tasks that had not ended, whose run times are means.
         unknown: the number of tasks that had not ended, and of whose function nothing has, so they
             are left out.
+        never_ran: the tasks that never ran, so they are left out: how many, by reason.
         brief: the number of tasks that the log counts and does not list, so they are left out.
         ignored: kinds of resources that are not known here, and are ignored.
     """
@@ -129,6 +131,7 @@ class Workload(NamedTuple):
     unknown: int
     ignored: tuple[str, ...]
     brief: int = 0
+    never_ran: dict[str, int] = {}  # noqa: RUF012 - nobody adds to it
 
 
 def workload_of(lines: Iterable[AnyLine]) -> Workload:
@@ -266,6 +269,7 @@ class WorkloadBuilder:
             unknown=unknown,
             ignored=tuple(sorted(self._requests.ignored)),
             brief=self._brief,
+            never_ran=self._assembly.never_ran.reasons(),
         )
 
     # ---- lines
@@ -336,9 +340,12 @@ class WorkloadBuilder:
         task.failed = line.outcome != "value"
         if line.usage is not None and line.usage.measured_by != "none":
             task.peak_memory = line.usage.peak_memory
-        if not ran:
+        self._ended[opened.index] = now
+        if run.never_ran:
+            # Somebody gave it up: that ends nothing, and lets nothing begin that does not say so.
             task.waited = max(0.0, now - self._submitted[opened.index])
-        self._ended[opened.index] = self._last_outcome = now
+            return
+        self._last_outcome = now
         self._last_end[line.mission] = opened.index
 
     def _needed(self, stay: Stay) -> Stay:
@@ -366,6 +373,8 @@ class WorkloadBuilder:
     def _guess(self) -> tuple[int, int]:
         """Give the tasks that have not ended the mean run time of their function.
 
+        Those that no worker had room for never ran.
+
         Returns:
             The number of these tasks, and of those of whose function no run is known, which have
             no runs and so end at once.
@@ -378,9 +387,20 @@ class WorkloadBuilder:
                 count, seconds = sums.get(task.function, (0, 0.0))
                 sums[task.function] = count + 1, seconds + task.runs[-1].seconds
         now = self._assembly.now - (self._assembly.first or 0.0)
-        unknown = 0
-        for opened in self._open.values():
+        unknown = hopeless = 0
+        waiting = {
+            (task.submission.mission, task.submission.task): task.submission.request
+            for task in self._assembly.open_tasks()
+            if task.started is None and not task.ran_before
+        }
+        never_ran = self._assembly.never_ran
+        for key, opened in self._open.items():
             task = self._tasks[opened.index]
+            request = waiting.get(key)
+            if request is not None and not never_ran.fits(request):
+                never_ran.add(request, WAITING)
+                hopeless += 1
+                continue
             count, seconds = sums.get(task.function, (0, 0.0))
             so_far = 0.0 if opened.given is None else now - opened.given
             if count or so_far:
@@ -389,7 +409,7 @@ class WorkloadBuilder:
             else:
                 unknown += 1
         self._last_outcome = max(self._last_outcome, now)
-        return len(self._open) - unknown, unknown
+        return len(self._open) - hopeless - unknown, unknown
 
 
 class Requests:

@@ -259,7 +259,7 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
         runs=totals.seconds.count,
         seconds=totals.seconds.total,
         longest=totals.seconds.most,
-        waited=totals.waited.total,
+        waited=totals.waited.total + totals.never_ran.total,
         core_hours=totals.core_seconds / 3600,
         wasted_core_hours=totals.wasted_core_seconds / 3600,
         cpu_hours=totals.cpu_seconds / 3600,

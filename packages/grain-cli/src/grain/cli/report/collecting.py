@@ -13,6 +13,7 @@ from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.series import Level, Series
 from grain.cli.report.sufficient import Overtime
+from grain.eventlog.never_ran import WAITING, NeverRan
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
@@ -116,6 +117,9 @@ class Report:
         running: the number of tasks that run, over time.
         timeline: the bars.
         steps: the critical path, of the mission that ended last.
+        never_ran: how many tasks never ran, by reason; those that wait still are not among them.
+        left_waiting: how many have not begun by the end of the log, by reason.
+        last_run: when the last run ended; 0 if none has.
         missions: the names of missions in the log of a scheduler, by their ids.
         path_mission: the mission of the critical path; empty in the log of a mission.
         remarks: sentences for people, each with its time.
@@ -135,6 +139,9 @@ class Report:
     running: Level
     timeline: Timeline
     steps: list[Step]
+    never_ran: dict[str, int]
+    left_waiting: dict[str, int]
+    last_run: float
     missions: dict[str, str]
     path_mission: str
     remarks: list[tuple[float, str]]
@@ -162,6 +169,7 @@ class Collector:
         self._running = Level(BINS)
         self._timeline = Timeline(bars)
         self._paths: dict[str, CriticalPath] = {}
+        self._last_run = 0.0
         self._missions: dict[str, str] = {}
         self._remarks: list[tuple[float, str]] = []
         self._more_remarks = 0
@@ -205,8 +213,13 @@ class Collector:
         for worker in self._workers.values():
             if worker.since is not None:
                 self._absent(worker, now)
+        never_ran = self._assembly.never_ran
+        left = NeverRan(never_ran)
         for task in self._assembly.open_tasks():
-            if task.started is not None:
+            if task.started is None:
+                if not task.ran_before:
+                    left.add(task.submission.request, WAITING)
+            else:
                 start = task.started - (self._assembly.first or 0.0)
                 self._occupy(task.submission.request, task.worker, start, now)
                 number = self._number(task.submission.function)
@@ -229,6 +242,9 @@ class Collector:
             running=self._running,
             timeline=self._timeline,
             steps=self._paths[mission].steps() if self._paths else [],
+            never_ran=never_ran.reasons(),
+            left_waiting=left.reasons(),
+            last_run=self._last_run,
             missions=self._missions,
             path_mission=mission,
             remarks=self._remarks,
@@ -314,6 +330,7 @@ class Collector:
         if line.outcome == "error":
             self._overtime.setdefault(run.submission.function, Overtime()).add(run)
         if run.started is not None:
+            self._last_run = self._now
             self._show(run)
         path = self._paths.get(line.mission)
         if line.final and path is not None:

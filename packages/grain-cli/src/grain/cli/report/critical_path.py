@@ -1,8 +1,8 @@
 """The critical path of a mission: the chain of tasks, each awaited by the next, that ended last.
 
-It leads back from the task that ended last: the one before is, of those that its branch had awaited
-when it submitted it, the one that ended last. Whoever wants the mission to be shorter has to make
-this chain shorter.
+It leads back from the task that ended last, of those that ran: the one before is, of those that its
+branch had awaited when it submitted it, the one that ended last. Whoever wants the mission to be
+shorter has to make this chain shorter. What was cancelled while it waited ends no path.
 
 All tasks have to be remembered, as any of them may turn out to be in the chain: in arrays, 40 bytes
 for each.
@@ -57,7 +57,7 @@ class CriticalPath:
     """The tasks of one mission. Their numbers begin with 1; 0 is none.
 
     Attributes:
-        last_end: when the task that ended last has ended; -1 if none has.
+        last_end: when the task that ended last has ended, of those that ran; -1 if none has.
     """
 
     def __init__(self) -> None:
@@ -94,13 +94,19 @@ class CriticalPath:
         chunk.before[at] = before
 
     def ended(self, task: int, started: float | None, ended: float) -> None:
-        """Take note of a task that has ended."""
+        """Take note of a task that has ended.
+
+        Args:
+            task: its number.
+            started: when its last run began; None if it was waiting, which ends no path.
+            ended: when it ended.
+        """
         chunk, at = self._place(task)
         if chunk.submitted[at] < 0:
             return  # its submission was torn
         chunk.started[at] = ended if started is None else started
         chunk.ended[at] = ended
-        if ended >= self.last_end:
+        if started is not None and ended >= self.last_end:
             self._last, self.last_end = task, ended
 
     def steps(self) -> list[Step]:

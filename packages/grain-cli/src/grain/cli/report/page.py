@@ -21,6 +21,7 @@ from grain.cli.report import charts
 from grain.cli.report.figures import NOTHING, hours, number, share, span
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.show import clean
+from grain.eventlog.never_ran import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,8 @@ _WORKERS = 1000  # rows of the table, and in the timeline
 _CAUSES = 50
 _CALLS = 200  # of a cause
 _STEPS = 60  # of the critical path
+
+_LATE = 0.01  # of the whole: what comes after the last run is worth a remark if it is more
 
 _NAMELESS = "(unknown function)"
 
@@ -147,7 +150,7 @@ class _View:
             "static": charts.static_timeline(report.timeline, report.span, self._colours),
             "legend": list(self._legend()),
             "queue": self._queue() if tasks and report.span > 0 else None,
-            "waits": [_waits(one) for one in self._ranked[:_FUNCTIONS]],
+            "waits": [row for one in self._ranked[:_FUNCTIONS] for row in _waits(one)],
             "functions": [self._function(one) for one in self._ranked[:_FUNCTIONS]],
             "more_functions": _more(len(self._ranked), _FUNCTIONS, "functions"),
             "requests": [self._request(one) for one in self._ranked[:_CARDS]],
@@ -191,7 +194,7 @@ class _View:
     def _tiles(self) -> Iterator[dict[str, str]]:
         report, totals = self._report, self._report.totals
         running = self._written and report.end is None
-        yield _tile("So far" if running else "Makespan", span(report.span), "from first to last")
+        yield self._length(running=running)
         ended = totals.done + totals.failed + totals.cancelled
         cancelled = f", {totals.cancelled:,} cancelled" if totals.cancelled else ""
         left = f", {totals.tasks - ended:,} open" if totals.tasks > ended else ""
@@ -227,8 +230,22 @@ class _View:
             note = f"{hours(totals.cpu_seconds)} CPU-hours of the cores asked for"
             yield _tile("CPU use", figure or unit, note, unit=unit if figure else "")
 
+    def _length(self, *, running: bool) -> dict[str, str]:
+        report = self._report
+        if running:
+            return _tile("So far", span(report.span), "since its start")
+        rest = report.span - report.last_run
+        if report.never_ran and report.last_run and rest > _LATE * report.span:
+            note = f"to the end of the last run; the mission ended {span(rest)} later"
+            return _tile("Makespan", span(report.last_run), note)
+        return _tile("Makespan", span(report.span), "from first to last")
+
     def _sentences(self) -> Iterator[str]:
         report = self._report
+        over = not self._written or report.end is not None
+        for reasons in (report.never_ran, report.left_waiting if over else {}):
+            for sentence in sentences(reasons):
+                yield f"{sentence}."
         if not report.totals.functions:
             yield "No task was submitted up to the end of this log."
         elif self._written and report.end is None:
@@ -355,11 +372,20 @@ class _View:
             "style": self._styles.get(one.name, ""),
             "asked": most or "nothing",
             "others": f"and {_counted(len(others), 'other request')}" if others else "",
-            "enough": enough.text or "nothing",
-            "less": enough.less,
+            "enough": enough.text or ("nothing" if one.runs else ""),
+            "why_not": "" if one.runs else self._why_not(one),
+            "too_much": bool(enough.less),
+            "remarks": [*enough.less, *enough.more],
             "time": time_strip,
             "memory": memory_strip,
         }
+
+    def _why_not(self, one: FunctionTotals) -> str:
+        if one.cached == one.tasks:
+            return "not known: all results are from the cache"
+        if one.never_ran.count and self._report.end is not None:
+            return "not known: none of its tasks ran"
+        return "not known: no run of it has ended"
 
     def _requests_note(self) -> str:
         more = _more(len(self._ranked), _CARDS, "functions")
@@ -513,14 +539,18 @@ def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "")
     return {"name": name, "figure": figure, "note": note, "unit": unit, "style": style}
 
 
-def _waits(one: FunctionTotals) -> dict[str, str]:
-    return {
-        "name": one.name or _NAMELESS,
-        "runs": f"{one.waited.count:,}",
-        "median": span(one.waited.quantile(0.5)),
-        "most": span(one.waited.quantile(0.9)),
-        "longest": span(one.waited.most),
-    }
+def _waits(one: FunctionTotals) -> Iterator[dict[str, str]]:
+    """Yield the waits for runs, and those of tasks that never ran."""
+    for waited, note in ((one.waited, ""), (one.never_ran, "never ran")):
+        if waited.count:
+            yield {
+                "name": one.name or _NAMELESS,
+                "note": note,
+                "runs": f"{waited.count:,}",
+                "median": span(waited.quantile(0.5)),
+                "most": span(waited.quantile(0.9)),
+                "longest": span(waited.most),
+            }
 
 
 def _counted(count: int, noun: str) -> str:

@@ -26,12 +26,15 @@ class Sufficient(NamedTuple):
     """The request that would have sufficed.
 
     Attributes:
-        text: the request, as it is written in a program; empty if nothing was asked for.
-        less: sentences on what it has less of than was asked for, and on what was used beyond.
+        text: the request, as it is written in a program; empty if nothing was asked for, or if
+            nothing is known, as no run has ended.
+        less: sentences on what it has less of than was asked for.
+        more: sentences on what was used beyond that, and on time that was too short.
     """
 
     text: str
     less: list[str]
+    more: list[str]
 
 
 class Overtime:
@@ -69,6 +72,9 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
     """
     parts: list[str] = []
     less: list[str] = []
+    more: list[str] = []
+    if not function.runs:
+        return Sufficient("", less, more)
     for kind, asked, enough in _kinds(function):
         if kind == "WTime":  # a limit, which keeps nothing from others
             parts.append(WTime(T=max(enough, overtime.limit) or 1.0).ask())
@@ -78,14 +84,14 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
         if enough < _MUCH * asked:
             less.append(f"asked for {asked:g}{unit}, needed {enough:g} at most")
         elif enough > asked:
-            less.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
+            more.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
     if overtime.runs:
         runs = "a run" if overtime.runs == 1 else f"{overtime.runs:,} runs"
-        less.append(
+        more.append(
             f"a time limit of {span(overtime.limit)} or less ended {runs}: more time is needed"
         )
-        return Sufficient(f"more than {' & '.join(parts)}", less)
-    return Sufficient(" & ".join(parts), less)
+        return Sufficient(f"more than {' & '.join(parts)}", less, more)
+    return Sufficient(" & ".join(parts), less, more)
 
 
 def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:

@@ -1,0 +1,108 @@
+"""Tasks that ended, or were left, without any run: how many there are, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TIME = "WTime"  # a limit, of which nothing is taken
+_OFFERS = 1000  # different ones that are remembered
+
+Amounts = tuple[tuple[str, float], ...]
+
+CANCELLED, ENDED, WAITING = "cancelled", "ended", "waiting"
+"""How a task came to never run: its caller cancelled it; it failed; it waited to the end."""
+
+_OTHERWISE = {
+    CANCELLED: "cancelled while waiting",
+    ENDED: "ended before any run began",
+    WAITING: "still waiting at the end",
+}
+
+
+class NeverRan:
+    """The tasks that never ran, by what they asked for, and what workers offered meanwhile.
+
+    Memory grows with different requests and offers, not with tasks.
+
+    Args:
+        among: others, whose workers are those of these.
+    """
+
+    def __init__(self, among: NeverRan | None = None) -> None:
+        self._offers: set[Amounts] = set() if among is None else among._offers
+        self._tasks: Counter[tuple[Amounts, str]] = Counter()
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks that never ran."""
+        return self._tasks.total()
+
+    def offered(self, resources: Mapping[str, float]) -> None:
+        """Take note of what a worker offers."""
+        if len(self._offers) < _OFFERS:
+            self._offers.add(tuple(sorted(resources.items())))
+
+    def add(self, request: Mapping[str, float], how: str = CANCELLED) -> None:
+        """Count a task that never ran.
+
+        Args:
+            request: what it asked for, by kind.
+            how: `CANCELLED`, `ENDED` or `WAITING`.
+        """
+        self._tasks[tuple(request.items()), how] += 1
+
+    def fits(self, request: Mapping[str, float]) -> bool:
+        """Return True if some worker offered what a task asks for."""
+        return any(_has(dict(offer), request) for offer in self._offers)
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many tasks never ran for which reason, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for (request, how), tasks in self._tasks.items():
+            counts[self._lack(dict(request)) or _OTHERWISE[how]] += tasks
+        return dict(counts.most_common())
+
+    def _lack(self, request: Mapping[str, float]) -> str:
+        """Return what every worker lacked for a request; nothing if one had it all."""
+        if not self._offers:
+            return "no worker was there"
+        if self.fits(request):
+            return ""
+        most: dict[str, float] = {}
+        for offer in self._offers:
+            for kind, amount in offer:
+                most[kind] = max(amount, most.get(kind, 0.0))
+        asked = {kind: amount for kind, amount in request.items() if kind != _TIME and amount > 0}
+        if absent := [kind for kind in asked if not most.get(kind)]:
+            return f"no worker had {' or '.join(map(_noun, absent))}"
+        if short := [kind for kind in asked if asked[kind] > most[kind]]:
+            return f"no worker had {' or '.join(_amount(kind, asked[kind]) for kind in short)}"
+        return f"no worker had {' and '.join(_amount(kind, asked[kind]) for kind in asked)} at once"
+
+
+def sentences(reasons: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each of `NeverRan.reasons`.
+
+    >>> sentences({"no worker had GPUs": 6})
+    ['6 tasks never ran: no worker had GPUs']
+    """
+    return [
+        f"{tasks:,} {'task' if tasks == 1 else 'tasks'} never ran: {reason}"
+        for reason, tasks in reasons.items()
+    ]
+
+
+def _has(offer: Mapping[str, float], request: Mapping[str, float]) -> bool:
+    return all(offer.get(kind, 0.0) >= amount for kind, amount in request.items() if kind != _TIME)
+
+
+def _noun(kind: str) -> str:
+    return {"Cores": "cores", "Memory": "memory"}.get(kind, kind)
+
+
+def _amount(kind: str, amount: float) -> str:
+    return f"{amount:g} GB of memory" if kind == "Memory" else f"{amount:g} {_noun(kind)}"
