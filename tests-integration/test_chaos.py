@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_batch.start import until
 from tools.chaos import job, soak
-from tools.chaos.books import Book, expected, read_lines
+from tools.chaos.books import BEGINS, Book, expected, read_lines
 from tools.chaos.judge import LAWS, Ending, Event, Evidence, judge
 from tools.chaos.processes import Marked, marked, role_of, task_of
-from tools.chaos.schedule import STRIKES, MissionPlan, TaskPlan, make_schedule
+from tools.chaos.schedule import (
+    AT_BRIDGE,
+    BUSY,
+    LOGINS,
+    STRIKES,
+    MissionPlan,
+    TaskPlan,
+    make_schedule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,17 +59,43 @@ def test_missions_do_not_depend_on_which_faults_there_are() -> None:
     assert {"kill"} == {one.kind for one in few.faults}
 
 
+def test_times_in_which_gnaw_is_busy_leave_the_other_faults_as_they_are() -> None:
+    without = make_schedule(7, 600, grace=GRACE)
+    busy = make_schedule(7, 600, grace=GRACE, strikes=(*STRIKES, BUSY))
+
+    assert without.faults == tuple(one for one in busy.faults if one.kind != "busy")
+    assert len(without.faults) < len(busy.faults)
+
+
+def test_the_time_of_a_worker_depends_on_seed_transport_and_number_alone() -> None:
+    first, again = (make_schedule(7, seconds, grace=GRACE) for seconds in (60, 600))
+    times = [first.worker_time("tcp", number) for number in range(1, 100)]
+
+    assert times == [again.worker_time("tcp", number) for number in range(1, 100)]
+    assert 20.0 <= min(times) <= 60.0
+    assert math.inf == max(times)
+    assert {math.inf} == {first.worker_time("unix", number) for number in range(1, 100)}
+
+
+def test_some_missions_are_detached_on_each_login_host() -> None:
+    missions = make_schedule(7, 3000, grace=GRACE).missions
+
+    assert set(range(LOGINS + 1)) == {one.login for one in missions}
+
+
 def test_a_schedule_is_within_its_time_and_has_every_kind_of_fault() -> None:
-    schedule = make_schedule(1, 3000, grace=GRACE)
+    strikes = (*STRIKES, *AT_BRIDGE, BUSY)
+    schedule = make_schedule(1, 3000, grace=GRACE, strikes=strikes)
     times = [one.at for one in schedule.faults]
 
-    assert {(one.kind, one.target) for one in STRIKES} == {
+    assert {(one.kind, one.target) for one in strikes} == {
         (one.kind, one.target) for one in schedule.faults
     }
     assert sorted(times) == times
     assert 0 < times[0] < times[-1] < 3000
     assert all(
-        bool(one.seconds) == (one.kind in {"stop", "cut", "fill"}) for one in schedule.faults
+        bool(one.seconds) == (one.kind in {"stop", "cut", "fill", "away", "busy"})
+        for one in schedule.faults
     )
     assert any(one.seconds > GRACE for one in schedule.faults)
     kinds = {task.kind for mission in schedule.missions for task in mission.tasks}
@@ -136,7 +171,7 @@ class MadeUp:
 
     def broken(self) -> list[str]:
         endings = [Ending(plan, self.codes[plan.name]) for plan in self.plans]
-        names = ("unix-1", "unix-2", "tcp-1", "reverse-1", "files-1")
+        names = ("unix-1", "unix-2", "tcp-1", "reverse-1", "files-1", "relay-1")
         transports = {name: name.split("-")[0] for name in names}
         evidence = Evidence(GRACE, self.lines, self.events, endings, transports, **self.more)
         return sorted({one.law for one in judge(evidence).violations})
@@ -241,6 +276,55 @@ def restarted_by_a_stopped_runner(case: MadeUp) -> None:
     case.events.append(case.event("stop", "runner", "unix-1", 105.0, 150.0))
 
 
+def restarted_by_a_busy_gnaw(case: MadeUp) -> None:
+    case.again(160.0)
+    case.events.append(case.event("busy", "gnaw", "", 105.0, 150.0))
+
+
+def restarted_by_a_bridge_that_was_away_for_a_moment(case: MadeUp) -> None:
+    case.again()
+    case.change("start", "m0", 3, worker="relay-1")
+    case.events.append(case.event("away", "bridge", "", 105.0, 110.0))
+
+
+def restarted_before_the_time_of_its_worker_was_over(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("time over", "agent", "unix-1", 131.0, 132.0))
+
+
+def on_a_worker_that_has_left(case: MadeUp) -> None:
+    case.events.append(case.event("time over", "agent", "unix-1", 90.0, 97.5))
+
+
+def begin_twice(case: MadeUp, first_ends: float) -> None:
+    """Make m1 a detached mission that was killed, and began a second time at 150."""
+    plan = case.plans.pop()
+    for number, at in ((1, 99.0), (2, 150.0)):
+        name = f"m1-{number}"
+        case.plans.append(dataclasses.replace(plan, name=name, login=1))
+        case.codes[name] = -9 if number == 1 else 0
+        case.lines.append({"what": BEGINS, "mission": name, "task": -1, "at": at})
+    for line in case.lines:
+        if line["mission"] == "m1":
+            line["mission"] = "m1-2"
+            line["at"] += 60
+            if "value" in line:
+                line["value"] = expected("m1-2", line["task"])
+    case.events.append(case.event("kill", "mission", "m1-1", first_ends))
+
+
+def two_starts_at_once(case: MadeUp) -> None:
+    begin_twice(case, 151.0)
+
+
+def resumed_on_both_hosts(case: MadeUp) -> None:
+    case.more["resumed"] = [("m1", 2)]
+
+
+def resumed_on_neither_host(case: MadeUp) -> None:
+    case.more["resumed"] = [("m1", 0)]
+
+
 def overlapped(case: MadeUp) -> None:
     case.again()
     case.events.append(case.event("kill", "runner", "unix-1", 110.0))
@@ -301,6 +385,10 @@ def files(case: MadeUp) -> None:
     case.more["files"] = ["/x/meeting.d/3/0/bell"]
 
 
+def a_socket_on_another_host(case: MadeUp) -> None:
+    case.more["elsewhere"] = ["/x/tmp/grain-0/s"]
+
+
 def scratch(case: MadeUp) -> None:
     case.more["scratch"] = ["/x/tmp/grain-1"]
 
@@ -340,6 +428,13 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (restarted_by_a_short_cut, ["restarted"]),
     (restarted_by_the_cut_of_another_transport, ["restarted"]),
     (restarted_by_a_stopped_runner, ["restarted"]),
+    (restarted_by_a_busy_gnaw, ["restarted"]),
+    (restarted_by_a_bridge_that_was_away_for_a_moment, ["restarted"]),
+    (restarted_before_the_time_of_its_worker_was_over, ["restarted"]),
+    (on_a_worker_that_has_left, ["outlived"]),
+    (two_starts_at_once, ["twice"]),
+    (resumed_on_both_hosts, ["twice"]),
+    (resumed_on_neither_host, ["twice"]),
     (overlapped, ["overlapped"]),
     (shared, ["shared"]),
     (begun_after_the_end_of_its_mission, ["outlived"]),
@@ -353,6 +448,7 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (on_a_core_of_a_program_without_guards, ["shared"]),
     (orphans, ["orphans"]),
     (files, ["files"]),
+    (a_socket_on_another_host, ["files"]),
     (scratch, ["files"]),
     (memory, ["memory"]),
     (few_faults, ["vacuous"]),
@@ -400,6 +496,23 @@ def its_own_supervisor(case: MadeUp) -> None:
     case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
 
 
+def the_end_of_its_workers_time(case: MadeUp) -> None:
+    case.again(130.0)
+    case.change("start", "m0", 3, worker="tcp-1")
+    case.events.append(case.event("time over", "agent", "tcp-1", 120.0, 129.0))
+
+
+def a_bridge_that_was_away_for_long(case: MadeUp) -> None:
+    case.again(160.0)
+    case.change("start", "m0", 3, worker="relay-1")
+    case.events.append(case.event("away", "bridge", "", 105.0, 145.0))
+
+
+def a_mission_that_was_resumed(case: MadeUp) -> None:
+    begin_twice(case, 149.0)
+    case.more["resumed"] = [("m1", 1)]
+
+
 def a_long_stop(case: MadeUp) -> None:
     case.again(160.0)
     case.events.append(case.event("stop", "agent", "unix-1", 105.0, 150.0))
@@ -439,6 +552,11 @@ def the_supervisor_of_another_program_after_its_fork_server(case: MadeUp) -> Non
     unwatched(case, 110.0)
 
 
+def the_socket_of_a_killed_gnaw_on_another_host(case: MadeUp) -> None:
+    case.more["elsewhere"] = ["/x/tmp/grain-0/s"]
+    case.events.append(case.event("kill", "gnaw", "", 110.0))
+
+
 def the_scratch_of_a_killed_supervisor(case: MadeUp) -> None:
     case.more["scratch"] = ["/x/tmp/grain-1"]
     case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
@@ -448,6 +566,9 @@ EXCUSES = [
     a_killed_runner,
     an_asked_worker,
     its_own_supervisor,
+    the_end_of_its_workers_time,
+    a_bridge_that_was_away_for_long,
+    a_mission_that_was_resumed,
     a_long_stop,
     two_stops_in_a_row,
     five_crashes,
@@ -455,6 +576,7 @@ EXCUSES = [
     a_killed_mission_amid_gnaws_death,
     the_supervisor_of_another_program_after_its_fork_server,
     the_scratch_of_a_killed_supervisor,
+    the_socket_of_a_killed_gnaw_on_another_host,
 ]
 
 
@@ -536,6 +658,13 @@ def test_a_daemon_holds_the_core_of_its_run_and_is_found(books: str, tmp_path: P
         ("grain-forkserv", "python -I -S /p/guards/main.py fork_server 5", "fork server"),
         ("grain-supervise", "python -I -S /p/guards/main.py fork_server 5", "supervisor"),
         ("python", "python /r/tools/chaos/mission.py /b /p", "mission"),
+        ("python", "python -m grain.cli bridge serve --listen :4747", "bridge"),
+        (
+            "python",
+            "python -m grain.cli run -d --name m3 /r/tools/chaos/mission.py /b /p",
+            "command",
+        ),
+        ("python", "python -P -m grain.cli.missions.keeper /f/m3@1 5", "command"),
         ("python", "python -I -S /r/tools/chaos/job.py /b m 3 w 0", "program"),
         ("nsenter", "nsenter -t 5 --net python -m grain.worker --url x", "doorway"),
         ("bash", "bash", "other"),

@@ -10,6 +10,9 @@ Theory of operation:
    names victims by role and number. So a run that failed can be repeated as far as real processes
    repeat themselves; its log has what happened, with times.
 2. Workers over every transport, missions and the Gnaw that they start live through the schedule.
+   The time of some workers ends, as a job's does. Some missions are detached: `grain run -d` starts
+   them on one of two login hosts, and whoever is killed is resumed, on both hosts at once.
+   With ``--bridge`` everybody meets at the server of a bridge, which is killed and stopped, too.
    The programs of the tasks leave daemons behind, and some ignore SIGTERM.
 3. *Books* are kept by side effects, outside of Grain: lines that programs and missions append to a
    file, and locks which show that a run began beside what another had left.
@@ -32,6 +35,7 @@ Map:
 - ``places``: this machine, or hosts of its own for each transport
 - ``proxy``: a TCP proxy that cuts connections, for where hosts cannot be made
 - ``processes``: the processes of a run, by their roles
+- ``detached``: missions that `grain run -d` starts, by what their keepers write
 - ``faults``: faults, carried out
 - ``session``: one run, from its first process to its evidence
 - ``judge``: evidence against promises; no I/O

@@ -103,6 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "tasks": report.tasks,
         "resolved": report.resolved,
         "unwatched": report.unwatched,
+        "resumed": len(evidence.resumed),
         "starts": report.starts,
         "restarts": dict(report.restarts),
         "by": dict(report.by_transport),

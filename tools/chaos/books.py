@@ -20,6 +20,9 @@ import os
 import time
 import zlib
 
+BEGINS, ENDS = "mission begins", "mission ends"
+"""The lines by which a mission enters its own beginning and end."""
+
 LINES = "lines"
 """The name of the file of lines, in the directory of the books."""
 

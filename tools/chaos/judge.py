@@ -16,6 +16,8 @@ What is promised, and what breaks it:
 - *shared*: a run began on a core that another run, or something that it had left behind, still had.
 - *outlived*: a run of a mission began, or came to its own end, although the mission had been killed
   or terminated before; or a run of a worker, although the worker had left as its time was over.
+- *twice*: a detached mission was started again while its last start lived; or it was killed, and
+  `grain resume`, typed on both login hosts at once, started it on none, or on each.
 - *orphans*, *files*: processes and files that are left when everything has ended.
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
@@ -31,11 +33,12 @@ from what Grain itself says.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tools.chaos.books import expected
+from tools.chaos.books import BEGINS, ENDS, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +52,9 @@ RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 15.0, "files": 25.0, "relay": 20
 """Seconds in which a worker comes back when the fault is over, by its transport.
 
 Less than the grace period of a run, or one death of Gnaw's would excuse everything."""
+
+TAKEOVER = 20.0
+"""Seconds until a Gnaw takes the place of one that was killed on the other login host."""
 
 CRASHES = 5
 """Crashes after which a task is given up."""
@@ -106,13 +112,15 @@ class Evidence:
         grace: seconds for which Gnaw waited for those that were away.
         lines: the books.
         events: the faults.
-        endings: the missions that began.
+        endings: the missions that began; each start of a detached one by itself.
         transports: the transport of each worker, by its name.
         orphans: the processes that were left.
         files: the files that were left.
         scratch: the scratch directories that were left.
         megabytes: the largest resident memory seen, by role.
         most_megabytes: what each of them may take.
+        elsewhere: the sockets that were left on hosts where the last Gnaw was not.
+        resumed: for each detached mission that was killed, on how many hosts it was started again.
     """
 
     grace: float
@@ -125,6 +133,8 @@ class Evidence:
     scratch: Sequence[str] = ()
     megabytes: Mapping[str, float] = field(default_factory=dict)
     most_megabytes: float = 250.0
+    resumed: Sequence[tuple[str, int]] = ()
+    elsewhere: Sequence[str] = ()
 
 
 Law = Literal[
@@ -137,6 +147,7 @@ Law = Literal[
     "overlapped",
     "shared",
     "outlived",
+    "twice",
     "orphans",
     "files",
     "memory",
@@ -234,7 +245,8 @@ class Causes:
         """
         transport = self._transports.get(worker, "unix")
         return any(
-            one.at <= until and since <= one.until + RECOVERY[transport]
+            one.at <= until
+            and since <= one.until + RECOVERY[transport] + TAKEOVER * (one.target == "gnaw")
             for one in self._events
             if self._keeps_away(one, worker, transport)
             or (one.kind == "stop" and one.owner in {worker, mission})
@@ -334,6 +346,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.violations += _of_runs(runs, causes, report.restarts)
     report.violations += _of_the_dead(evidence, causes)
     report.violations += _of_the_departed(evidence)
+    report.violations += _of_starts(evidence)
     report.violations += _left(evidence)
     report.resolved = sum(map(bool, resolutions.values()))
     if report.resolved < least_resolved or len(evidence.events) < least_faults:
@@ -457,6 +470,24 @@ def _of_the_departed(evidence: Evidence) -> Iterator[Violation]:
                 )
 
 
+def _of_starts(evidence: Evidence) -> Iterator[Violation]:
+    """Judge the starts of detached missions, whose names are m3-1, m3-2 and so on."""
+    for mission, count in evidence.resumed:
+        if count != 1:
+            yield Violation("twice", f"{mission} was killed, and resumed on {count} hosts")
+    detached = {one.plan.name for one in evidence.endings if one.plan.login}
+    begins = {one["mission"]: one["at"] for one in evidence.lines if one["what"] == BEGINS}
+    ends = {one["mission"]: one["at"] for one in evidence.lines if one["what"] == ENDS}
+    for event in evidence.events:
+        if event.target == "mission" and event.kind == "kill":
+            ends.setdefault(event.owner, event.at)
+    for name in detached & begins.keys():
+        mission, _, number = name.rpartition("-")
+        before = f"{mission}-{int(number) - 1}"
+        if before in begins and ends.get(before, math.inf) > begins[name]:
+            yield Violation("twice", f"{name} began at {begins[name]:.2f} while {before} lived")
+
+
 def _left(evidence: Evidence) -> Iterator[Violation]:
     for one in evidence.orphans:
         yield Violation("orphans", one)
@@ -469,6 +500,10 @@ def _left(evidence: Evidence) -> Iterator[Violation]:
     scratch = evidence.scratch
     if len(scratch) > excused:
         yield Violation("files", f"{len(scratch)} scratch directories, {excused} may be: {scratch}")
+    # A Gnaw that was killed leaves its socket until there is another one on that host.
+    killed = sum((one.kind, one.target) == ("kill", "gnaw") for one in evidence.events)
+    if len(evidence.elsewhere) > killed:
+        yield Violation("files", f"{len(evidence.elsewhere)} sockets, {killed} may be")
     for one in evidence.files:
         yield Violation("files", one)
     for role, megabytes in evidence.megabytes.items():

@@ -1,13 +1,18 @@
 """A mission, as a user's script: it submits its tasks, and enters each resolution in the books.
 
 Usage: mission.py BOOKS PLAN, where PLAN is a JSON file with a `MissionPlan`, the address, and
-the arguments for a Gnaw that it starts.
+the arguments for a Gnaw that it starts. Each start of one that `grain run -d` starts has a name of
+its own: m3 is m3-1, and m3-2 when it was resumed.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +25,8 @@ from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.util import as_completed
 from grain.worker import Call
-from tools.chaos.books import Book
+from tools.chaos.books import BEGINS, ENDS, Book
+from tools.chaos.processes import OWNER
 
 Result = tuple[str, int, bytes]
 
@@ -69,10 +75,11 @@ class Mission:
     Args:
         folder: the books.
         plan: as `MissionPlan`, in plain data.
+        name: of this start of it.
     """
 
-    def __init__(self, folder: str, plan: dict[str, Any]) -> None:
-        self.name = plan["name"]
+    def __init__(self, folder: str, plan: dict[str, Any], name: str) -> None:
+        self.name = name
         self._book = Book(folder)
         self._folder = folder
         self._plan = plan
@@ -80,7 +87,7 @@ class Mission:
 
     def enter(self, what: str) -> None:
         """Enter the beginning or the end of the mission."""
-        self._book.append(what, self.name)
+        self._book.append(what, self.name, host=socket.gethostname(), pid=os.getpid())
 
     def calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """Return the function and the arguments of each task."""
@@ -142,16 +149,33 @@ class Mission:
             await executor.join()
 
 
+def name_of_start(folder: str, mission: str) -> str:
+    """Return a name that no other start of a mission has."""
+    for number in itertools.count(1):
+        with suppress(FileExistsError):
+            Path(folder, f"{mission}-{number}").mkdir()
+            break
+    return f"{mission}-{number}"
+
+
 def main(words: list[str]) -> None:
     """Run the mission."""
-    folder, plan = words
-    mission = Mission(folder, json.loads(Path(plan).read_text()))
-    mission.enter("mission begins")
-    if json.loads(Path(plan).read_text())["interface"] == "delayed":
+    folder, file = words
+    plan = json.loads(Path(file).read_text())
+    name = plan["name"]
+    if plan["login"]:
+        if os.environ[OWNER] == name:
+            # In the same process, in whose environment others see the name of this start.
+            environ = {**os.environ, OWNER: name_of_start(folder, name)}
+            os.execve(sys.executable, [sys.executable, __file__, *words], environ)
+        name = os.environ[OWNER]
+    mission = Mission(folder, plan, name)
+    mission.enter(BEGINS)
+    if plan["interface"] == "delayed":
         run(mission.delayed, name=mission.name, progress=False)
     else:
         trio.run(mission.executor)
-    mission.enter("mission ends")
+    mission.enter(ENDS)
 
 
 if __name__ == "__main__":

@@ -35,10 +35,12 @@ class Place(Protocol):
     Attributes:
         transports: those by which workers can join here; with "relay" among them, everybody meets
             at a bridge, and commands and faults have "bridge" for the host of its server.
+        logins: the hosts on which missions may begin, as `command` has them.
         lacking: kinds of fault and transports that this place does not have, each with the reason.
     """
 
     transports: tuple[str, ...]
+    logins: tuple[str, ...]
     lacking: tuple[str, ...]
 
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
@@ -59,29 +61,36 @@ class Place(Protocol):
     def reset(self, transport: str) -> None:
         """Break the connections of a transport."""
 
-    def sockets(self) -> list[str]:
-        """Return the sockets that lie in the directories of heads for this run."""
+    def sockets(self) -> dict[str, list[str]]:
+        """Return the sockets that lie in the directories of heads for this run, by host."""
+
+    def host_of(self, pid: int) -> str:
+        """Return the host of a process, as `sockets` has it."""
 
 
 class Hosts:
-    """A host for each transport, and one for missions and Gnaw; needs root.
+    """A host for each transport, and two for missions and Gnaw; needs root.
 
     Args:
         shared: the directory in which everybody meets.
-        machines: the hosts: that of the head, those of the three transports over a network, and
-            that of the server where everybody meets at a bridge.
+        machines: the hosts: the two login hosts, those of the three transports over a network, and
+            that of the server where everybody meets at a bridge. Workers over a Unix socket are on
+            the first one.
     """
+
+    logins: tuple[str, ...] = ("unix", "login")
 
     lacking: tuple[str, ...] = ()
 
     def __init__(self, shared: Path, machines: Sequence[Host]) -> None:
         self._work = str(shared.parent / "work")
-        head, direct, behind, shut, *bridge = machines
+        head, login, direct, behind, shut, *bridge = machines
         last = "relay" if bridge else "files"
         self.transports: tuple[str, ...] = ("unix", "tcp", "reverse", last)
-        self._hosts = {"unix": head, "tcp": direct, "reverse": behind, last: shut}
-        head.refuse_connections(behind.address)
-        head.refuse_connections(shut.address)
+        self._hosts = {"unix": head, "login": login, "tcp": direct, "reverse": behind, last: shut}
+        for one in (head, login):
+            one.refuse_connections(behind.address)
+            one.refuse_connections(shut.address)
         shut.refuse_connections()
         self._address = f"edge://{shared}/meeting"
         if bridge:
@@ -112,10 +121,17 @@ class Hosts:
         """See `Place`."""
         self._hosts[transport].reset_connections()
 
-    def sockets(self) -> list[str]:
+    def sockets(self) -> dict[str, list[str]]:
         """See `Place`."""
-        folders = [host.root / f"tmp/grain-{os.geteuid()}" for host in self._hosts.values()]
-        return sorted(str(one) for folder in folders for one in folder.glob("*"))
+        folder = f"tmp/grain-{os.geteuid()}"
+        return {
+            name: sorted(map(str, (host.root / folder).glob("*")))
+            for name, host in self._hosts.items()
+        }
+
+    def host_of(self, pid: int) -> str:
+        """See `Place`."""
+        return next((name for name, host in self._hosts.items() if pid in host.processes()), "")
 
 
 class Here:
@@ -127,11 +143,12 @@ class Here:
     """
 
     transports: tuple[str, ...] = ("unix", "tcp")
+    logins: tuple[str, ...] = ("unix",)
 
     def __init__(self, shared: Path, proxy: subprocess.Popen[str]) -> None:
         reason = why_not() or "not asked for"
         self.lacking: tuple[str, ...] = (
-            f"no transports reverse and files, and no full disk: {reason}",
+            f"no transports reverse and files, no full disk, and one login host: {reason}",
         )
         self._edge = shared / "meeting"
         self._proxy = proxy
@@ -165,10 +182,15 @@ class Here:
         self._proxy.stdin.write(f"{word}\n")
         self._proxy.stdin.flush()
 
-    def sockets(self) -> list[str]:
+    def sockets(self) -> dict[str, list[str]]:
         """See `Place`."""
         stem = sha256(str(self._edge).encode()).hexdigest()[:16]  # as in grain.edge
-        return sorted(str(one) for one in Path(f"/tmp/grain-{os.geteuid()}").glob(f"{stem}*"))
+        folder = Path(f"/tmp/grain-{os.geteuid()}")
+        return {"": sorted(map(str, folder.glob(f"{stem}*")))}
+
+    def host_of(self, pid: int) -> str:  # noqa: ARG002
+        """See `Place`."""
+        return ""
 
 
 @contextmanager
@@ -194,6 +216,6 @@ def place(folder: Path, *, here: bool, bridge: bool = False) -> Iterator[Place]:
         options = f"size={SHARED_MB}m,mode=700"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "grain", str(shared)], check=True)
         stack.callback(subprocess.run, ["umount", "-l", str(shared)], check=False)
-        names = ("head", "direct", "behind", "shut", *(("bridge",) if bridge else ()))
+        names = ("login1", "login2", "direct", "behind", "shut", *(("bridge",) if bridge else ()))
         machines = stack.enter_context(hosts(*names))
         yield Hosts(shared, machines)

@@ -39,7 +39,8 @@ class Marked:
     Attributes:
         process: the process; signals reach no other one that has its pid later.
         role: "gnaw", "agent", "runner", "mission", "subreaper", "fork server", "supervisor",
-            "program", "daemon", "bridge" (its server) or "other".
+            "program", "daemon", "bridge" (its server), "command" (a command of Grain's that a user
+            types, or the keeper of a detached mission) or "other".
         owner: the name of the worker or mission that it belongs to.
         task: mission and task of a program; of the program below a supervisor.
     """
@@ -132,6 +133,8 @@ def role_of(name: str, words: list[str]) -> str:
         (r"/guards/main\.py ", "guard"),
         (r" grain\.head( |$)", "gnaw"),
         (r" grain\.cli bridge serve ", "bridge"),
+        # Before the mission, whose words follow.
+        (r" grain\.cli(\.missions\.keeper)? ", "command"),
         (r" grain\.worker\.runner\.main ", "runner"),
         (r" grain\.worker( |$)|/grain-worker( |$)|^grain-worker", "agent"),
         (r"/chaos/mission\.py ", "mission"),

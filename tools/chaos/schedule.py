@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LAST_LAUNCH = 0.8
 """The part of the time in which missions begin, and the part after which none is interrupted."""
@@ -80,7 +80,11 @@ AT_BRIDGE = (
 BUSY = Strike("busy", "gnaw", 0.0, lasting=True)
 """Gnaw runs for a third of the time only, as on a busy machine: that excuses nothing."""
 
-_BUSY_EVERY = 15.0  # mean seconds from the end of one such time to the next
+LOGINS = 2
+"""Login hosts, which share a home directory: a detached mission is resumed on any of them."""
+
+_DETACHED = 0.3  # the part of the missions that are started by `grain run -d`
+_BUSY_EVERY = 10.0  # mean seconds from the end of one such time to the next
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,15 @@ class MissionPlan:
         interface: "delayed" for `grain.delayed.run`, as users have it; "executor" for a
             `RemoteExecutor`, which calls back for each resolution, so that a second one is seen.
         tasks: its tasks; each asks for a core.
+        login: the number of the login host on which `grain run -d` starts it, and from which it is
+            resumed if it is killed; 0 for a program that is started as it is.
     """
 
     name: str
     at: float
     interface: str
     tasks: tuple[TaskPlan, ...]
+    login: int = 0
 
 
 LAST = MissionPlan("last", 0.0, "delayed", (TaskPlan("program", 0.5, daemons=1),) * 16)
@@ -200,11 +207,17 @@ def make_schedule(
         faults = _faults(random.Random(f"faults {seed}"), seconds, grace, drawn, interval)
     if BUSY in strikes:
         faults += _busy(random.Random(f"busy {seed}"), seconds)
+    missions = _missions(random.Random(f"missions {seed}"), seconds, missions_every)
     return Schedule(
-        _missions(random.Random(f"missions {seed}"), seconds, missions_every),
+        _detach(random.Random(f"detached {seed}"), missions),
         tuple(sorted(faults, key=lambda one: one.at)),
         seed,
     )
+
+
+def _detach(source: random.Random, missions: tuple[MissionPlan, ...]) -> tuple[MissionPlan, ...]:
+    logins = [(source.random() < _DETACHED) * source.randint(1, LOGINS) for _ in missions]
+    return tuple(replace(one, login=login) for one, login in zip(missions, logins, strict=True))
 
 
 def _busy(source: random.Random, seconds: float) -> tuple[Fault, ...]:

@@ -18,6 +18,7 @@ import psutil
 import trio
 
 from tools.chaos.books import read_lines
+from tools.chaos.detached import Detached
 from tools.chaos.faults import Faults
 from tools.chaos.judge import Ending, Event, Evidence
 from tools.chaos.places import PORT
@@ -61,6 +62,10 @@ class Session:
         self._settle = settle
         self._faults = Faults(folder, place)
         self._missions: list[tuple[MissionPlan, subprocess.Popen[bytes]]] = []
+        self._commands: list[subprocess.Popen[bytes]] = []
+        self._detached = Detached(folder / "home/.local/state/grain/started")
+        self._nursery: trio.Nursery | None = None
+        self._last_host = ""  # where Gnaw was asked to leave
         self._workers: list[subprocess.Popen[bytes]] = []
         self._bridge: subprocess.Popen[bytes] | None = None
         self._transports: dict[str, str] = {}
@@ -99,19 +104,25 @@ class Session:
                 with suppress(psutil.Error):
                     one.process.kill()
             others = [] if self._bridge is None else [self._bridge]
-            for process in [*self._workers, *others, *(process for _, process in self._missions)]:
+            missions = [process for _, process in self._missions]
+            for process in [*self._workers, *others, *self._commands, *missions]:
                 process.kill()
                 process.wait()
         return Evidence(
             self._grace,
             read_lines(str(self._folder / "books")),
             self._faults.events,
-            [Ending(plan, self._codes.get(plan.name)) for plan, _ in self._missions],
+            [
+                *(Ending(plan, self._codes.get(plan.name)) for plan, _ in self._missions),
+                *self._detached.endings(read_lines(str(self._folder / "books"))),
+            ],
             self._transports,
             orphans,
             self._files(),
             sorted(str(one) for one in (self._folder / "tmp").iterdir()),
             self._megabytes,
+            resumed=self._detached.resumed,
+            elsewhere=self._sockets_elsewhere(),
         )
 
     # ---- what a run has
@@ -173,6 +184,39 @@ class Session:
             while self._bridge.poll() is None:  # noqa: ASYNC110 - a process that ends is no event
                 await trio.sleep(0.2)
 
+    async def _type(self, login: str, mission: str, words: Sequence[str]) -> int:
+        """Type a command about a mission on a login host; return its exit code."""
+        command = self._start(login, mission, [sys.executable, "-m", "grain.cli", *words])
+        self._commands.append(command)
+        while (code := command.poll()) is None:  # noqa: ASYNC110 - a process that ends is no event
+            await trio.sleep(0.1)
+        return code
+
+    async def _keep_detached(self, plan: MissionPlan, words: Sequence[str]) -> None:
+        """Start a mission so that it outlives its terminal; resume it when it is killed."""
+        await self._until_over(plan, words)
+        self._detached.part(plan.name)
+
+    async def _until_over(self, plan: MissionPlan, words: Sequence[str]) -> None:
+        logins = self._place.logins
+        first = logins[plan.login % len(logins)]
+        if await self._type(first, plan.name, ["run", "-d", "--name", plan.name, *words]):
+            self._detached.refuse(plan)
+            return
+        while await self._detached.ended(plan.name) == -signal.SIGKILL:
+            # As two who share an account do, who have both seen it die.
+            codes: list[int] = []
+
+            async def resume(login: str, codes: list[int] = codes) -> None:
+                codes.append(await self._type(login, plan.name, ["resume", plan.name]))
+
+            async with trio.open_nursery() as both:
+                for login in logins:
+                    both.start_soon(resume, login)
+            self._detached.resumed.append((plan.name, codes.count(0)))
+            if not codes.count(0):
+                return
+
     def _start_mission(self, plan: MissionPlan) -> None:
         file = self._folder / f"work/{plan.name}.json"
         more = {
@@ -181,14 +225,24 @@ class Session:
             "arguments": self._gnaw_arguments,
         }
         file.write_text(json.dumps({**asdict(plan), **more}))
-        words = [sys.executable, str(Path(__file__).with_name("mission.py"))]
-        words += [str(self._folder / "books"), str(file)]
-        self._missions.append((plan, self._start("unix", plan.name, words)))
+        words = [
+            str(Path(__file__).with_name("mission.py")),
+            str(self._folder / "books"),
+            str(file),
+        ]
+        if plan.login:
+            assert self._nursery is not None
+            self._detached.begin(plan)
+            self._nursery.start_soon(self._keep_detached, plan, words)
+        else:
+            process = self._start("unix", plan.name, [sys.executable, *words])
+            self._missions.append((plan, process))
 
     # ---- its life
 
     async def _live(self, seconds: float) -> None:
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._watch_memory)
             if "relay" in self._place.transports:
                 nursery.start_soon(self._keep_bridge)
@@ -202,7 +256,9 @@ class Session:
             # No fault lasts any longer; what is under way has its time.
             self._start_mission(LAST)
             with trio.move_on_after(self._settle):
-                while any(process.poll() is None for _, process in self._missions):  # noqa: ASYNC110
+                while self._detached.live or any(  # noqa: ASYNC110
+                    process.poll() is None for _, process in self._missions
+                ):
                     await trio.sleep(0.1)
             nursery.cancel_scope.cancel()
         self._codes = {plan.name: process.poll() for plan, process in self._missions}
@@ -237,6 +293,8 @@ class Session:
         left = await self._until_none(mission, self._grace + FAREWELL)
         for role in ("agent", "gnaw", "bridge"):
             for one in self._of({role}):
+                if role == "gnaw":
+                    self._last_host = self._place.host_of(one.process.pid)
                 with suppress(psutil.Error):
                     one.process.send_signal(signal.SIGTERM)
             left += await self._until_none({role}, FAREWELL)
@@ -258,8 +316,17 @@ class Session:
         return [str(one) for one in left]
 
     def _files(self) -> list[str]:
-        """Return what a user would find afterwards, but for the Edge file and the last claim."""
+        """Return what a user would find afterwards, but for the Edge file and the last claim.
+
+        What a Gnaw has left that was killed, its successor removes, on the same host.
+        """
         shared = self._folder / "shared"
         claims = re.compile(r"shared/meeting(\.d(/claim\.\d+)?)?$")
         files = [str(one) for one in shared.rglob("*") if not claims.search(str(one))]
-        return sorted(files + self._place.sockets())
+        here = self._place.sockets().get(self._last_host, [])
+        return sorted(files + here)
+
+    def _sockets_elsewhere(self) -> list[str]:
+        """Return the sockets on hosts where the last Gnaw was not."""
+        sockets = self._place.sockets()
+        return [one for host in sockets if host != self._last_host for one in sockets[host]]
