@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tools.recording import STATIC, text_of
 
 from grain_testkit.programs import run
 
@@ -52,6 +53,12 @@ def printed_on_the_page(number: int) -> list[str]:
     blocks = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     lines = blocks[number].splitlines()
     return [line for line in lines if re.match(r"(start|done) adding|elevated_sum", line)]
+
+
+def shape(line: str) -> str:
+    """Return a line of the main job without its numbers."""
+    line = re.sub(r"\d+(\.\d+)?", "#", " ".join(line.split()))
+    return re.sub(r"( x #)+$", "", line.replace("+", "-"))
 
 
 def check_frame(stderr: list[str], shortest: float) -> None:
@@ -122,6 +129,8 @@ def test_the_main_job_factors_every_number_on_each_cpu(largest: list[str], count
     assert ["193707721", "x", "761838257287"] == mersenne_67[5:]
     assert stdout[-2].endswith("all products are right")
     assert re.fullmatch(r"\S+ s on 1 core, \S+ s on \d+: \S+ times as fast", stdout[-1])
+    recorded = text_of(STATIC / "demo.svg").splitlines()[1:]
+    assert {shape(line) for line in stdout[1:]} == {shape(line) for line in recorded}
 
 
 @pytest.mark.skipif(shutil.which("xtb") is None, reason="needs the program xtb (Debian: xtb)")

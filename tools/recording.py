@@ -3,12 +3,14 @@
     python tools/recording.py         # writes docs/_static/demo.svg and docs/_static/cluster.svg
 
 What is typed is below, what is printed is what the programs print. Directories and the host's name
-are replaced, as they are of no interest to a reader.
+are replaced, as they are of no interest to a reader. Tests compare the words of both pictures with
+what the programs print now.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import os
@@ -74,8 +76,9 @@ class Session:
     def __init__(self, directory: Path, width: int) -> None:
         self._directory = directory
         self._width = width
+        own = ("GRAIN_", "XDG_")
         self._env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith(own)},
             "HOME": str(directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COLUMNS": str(width),
@@ -88,10 +91,17 @@ class Session:
             self._lines.append(Text())
         self._lines.append(Text.assemble(("$ ", "green"), (command, "bold")))
 
-    def run(self, command: str, real: str = "") -> None:
-        """Run a command to its end, and show what it prints on both streams."""
+    def run(self, command: str, real: str = "", until: str = "") -> None:
+        """Run a command to its end, and show what it prints on both streams.
+
+        Args:
+            command: the command.
+            real: the command to run in its place.
+            until: run it again until it prints this.
+        """
         self.type(command)
-        printed = self.ask(real or command)
+        while until not in (printed := self.ask(real or command)):
+            time.sleep(0.5)
         for line in self._anonymous(printed).splitlines():
             self._lines.append(Text(line))
 
@@ -155,23 +165,39 @@ def demo(directory: Path) -> None:
     session.save(STATIC / "demo.svg", "every core, and each program on its own")
 
 
-def cluster(directory: Path) -> None:
-    """Record workers, as on a cluster, with more tasks than capacity."""
+def cluster(directory: Path, target: Path = STATIC / "cluster.svg", mission: str = MISSION) -> None:
+    """Record workers, as on a cluster, with more tasks than capacity.
+
+    Args:
+        directory: an empty one, to run in.
+        target: the picture.
+        mission: the program that is run.
+    """
     (directory / "grain.toml").write_text(CONFIG)
-    (directory / "scan.py").write_text(MISSION)
+    (directory / "scan.py").write_text(mission)
     session = Session(directory, 122)
     session.run("grain up -n 2")
-    try:
-        with session.background("python scan.py"):
-            for _ in range(100):
-                if _running(session) == 2:
-                    break
+    with session.background("python scan.py"):
+        try:
+            while _running(session) < 2:
                 time.sleep(0.5)
             session.run("grain ls")
-            session.run("grain why mersenne:3")
-    finally:
-        session.ask("grain quit -f '*'")
-    session.save(STATIC / "cluster.svg", "what runs, what waits, and why")
+            # The mission has two seconds to name the call.
+            session.run("grain why mersenne:3", until="it calls ")
+        finally:
+            # Before the mission ends, and the scheduler soon after it.
+            session.ask("grain quit -f '*'")
+    session.save(target, "what runs, what waits, and why")
+
+
+def text_of(picture: Path) -> str:
+    """Return what a picture shows, line by line."""
+    svg = picture.read_text(encoding="utf-8")
+    lines: dict[float, str] = {}
+    terminal = svg.partition('-matrix">')[2]
+    for place, part in re.findall(r'<text [^>]*\by="([\d.]+)"[^>]*>(.*?)</text>', terminal):
+        lines[float(place)] = lines.get(float(place), "") + html.unescape(part)
+    return "".join(f"{lines[at]}\n" for at in sorted(lines)).replace("\xa0", " ")
 
 
 def _running(session: Session) -> int:
