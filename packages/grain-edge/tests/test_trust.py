@@ -265,6 +265,29 @@ def test_what_another_user_has_planted_in_a_sticky_folder_is_not_private(
         trust.private_folder(shared / "theirs")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_sticky_folder_of_another_user_is_not_to_be_trusted(shared: Path) -> None:
+    """Its owner may rename what is in it, whoever has made that."""
+    shared.chmod(0o1777)
+    os.chown(shared, 12345, 12345)
+
+    with pytest.raises(PermissionError, match=f"{shared} belongs to user 12345, and"):
+        trust.private_folder(shared / "mine")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_folder_of_root_is_not_that_of_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What root has made there is no work of the user's that could be removed."""
+    folder = tmp_path / "grain"
+    trust.private_folder(folder)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+    with pytest.raises(PermissionError, match="has to be yours alone"):
+        trust.private_folder(folder)
+
+
 def test_only_wanted_plain_files_are_removed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.touch()

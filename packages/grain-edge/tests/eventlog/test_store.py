@@ -135,6 +135,21 @@ def test_logs_of_which_the_time_is_over_are_removed(tmp_path: Path) -> None:
     assert set() == names(store)
 
 
+def test_old_logs_are_looked_for_once_in_ten_minutes_whatever_a_clock_has_said(
+    tmp_path: Path,
+) -> None:
+    """A last look in the future is that of a clock which was wrong."""
+    store = LogStore(tmp_path)
+    now = time.time()
+    assert [True, False] == [store.is_neglected(now) for _ in range(2)]
+    looks = []
+    for last in (now - 700, now + 86400):
+        os.utime(tmp_path / ".looked", (last, last))
+        looks.append(store.is_neglected(now))
+
+    assert [True, True] == looks
+
+
 def test_the_oldest_logs_are_removed_where_all_are_too_large(tmp_path: Path) -> None:
     sizes = {"a1": 3000, "b2": 9000, "c3": 100}
     logs = {

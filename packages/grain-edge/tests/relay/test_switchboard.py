@@ -295,6 +295,19 @@ def test_a_full_server_takes_from_the_address_with_the_most_connections() -> Non
     assert [] == [message for number in others for message in bench.taken(number)]
 
 
+def test_a_head_that_came_last_stays_as_long_as_its_address_has_members() -> None:
+    bench = Bench(connections=8)
+    bench.head(meeting=b"large")
+    members = [bench.enter("join", b"large") for _ in range(2)]
+    last = bench.head(meeting=b"small")
+    for source in ("one", "two", "three", "four"):
+        bench.enter("lead", b"other", source=source)
+
+    assert [] == bench.taken(bench.enter("lead", b"other", source="five"))
+    assert [Leading()] == bench.taken(last)
+    assert [[], ["closed"]] == [bench.taken(number) for number in members]
+
+
 def test_of_an_address_that_has_heads_alone_the_youngest_goes() -> None:
     bench = Bench(connections=6)
     heads = [bench.head(meeting=bytes([number])) for number in range(3)]
