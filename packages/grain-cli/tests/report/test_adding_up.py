@@ -363,6 +363,21 @@ def test_what_still_runs_is_in_the_report_up_to_now() -> None:
     assert [(100.0, "a sentence")] == got.remarks
 
 
+@pytest.mark.parametrize(("heard", "left"), [(1040.0, 40.0), (None, 100.0), (900.0, 20.0)])
+def test_a_worker_that_was_lost_was_there_until_it_was_last_heard(
+    heard: float | None, left: float
+) -> None:
+    """Its dead minute is none that it offered."""
+    got = report(
+        WorkerJoined(time=1020.0, worker="w", resources={"Cores": 2.0}),
+        WorkerLeft(time=1100.0, worker="w", why="its connection was lost", heard=heard),
+        LogEnded(time=1200.0, status="done"),
+    )
+
+    [worker] = got.workers
+    assert (left, 2 * (left - 20)) == (worker.left, worker.offered)
+
+
 def test_a_worker_that_comes_back_is_counted_once() -> None:
     joined = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 2.0})
     got = report(

@@ -63,8 +63,9 @@ class Log:
             )
         )
 
-    def leave(self, at: float, worker: str, why: str = "") -> None:
-        self.lines.append(WorkerLeft(time=AT + at, worker=worker, why=why))
+    def leave(self, at: float, worker: str, why: str = "", heard: float | None = None) -> None:
+        heard = None if heard is None else AT + heard
+        self.lines.append(WorkerLeft(time=AT + at, worker=worker, why=why, heard=heard))
 
     def submit(
         self, at: float, *after: int, cores: int = 1, function: str = "fn", **more: float
@@ -230,6 +231,43 @@ def test_a_worker_that_was_lost_is_lost_again_with_its_runs() -> None:
     assert (20.0, 20.0) == (workload.makespan, replay(workload, Scenario()).makespan)
     assert 15 + 10 == pytest.approx(3600 * replay(workload, Scenario()).core_hours)
     assert 10.0 == replay(workload, workers(2)).makespan
+
+
+def test_a_worker_that_was_lost_offers_nothing_since_it_was_last_heard() -> None:
+    """Its tasks run again when it is given up, and no other one starts there meanwhile."""
+    log = Log()
+    log.join(0, "a", 1)
+    log.join(0, "b", 2)
+    first, second = log.submit(0, cores=1), log.submit(0, cores=2)
+    third = log.submit(8)
+    log.run(first, 0, 10)
+    log.run(second, 0, 5, outcome="lost", final=False)
+    log.leave(25, "b", "its node does not answer", heard=5)
+    log.run(third, 10, 20)
+    log.join(25, "c", 2)
+    log.run(second, 25, 35)
+    workload = log.workload()
+
+    done = replay(workload, Scenario())
+
+    assert (35.0, 35.0) == (workload.makespan, done.makespan)
+    assert 35 + 2 * 5 + 2 * 10 == pytest.approx(3600 * done.core_hours)
+    assert (10 + 2 * 5 + 10 + 2 * 10) / 65 == pytest.approx(done.busy)
+
+
+def test_nothing_starts_on_a_worker_that_nobody_hears() -> None:
+    log = Log()
+    log.join(0, "a", 1)
+    log.join(0, "b", 1)
+    first = log.submit(0)
+    log.run(first, 0, 10)
+    log.leave(30, "b", "its node does not answer", heard=5)
+    second = log.submit(6)
+    log.run(second, 10, 20)
+    third = log.submit(20, second)
+    log.run(third, 20, 50)
+
+    assert 50.0 == replay(log.workload(), Scenario()).makespan
 
 
 def test_a_worker_that_was_to_leave_ends_its_runs() -> None:

@@ -23,8 +23,8 @@ _LOSSES = 20  # a task that was lost so often is given up
 _AT_ONCE = 1e-9  # seconds; what differs by less happens at one time
 
 # The kinds of events on the agenda.
-_SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE = range(5)
-_OF_WORKERS = (_JOIN, _LEAVE)
+_SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE, _FALL_SILENT = range(6)
+_OF_WORKERS = (_JOIN, _LEAVE, _FALL_SILENT)
 
 
 class Outcome(NamedTuple):
@@ -74,7 +74,7 @@ class _Progress:
     Attributes:
         queued: since when it waits, or began to wait for the run that goes on.
         run: how many of its runs have ended.
-        begun: how many have begun; tells apart the ends of runs that were lost.
+        begun: how many have begun, and were lost; tells apart the ends of runs that were lost.
         began: when the last one began.
         cores: the cores that it asks for.
         cut: True if its time limit ends the run.
@@ -200,6 +200,8 @@ class _Replay:
             self._resolve(subject)
         elif kind == _JOIN:
             self._on_join(subject)
+        elif kind == _FALL_SILENT:
+            self._on_silent(subject)
         else:
             self._on_leave(subject, drained=bool(run))
 
@@ -222,8 +224,17 @@ class _Replay:
             self._at(stay.ends, _LEAVE, number)
         if stay.leaves is not None:
             self._at(stay.leaves, _LEAVE, number, not stay.lost)
+        if stay.heard is not None:
+            self._at(max(stay.heard, self._now), _FALL_SILENT, number)
         self._workers[number] = _Worker(_cores(total), self._now)
         self._scheduler.on_worker_joined(number, stay.name, total, self._now)
+
+    def _on_silent(self, number: int) -> None:
+        """Start and end nothing on a worker that has died, though nobody has given it up yet."""
+        if number in self._workers:
+            self._scheduler.on_worker_draining(number)
+            for index in self._scheduler.workers[number].tasks:
+                self._progress[index].begun += 1
 
     def _on_leave(self, number: int, *, drained: bool) -> None:
         worker = self._workers.get(number)
@@ -234,11 +245,13 @@ class _Replay:
             self._scheduler.on_worker_draining(number)
             return
         del self._workers[number]
-        self._pay(worker, self._now)
+        heard = self._stays[number].heard
+        until = self._now if heard is None else min(heard, self._now)
+        self._pay(worker, until)
         lost = list(self._scheduler.workers[number].tasks)
         self._scheduler.on_worker_left(number)
         for index in lost:
-            self._on_lost(index)
+            self._on_lost(index, until)
         workers = self._scenario.workers
         if workers is not None:
             self._plan_worker(self._now + workers.queued)
@@ -248,9 +261,10 @@ class _Replay:
         self._there += seconds
         self._paid += worker.cores * seconds
 
-    def _on_lost(self, index: int) -> None:
+    def _on_lost(self, index: int, at: float) -> None:
+        """Let a task wait again whose run ended when its worker died, as is known by now."""
         task = self._progress[index]
-        self._used += task.cores * (self._now - task.began)
+        self._used += task.cores * max(0.0, at - task.began)
         task.queued = self._now
         task.begun += 1
         task.losses += 1

@@ -42,6 +42,7 @@ class Stay(NamedTuple):
         leaves: when it left; None if it stayed until the last task ended.
         lost: True if it left against its will, with its runs.
         ends: when its job ends; None if it has no end.
+        heard: of one that was lost, when there was the last sign of it, if that is known.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Stay(NamedTuple):
     leaves: float | None = None
     lost: bool = False
     ends: float | None = None
+    heard: float | None = None
 
 
 class LoggedRun(NamedTuple):
@@ -233,7 +235,9 @@ class WorkloadBuilder:
         elif isinstance(line, WorkerLeft):
             stay = self._stays.pop(line.worker, None)
             if stay is not None:
-                self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why)))
+                last = self._assembly.last_there(line) - (self._assembly.first or 0.0)
+                heard = max(stay.joins, last) if line.heard is not None else None
+                self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why), heard=heard))
         elif isinstance(line, BriefTasks):
             self._brief += line.tasks
         elif isinstance(line, LogStarted):
@@ -353,7 +357,9 @@ class WorkloadBuilder:
         left = self._last_outcome if stay.leaves is None else stay.leaves
         if stay.ends is not None and left > stay.ends:
             stay = stay._replace(ends=None)  # it outlived its job, or a clock is wrong
-        return stay if left < self._last_outcome else stay._replace(leaves=None, lost=False)
+        if left < self._last_outcome:
+            return stay
+        return stay._replace(leaves=None, lost=False, heard=None)
 
     # ---- run times
 

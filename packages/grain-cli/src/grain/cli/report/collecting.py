@@ -60,7 +60,8 @@ class Worker:
         job: its job, as the batch system calls it.
         resources: amounts by kind.
         joined: when it joined for the first time.
-        left: when it left for the last time; None if it is still there.
+        left: when it left for the last time, or when there was the last sign of it; None if it is
+            still there.
         why: the reason; empty if it was to leave.
         runs: the runs that ended there.
         core_seconds: the cores that they asked for, times their length.
@@ -278,10 +279,12 @@ class Collector:
         worker = self._workers.get(line.worker)
         if worker is None:
             return
-        now = self._now
+        # One that was lost was so before that was known.
+        left = self._assembly.last_there(line) - (self._assembly.first or 0.0)
         if worker.since is not None:
-            self._absent(worker, now)
-        worker.left, worker.why = now, line.why
+            left = max(worker.since, left)
+            self._absent(worker, left)
+        worker.left, worker.why = left, line.why
 
     def _absent(self, worker: Worker, now: float) -> None:
         """Count what a worker offered since it came."""
