@@ -13,6 +13,7 @@ from grain.cli.report.collecting import collect
 from grain.cli.report.page import render
 from grain.cli.report.trace import trace
 from grain.eventlog.reader import read
+from grain.eventlog.runs import clocks_of
 from grain_testkit.event_logs import SyntheticMission, write_log
 from tools.bench import say
 
@@ -26,7 +27,7 @@ SIZES = {1_000: 4, 100_000: 40, 1_000_000: 200}
 def build(log: Path, results: SimpleQueue[tuple[float, float, int, float]]) -> None:
     """Build the page of a log; report CPU seconds, their part before the page, bytes, and GB."""
     began = time.process_time()
-    report = collect(read(log))
+    report = collect(read(log), clocks=clocks_of(read(log)))
     collected = time.process_time() - began
     page = render(report, written=False, version="0", notes=[])
     seconds = time.process_time() - began
@@ -44,7 +45,7 @@ def measure(tasks: int, workers: int, folder: Path) -> None:
     seconds, collected, size, memory = results.get()
     process.join()
     began = time.process_time()
-    trace_size = sum(map(len, trace(read(log))))
+    trace_size = sum(map(len, trace(read(log), clocks_of(read(log)))))
     say(
         "report_page",
         size / 1e6,

@@ -15,7 +15,7 @@ from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.figures import amount_ticks, hours, number, share, span, time_ticks
 from grain.cli.report.series import Level, Series
 from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
-from grain.eventlog.runs import RunAssembly
+from grain.eventlog.runs import RunAssembly, clocks_of
 from grain.eventlog.schema import (
     BriefTasks,
     ClockChanged,
@@ -87,10 +87,80 @@ def test_runs_in_one_lane_do_not_overlap_and_lanes_are_as_few_as_can_be(
         lanes.add(one)
 
     for row in lanes.rows():
+        assert row
         assert all(one.end <= two.start for one, two in pairwise(row))
     at_once = (sum(one.start <= at.start < one.end for one in bars) for at in bars)
     # Runs without any length are nowhere, and still have a place.
     assert len(lanes.rows()) <= max(at_once, default=0) + 1
+
+
+def test_a_run_is_in_the_lane_of_each_of_its_cpus() -> None:
+    lanes = Lanes()
+    lanes.add(bar(0, 10, task=1), (0, 1))
+    lanes.add(bar(0, 12, task=2), (3,))
+    lanes.add(bar(10, 20, task=3), (1, 3))  # CPU 3 had another run by then, or so it seems
+
+    assert [[1, 3], [1, 3], [2]] == [[one.task for one in row] for row in lanes.rows()]
+
+
+def test_a_run_whose_cpus_are_not_known_is_where_there_is_room() -> None:
+    lanes = Lanes()
+    lanes.add(bar(0, 10, task=1), (0,))
+    lanes.add(bar(20, 30, task=2), (0,))
+    lanes.add(bar(0, 30, task=3), (1,))
+    lanes.add(bar(12, 18, task=4))
+    lanes.add(bar(40, 50, task=5), lanes=2)
+    lanes.add(bar(40, 50, task=6))
+
+    tasks = [[one.task for one in row] for row in lanes.rows(4)]
+    assert (4, [1, 4, 2]) == (len(tasks), tasks[0][:3])
+    assert sorted([1, 4, 2, 3, 5, 5, 6]) == sorted(task for row in tasks for task in row)
+
+
+def test_brief_runs_of_which_the_end_is_not_known_stand_side_by_side() -> None:
+    """A worker of two CPUs has run eight, one after the other; the mission learned of all at 1."""
+    lanes = Lanes()
+    for task in range(8):
+        lanes.add(bar(0.8, 1.0, task=task), slack=0.8)
+
+    rows = lanes.rows(2)
+    assert [4, 4] == [len(row) for row in rows]
+    assert all(
+        one.end <= two.start and two.end <= 1.05 for row in rows for one, two in pairwise(row)
+    )
+
+
+def test_what_no_worker_has_reported_is_shown_only_where_there_was_room() -> None:
+    lanes = Lanes()
+    lanes.add(bar(0, 50, task=1), (0, 1))
+    lanes.add(bar(60, 80, task=2), lanes=2, vague=True)  # lost with its worker
+    lanes.add(bar(5, 80, task=3), vague=True)  # the same, though there was no CPU for it
+
+    rows = lanes.rows(2)
+    assert [[1, 2], [1, 2]] == [[one.task for one in row] for row in rows]
+    assert 1 == lanes.hidden
+
+
+def test_a_run_in_many_lanes_is_one_bar() -> None:
+    timeline = Timeline(100)
+    for at in range(100):
+        timeline.add("w", bar(at, at + 1, task=at), range(4) if at % 2 else range(2, 6))
+
+    assert (100, False) == (timeline.count, timeline.joined)
+
+
+def test_lanes_are_cpus_however_wrong_the_clocks_of_workers_are() -> None:
+    lines = list(Campaign(63).lines())
+    got = collect(lines, clocks=clocks_of(lines))
+
+    rows = got.timeline.rows()
+    assert {"n01": 4, "n02": 4, "n03": 4} == {name: len(lanes) for name, lanes in rows.items()}
+    assert all(
+        one.end <= two.start
+        for lanes in rows.values()
+        for row in lanes
+        for one, two in pairwise(row)
+    )
 
 
 def test_neighbours_are_joined_where_there_are_too_many() -> None:
@@ -112,7 +182,7 @@ def test_a_timeline_has_at_most_so_many_bars() -> None:
 
     assert timeline.count <= 100
     assert timeline.joined
-    rows = [row for lanes in timeline.lanes.values() for row in lanes.rows()]
+    rows = [row for lanes in timeline.rows().values() for row in lanes]
     assert (timeline.count, 5000) == (
         sum(map(len, rows)), sum(one.runs for row in rows for one in row)
     )  # fmt: skip
@@ -358,7 +428,9 @@ def test_what_still_runs_is_in_the_report_up_to_now() -> None:
     assert (1, 1, None) == (got.running.now, got.waiting.now, got.end)
     assert 4 * 90.0 == got.usage["Cores"].asked.area
     assert 800.0 == got.offered
-    [[only]] = got.timeline.lanes["w"].rows()
+    first, *others = got.timeline.rows()["w"]
+    [only] = first
+    assert [[only]] * 3 + [[]] * 4 == others  # it has four cores of eight
     assert (10.0, 100.0, 1) == (only.start, only.end, only.task)
     assert [(100.0, "a sentence")] == got.remarks
 

@@ -176,15 +176,17 @@ def test_the_data_of_the_timeline_has_every_run() -> None:
     data = page(lines).data
 
     unit, bars = data["unit"], []
+    lanes: dict[tuple[str, int], int] = {}
     for name, rows in data["workers"]:
         for row in rows:
             end = task = 0
-            for gap, length, code, step in zip(*[iter(row)] * 4, strict=True):
+            for gap, length, code, step, more in zip(*[iter(row)] * 5, strict=True):
                 start, end, task = end + gap, end + gap + length, task + step
                 function, state = divmod(code, 3)
                 bars.append(
                     (name, task, data["functions"][function], state, start * unit, end * unit)
                 )
+                lanes[name, task] = 1 + len(data["more"][more])
     functions = {line.task: line.function for line in lines if isinstance(line, TaskSubmitted)}
     runs = [line for line in lines if isinstance(line, RunEnded)]
     assert sorted(
@@ -193,6 +195,9 @@ def test_the_data_of_the_timeline_has_every_run() -> None:
     began = lines[0].time
     ends = {(run.worker, run.task): (run.ended or run.time) - began for run in runs}
     assert all(abs(ends[bar[0], bar[1]] - bar[5]) <= 3 * unit for bar in bars)
+    cores = {"conformers": 1, "optimise": 4, "frequencies": 8, "energy": 2}
+    shown = {(run.worker, run.task): cores[functions[run.task]] for run in runs if run.usage}
+    assert shown.items() <= lanes.items()
 
 
 def test_a_mission_that_goes_on_says_what_runs_and_waits() -> None:

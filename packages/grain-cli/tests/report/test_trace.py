@@ -7,7 +7,10 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from grain.cli.report.trace import trace
+from grain.eventlog.runs import clocks_of
 from grain.eventlog.schema import (
     ClockChanged,
     LogEnded,
@@ -18,6 +21,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerJoined,
 )
+from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
@@ -71,6 +75,28 @@ def test_runs_without_cpus_have_lanes_in_which_they_do_not_overlap() -> None:
     assert 302 > len(threads) > 3
     for runs in threads.values():
         assert all(one[1] <= two[0] for one, two in pairwise(sorted(runs)))
+
+
+def test_slices_nest_and_none_is_shortened_however_wrong_the_clocks_of_workers_are() -> None:
+    lines = list(Campaign(63).lines())
+    got: list[dict[str, Any]] = json.loads("".join(trace(lines, clocks_of(lines))))["traceEvents"]
+
+    threads = defaultdict(list)
+    for event in got:
+        if event["ph"] == "X":
+            threads[event["pid"], event["tid"]].append(event)
+    for slices in threads.values():
+        slices.sort(key=lambda event: (event["ts"], event["dur"]))
+        assert all(one["ts"] + one["dur"] <= two["ts"] for one, two in pairwise(slices))
+    ends = [line for line in lines if isinstance(line, RunEnded) and line.usage]
+    lengths = {end.task: (end.ended or 0) - (end.started or 0) for end in ends}
+    runs = [event for event in got if event["ph"] == "X" and event["cat"] != "lost"]
+    shown = {event["args"]["task"]: event["dur"] / 1e6 for event in runs}
+    assert len(lengths) == len(shown) > 150
+    assert lengths == pytest.approx(shown, abs=0.01)
+    # Of those that were sent ahead to the lost worker none had begun, as its CPUs were taken.
+    assert 4 == len({tid for pid, tid in threads if pid == 2 and tid < 1_000_000})
+    assert 2 >= len({tid for pid, tid in threads if pid == 2 and tid >= 1_000_000})
 
 
 def test_the_numbers_of_tasks_that_wait_and_run_are_counters() -> None:

@@ -144,7 +144,6 @@ class _Task:
     retry_of: int = 0
     attempt: int = 0
     failure: Failure | None = None
-    listed: bool = False
 
     @property
     def request(self) -> dict[str, float]:
@@ -233,6 +232,7 @@ class Campaign:
             yield self._list(self._dock[-1])
         for molecule in range(1, self._molecules + 1):
             self._brief.append(self._submit("prepare", molecule))
+            yield self._list(self._brief[-1])
             group = (molecule - 1) // self._group
             self._groups[group] = self._groups.get(group, 0) + 1
         for name, joins in _JOINS.items():
@@ -305,7 +305,6 @@ class Campaign:
         given += [(task, at) for task, at, _ in worker.heard]
         given += worker.ahead
         for task, at in sorted(given, key=lambda one: one[0].number):
-            yield from self._list_start(task, worker, at)
             yield RunEnded(
                 time=BEGAN + self._now,
                 task=task.number,
@@ -331,7 +330,6 @@ class Campaign:
         return task
 
     def _list(self, task: _Task) -> AnyLine:
-        task.listed = True
         return TaskSubmitted(
             time=BEGAN + task.submitted,
             task=task.number,
@@ -341,13 +339,6 @@ class Campaign:
             after=(task.after,) if task.after else (),
             retry_of=task.retry_of,
         )
-
-    def _list_start(self, task: _Task, worker: _Worker, given: float) -> Iterator[AnyLine]:
-        """Yield the lines that a brief task gets late: they are of earlier times than others."""
-        if not task.listed:
-            yield self._list(task)
-        if task.function == "prepare":
-            yield TaskStarted(time=BEGAN + given, task=task.number, worker=worker.name)
 
     def _start(self) -> Iterator[AnyLine]:
         for task in list(self._waiting):
@@ -365,6 +356,7 @@ class Campaign:
                 task = self._brief.popleft()
                 task.attempt += 1
                 worker.ahead.append((task, self._now))
+                yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=worker.name)
             while worker.ahead and worker.free:
                 task, given = worker.ahead.popleft()
                 self._run(task, worker, given)
@@ -406,8 +398,7 @@ class Campaign:
         if not worker.here:
             return
         heard, worker.heard = worker.heard, []
-        for task, given, seconds in heard:
-            yield from self._list_start(task, worker, given)
+        for task, _, seconds in heard:
             yield RunEnded(
                 time=BEGAN + self._now,
                 task=task.number,

@@ -109,6 +109,11 @@ class Run(NamedTuple):
         return self.line.attempt > 1 or self.submission.retry_of != 0
 
     @property
+    def reported(self) -> bool:
+        """True if its worker has reported it; else it may not have begun there, nor gone on."""
+        return self.line.usage is not None or self.line.outcome in (VALUE, "error")
+
+    @property
     def never_ran(self) -> bool:
         """True if the task is over, and no run of it has ever begun."""
         return self.started is None and self.line.final and not self.ran_before

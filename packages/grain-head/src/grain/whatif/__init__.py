@@ -10,8 +10,8 @@ with other workers, requests or limits:
     One that crashed crashes again. One that was lost with its worker is not lost again, unless its
     worker is.
 3.  What had not ended when the log ended takes as long as the mean of its function.
-4.  What never ran takes nothing, and its end ends no makespan. What waited for it is submitted after
-    the same time as then.
+4.  What never ran takes nothing, and its end ends no makespan. What waited for it is submitted
+    after the same time as then.
 5.  Limits of time end runs; what uses more memory than it asks for is counted.
 
 It has no I/O but for reading the log, and needs click for ``command`` alone.

@@ -13,13 +13,13 @@ import zlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.report.bars import RUNNING, VALUE, coarser
+from grain.cli.report.bars import RUNNING, VAIN, VALUE, alike, coarser
 from grain.cli.report.figures import amount_ticks, log_ticks, number, span, time_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from grain.cli.report.bars import Timeline
+    from grain.cli.report.bars import Bar, Timeline
     from grain.cli.report.collecting import Worker
     from grain.cli.report.figures import Ticks
     from grain.cli.report.series import Series
@@ -359,7 +359,9 @@ class StaticTimeline(NamedTuple):
 
     Attributes:
         paths: the bars of each style, in seconds and lanes.
-        lanes: their number.
+        lanes: the number of lanes.
+        each: of how many lanes it shows one.
+        thickness: pixels of a run in one lane.
         span: seconds of the axis.
         height: pixels.
         labels: the names of some workers, with the middle of their lanes in pixels.
@@ -369,6 +371,8 @@ class StaticTimeline(NamedTuple):
 
     paths: list[tuple[str, str]]
     lanes: int
+    each: int
+    thickness: float
     span: float
     height: int
     labels: list[tuple[float, str]]
@@ -386,44 +390,72 @@ def style_of(function: int, state: int, colours: dict[int, int]) -> str:
 def static_timeline(
     timeline: Timeline, seconds: float, colours: dict[int, int]
 ) -> StaticTimeline | None:
-    """Return the timeline with few bars; None if it has none, or too many lanes.
+    """Return the timeline with few bars; None if it has none, or too many workers.
 
     Args:
         timeline: all bars.
         seconds: the length of the axis.
         colours: the colours of functions, by their numbers.
     """
-    rows = [row for lanes in timeline.lanes.values() for row in lanes.rows()]
-    if not rows or len(rows) > _STATIC_LANES or seconds <= 0:
+    by_worker = timeline.rows()
+    if not by_worker or len(by_worker) > _STATIC_LANES or seconds <= 0:
         return None
-    few, _ = coarser(rows, _STATIC_BARS, timeline.grain)
+    each = math.ceil(sum(map(len, by_worker.values())) / _STATIC_LANES)
+    if each > 1:
+        by_worker = {name: rows[::each] for name, rows in by_worker.items()}
+    groups = [group for rows in by_worker.values() for group in alike(rows)]
+    few, _ = coarser([group[0] for group in groups], _STATIC_BARS, timeline.grain)
     paths: dict[str, list[str]] = {}
     thinnest = seconds / 2000  # what is shorter would not be seen
-    for at, row in enumerate(few):
-        for bar in row:
-            style = style_of(bar.function, bar.state, colours)
-            length = max(bar.end - bar.start, thinnest)
-            paths.setdefault(style, []).append(
-                f"M{bar.start:.6g} {at + 0.08:.2f}h{length:.4g}v.84h-{length:.4g}z"
-            )
-    pixels = max(1.5, min(14, 480 / len(rows)))
+    for bar, at, high in _boxes(few, [len(group) for group in groups]):
+        style = style_of(bar.function, bar.state, colours)
+        length = max(bar.end - bar.start, thinnest)
+        if bar.state == VAIN:  # lines as thick as a lane, which the style sheet cuts to stripes
+            lines = (f"M{bar.start:.6g} {lane + 0.5}h{length:.4g}" for lane in range(at, at + high))
+            paths.setdefault(style, []).extend(lines)
+            continue
+        box = f"M{bar.start:.6g} {at + 0.08:.2f}h{length:.4g}v{high - 0.16:.6g}h-{length:.4g}z"
+        paths.setdefault(style, []).append(box)
+    count = sum(map(len, by_worker.values()))
+    pixels = max(1.0, min(14, 480 / count))
     labels, at, free = [], 0, 0.0
-    for name, lanes in timeline.lanes.items():
-        middle = pixels * (at + len(lanes.bars) / 2)
+    for name, rows in by_worker.items():
+        middle = pixels * (at + len(rows) / 2)
         if middle - 6 >= free:
             labels.append((round(middle, 1), name))
             free = middle + 8
-        at += len(lanes.bars)
+        at += len(rows)
     x, x_unit = time_axis(seconds)
     return StaticTimeline(
         paths=[(style, "".join(parts)) for style, parts in sorted(paths.items())],
-        lanes=len(rows),
+        lanes=count,
+        each=each,
+        thickness=round(0.84 * pixels, 2),
         span=seconds,
-        height=round(pixels * len(rows)),
+        height=round(pixels * count),
         labels=labels,
         x=x,
         x_unit=x_unit,
     )
+
+
+def _boxes(rows: Sequence[list[Bar]], lanes: Sequence[int]) -> Iterator[tuple[Bar, int, int]]:
+    """Yield each bar with its first lane and the number of its lanes, which are neighbours.
+
+    Args:
+        rows: lanes that differ.
+        lanes: how many neighbours have the bars of each.
+    """
+    above: dict[Bar, tuple[int, int]] = {}
+    at = 0
+    for row, high in zip(rows, lanes, strict=True):
+        here = {}
+        for bar in row:
+            first, before = above.pop(bar, (at, 0))
+            here[bar] = first, before + high
+        yield from ((bar, *place) for bar, place in above.items())
+        above, at = here, at + high
+    yield from ((bar, *place) for bar, place in above.items())
 
 
 _UNITS = 5_000_000  # at most, for the whole span
@@ -434,37 +466,47 @@ def timeline_data(
 ) -> dict[str, Any]:
     """Return the bars of so many workers for the script.
 
-    They are whole numbers, each relative to the one before. Of each bar: the time since the end of
-    the one before in its lane, and its length, in units; 3 times the number of its function, plus
-    its state; and the number of its task, less that of the bar before. ``several`` has the counts
-    of bars of several runs, by their place.
+    Of each worker: its name, and the bars of each lane, a bar in the first of its lanes alone. Bars
+    are whole numbers, each relative to the one before. Of each bar: the time since the end of the
+    one before in its list, and its length, in units; 3 times the number of its function, plus its
+    state; the number of its task, less that of the bar before; and in which other lanes it is, as
+    the place of their distances in ``more``. ``several`` has the counts of bars of several runs, by
+    their place.
     """
     unit = 0.001
     while seconds / unit > _UNITS:
         unit *= 10
     several: dict[int, int] = {}
+    more: dict[tuple[int, ...], int] = {(): 0}
     place = 0
     workers = []
-    for name, lanes in islice(timeline.lanes.items(), most):
-        rows = []
-        for row in lanes.rows():
-            numbers: list[int] = []
-            last = task = 0
+    for name, lanes in islice(timeline.rows().items(), most):
+        firsts: dict[Bar, list[int]] = {}
+        for lane, row in enumerate(lanes):
             for bar in row:
-                start, end = max(last, round(bar.start / unit)), round(bar.end / unit)
-                numbers += (start - last, max(0, end - start))
-                numbers += (3 * bar.function + bar.state, bar.task - task)
-                last, task = max(start, end), bar.task
-                if bar.runs > 1:
-                    several[place] = bar.runs
-                place += 1
-            rows.append(numbers)
-        workers.append([name, rows])
+                firsts.setdefault(bar, []).append(lane)
+        bars: list[list[int]] = [[] for _ in lanes]
+        ends, tasks = [0] * len(lanes), [0] * len(lanes)  # of the bar before
+        for bar, (lane, *rest) in firsts.items():
+            start, end = max(ends[lane], round(bar.start / unit)), round(bar.end / unit)
+            bars[lane] += (
+                start - ends[lane],
+                max(0, end - start),
+                3 * bar.function + bar.state,
+                bar.task - tasks[lane],
+                more.setdefault(tuple(one - lane for one in rest), len(more)),
+            )
+            ends[lane], tasks[lane] = max(start, end), bar.task
+            if bar.runs > 1:
+                several[place] = bar.runs
+            place += 1
+        workers.append([name, bars])
     return {
         "unit": unit,
         "span": seconds,
         "grain": timeline.grain,
         "functions": functions,
         "workers": workers,
+        "more": list(more),
         "several": several,
     }

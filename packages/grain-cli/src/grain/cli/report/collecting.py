@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from grain.cli.report.critical_path import Step
+    from grain.eventlog.clocks import WorkerClocks
     from grain.eventlog.runs import Run
     from grain.eventlog.schema import AnyLine
 
@@ -157,8 +158,8 @@ class Report:
 class Collector:
     """A report in the making: feed it the lines of a log, then take the report."""
 
-    def __init__(self, bars: int = BARS) -> None:
-        self._assembly = RunAssembly()
+    def __init__(self, bars: int = BARS, clocks: WorkerClocks | None = None) -> None:
+        self._assembly = RunAssembly(clocks)
         self._header: LogStarted | None = None
         self._end: LogEnded | None = None
         self._totals = Totals()
@@ -225,8 +226,13 @@ class Collector:
                 self._occupy(task.submission.request, task.worker, start, now)
                 number = self._number(task.submission.function)
                 bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
-                self._timeline.add(task.worker, bar)
-        self._timeline.sort(self._workers)
+                self._timeline.add(
+                    task.worker,
+                    bar,
+                    lanes=_lanes(task.submission.request.get("Cores", 0.0)),
+                    vague=True,
+                )
+        self._timeline.order(self._workers)
         mission = max(self._paths, key=lambda one: self._paths[one].last_end, default="")
         kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
         return Report(
@@ -274,6 +280,7 @@ class Collector:
             self._absent(worker, now)
         worker.host, worker.job, worker.resources = line.host, line.job, line.resources
         worker.since, worker.left, worker.why = now, None, ""
+        self._timeline.offer(line.worker, line.resources.get("Cores", 0.0))
 
     def _left(self, line: WorkerLeft) -> None:
         worker = self._workers.get(line.worker)
@@ -356,7 +363,11 @@ class Collector:
                 self._of_kind("Memory").used.add(start, end, line.usage.peak_memory)
         state = VALUE if line.outcome == "value" else VAIN
         number = self._number(run.submission.function)
-        self._timeline.add(line.worker, Bar(start, end, number, state, line.task, 1, end - start))
+        bar = Bar(start, end, number, state, line.task, 1, end - start)
+        lanes = _lanes(run.cores)
+        self._timeline.add(
+            line.worker, bar, line.cpus, lanes=lanes, slack=run.slack, vague=not run.reported
+        )
 
     def _occupy(self, request: Mapping[str, float], name: str, start: float, end: float) -> None:
         """Count what a run has taken of the resources."""
@@ -368,9 +379,22 @@ class Collector:
             worker.cores.add(start, end, request.get("Cores", 0.0))
 
 
-def collect(lines: Iterable[AnyLine], bars: int = BARS) -> Report:
-    """Return the report of a log."""
-    collector = Collector(bars)
+def _lanes(cores: float) -> int:
+    """Return how many lanes a run takes."""
+    return max(1, round(cores))
+
+
+def collect(
+    lines: Iterable[AnyLine], bars: int = BARS, clocks: WorkerClocks | None = None
+) -> Report:
+    """Return the report of a log.
+
+    Args:
+        lines: the log.
+        bars: of the timeline, at most.
+        clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
+    """
+    collector = Collector(bars, clocks)
     for line in lines:
         collector.feed(line)
     return collector.report()

@@ -81,9 +81,13 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
     from grain.cli.report.collecting import collect
     from grain.cli.report.page import render
     from grain.cli.version import installed_version
+    from grain.eventlog.reader import LogReader
+    from grain.eventlog.runs import clocks_of
 
+    # The whole log tells by how much the clocks of workers differ, and so is read twice.
+    clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))
     written = log.is_running()
-    collected = collect(lines_of(reader, log.size()))
+    collected = collect(lines_of(reader, log.size()), clocks=clocks)
     text = render(
         collected, written=written, version=installed_version(), notes=list(notes(reader))
     )
@@ -105,8 +109,12 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
 def _write_trace(reader: LogReader, log: StoredLog, output: str) -> None:
     from grain.cli.history.logs import lines_of
     from grain.cli.report.trace import trace
+    from grain.eventlog.reader import LogReader
+    from grain.eventlog.runs import clocks_of
 
-    pieces = trace(lines_of(reader, log.size()))
+    # The whole log tells by how much the clocks of workers differ, and so is read twice.
+    clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))
+    pieces = trace(lines_of(reader, log.size()), clocks)
     if output == "-":
         for piece in pieces:
             click.echo(piece, nl=False)

@@ -294,11 +294,21 @@ class _View:
 
     def _timeline_note(self) -> str:
         timeline = self._report.timeline
-        parts = ["Each worker has as many lanes as it had runs at a time."]
+        lanes = (
+            "A lane is a CPU of a worker: a run on two CPUs is two lanes high. Where the log does "
+            "not say which CPUs a run had, or when exactly it was, it stands where there was room."
+        )
+        parts = [lanes]
         if timeline.joined:
             parts.append(
                 f"Runs that followed each other within {span(timeline.grain)} are one bar where "
                 "there were too many to show each."
+            )
+        if timeline.hidden:
+            parts.append(
+                f"{_counted(timeline.hidden, 'run')} that no worker has reported, being lost, "
+                "handed back or still there, found no free CPU: they had hardly begun, and are not "
+                "shown."
             )
         if len(timeline.lanes) > _WORKERS:
             parts.append(f"It shows {_WORKERS:,} of {len(timeline.lanes):,} workers.")

@@ -26,6 +26,7 @@ from grain.eventlog.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from grain.eventlog.clocks import WorkerClocks
     from grain.eventlog.runs import Run
     from grain.eventlog.schema import AnyLine
 
@@ -44,6 +45,7 @@ class _Process:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.cores = 0.0
         self._ends: dict[int, int] = {}
 
     def names(self, name: str) -> Iterator[Event]:
@@ -57,12 +59,17 @@ class _Process:
             "args": {"sort_index": self.number},
         }
 
-    def lane(self, start: int) -> int:
-        """Return the first lane that is free at a time."""
+    def lane(self, start: int, slack: int = 0) -> tuple[int, int]:
+        """Return the first lane that is free at a time, or so much before; and since when."""
         lane = _LANES
         while self._ends.get(lane, 0) > start:
             lane += 1
-        return lane
+        return lane, max(start - slack, self._ends.get(lane, 0))
+
+    def has_room(self, start: int, cores: float) -> bool:
+        """Return True if so many cores of the worker may have been free since a time."""
+        busy = sum(end > start for end in self._ends.values())
+        return not self.cores or self.cores - busy >= cores
 
     def take(self, thread: int, start: int, end: int) -> tuple[int, bool]:
         """Return when a run may begin on a thread, and True if the thread is new.
@@ -78,8 +85,8 @@ class _Process:
 class Tracer:
     """The events of a trace, from the lines of a log in their order."""
 
-    def __init__(self) -> None:
-        self._assembly = RunAssembly()
+    def __init__(self, clocks: WorkerClocks | None = None) -> None:
+        self._assembly = RunAssembly(clocks)
         self._processes: dict[str, _Process] = {}
         self._counted = -1.0
 
@@ -94,6 +101,7 @@ class Tracer:
             yield _name("process_name", MISSION, 0, f"{line.source} {line.name}")
         elif isinstance(line, WorkerJoined):
             yield from self._process(line.worker, line.host)
+            self._processes[line.worker].cores = line.resources.get("Cores", 0.0)
             yield self._instant("joined", now, self._processes[line.worker].number)
         elif isinstance(line, WorkerLeft):
             yield from self._process(line.worker)
@@ -117,7 +125,9 @@ class Tracer:
             yield from self._process(task.worker)
             process = self._processes[task.worker]
             start = self._micro(task.started)
-            thread = process.lane(start)
+            if not process.has_room(start, task.submission.request.get("Cores", 1.0)):
+                continue  # its worker has it beside those that run
+            thread, _ = process.lane(start)
             yield from self._thread(process, thread, start, now)
             submission = task.submission
             yield {
@@ -162,7 +172,15 @@ class Tracer:
         yield from self._process(line.worker, line.host)
         process = self._processes[line.worker]
         begin, end = self._micro(run.started), self._micro(run.ended)
-        threads = line.cpus or (process.lane(begin),)
+        threads: tuple[int, ...] = line.cpus
+        if not threads:
+            if not run.reported and not process.has_room(begin, run.cores or 1.0):
+                # Its worker had it beside those that ran, as far as can be known.
+                yield self._instant(f"task {line.task}: {line.outcome}", end, process.number)
+                return
+            length = end - begin
+            lane, begin = process.lane(begin, round(run.slack * 1e6))
+            threads, end = (lane,), begin + length
         args = _args(run)
         for number, thread in enumerate(threads):
             start, new = process.take(thread, begin, end)
@@ -219,9 +237,14 @@ def _args(run: Run) -> Event:
     return {key: value for key, value in args.items() if value not in {"", 0} or key == "task"}
 
 
-def trace(lines: Iterable[AnyLine]) -> Iterator[str]:
-    """Yield the text of a trace, piece by piece: a JSON object with one event a line."""
-    tracer = Tracer()
+def trace(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> Iterator[str]:
+    """Yield the text of a trace, piece by piece: a JSON object with one event a line.
+
+    Args:
+        lines: the log.
+        clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
+    """
+    tracer = Tracer(clocks)
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     before = ""
     for line in lines:

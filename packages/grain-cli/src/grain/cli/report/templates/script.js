@@ -13,31 +13,37 @@
   const workers = [];
   let place = 0;
   for (const [name, rows] of data.workers) {
-    workers.push({ name, first: lanes.length, count: rows.length });
-    for (const row of rows) {
-      const bars = [];
+    const first = lanes.length;
+    for (let at = 0; at < rows.length; at += 1) lanes.push([]);
+    rows.forEach((row, lane) => {
       let end = 0;
       let task = 0;
-      for (let at = 0; at < row.length; at += 4) {
+      for (let at = 0; at < row.length; at += 5) {
         const start = end + row[at];
         end = start + row[at + 1];
         task += row[at + 3];
-        bars.push({
+        const bar = {
           start: start * data.unit,
           end: end * data.unit,
           function: Math.floor(row[at + 2] / 3),
           state: row[at + 2] % 3,
           task,
           count: data.several[place] || 1,
-          worker: workers.length - 1,
-          lane: lanes.length,
-        });
+          worker: workers.length,
+          lane: first + lane,
+          more: data.more[row[at + 4]],
+        };
+        lanes[bar.lane].push(bar);
+        for (const by of bar.more) lanes[bar.lane + by].push(bar);
         place += 1;
       }
-      lanes.push(bars);
-    }
+    });
+    for (const bars of lanes.slice(first)) bars.sort((one, two) => one.start - two.start);
+    workers.push({ name, first, count: lanes.length - first });
   }
 
+  const VAIN = 1;
+  const RUNNING = 2;
   const LABELS = 8; // pixels between the names of workers and the bars
   const AXIS = 36; // pixels of the axis of time
   const MOST = 520; // pixels of all lanes on the screen
@@ -50,6 +56,9 @@
   let colours = {};
   let chosen = null;
   let asked = false;
+  let only = false; // runs that ended without a value
+
+  const counts = (bar) => !only || bar.state === VAIN;
 
   const spans = [[1, "s"], [60, "min"], [3600, "h"], [86400, "d"]];
   const steps = { s: [1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20],
@@ -77,11 +86,34 @@
     return [1000, 86400, "d"];
   }
 
+  // Stripes: what has failed is told from the rest by more than its colour.
+  function hatch(colour, gaps) {
+    const ratio = window.devicePixelRatio || 1;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = Math.round(6 * ratio);
+    const pen = tile.getContext("2d");
+    pen.scale(tile.width / 6, tile.width / 6);
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, 6, 6);
+    pen.strokeStyle = gaps;
+    pen.lineWidth = 1.4;
+    for (const at of [-6, 0, 6]) {
+      pen.beginPath();
+      pen.moveTo(at - 1, 7);
+      pen.lineTo(at + 7, -1);
+      pen.stroke();
+    }
+    const pattern = context.createPattern(tile, "repeat");
+    pattern.setTransform(new DOMMatrix().scale(6 / tile.width));
+    return pattern;
+  }
+
   function paint() {
     const style = getComputedStyle(document.documentElement);
     const get = (name) => style.getPropertyValue(`--${name}`).trim();
     colours = { text: get("text"), dim: get("dim"), faint: get("faint"), line: get("line"),
       page: get("page"), vain: get("vain"), functions: [] };
+    colours.hatch = hatch(colours.vain, colours.page);
     for (let at = 0; at < data.functions.length; at += 1) {
       const colour = data.colours[at];
       colours.functions.push(get(`f${colour === undefined ? data.others : colour}`));
@@ -117,6 +149,9 @@
     }
     return low;
   }
+
+  // True if the bar stands in the lane below as well.
+  const goesOn = (bar, lane) => bar.more.includes(lane + 1 - bar.lane);
 
   // Far from the start, minutes and seconds are on a clock: 20:45 is easier to read than 1245.
   function clock(seconds, unit) {
@@ -182,11 +217,11 @@
         const start = Math.max(x(bar.start), left - 2);
         const end = Math.max(Math.min(x(bar.end), width + 2), start + 1);
         // What lies within a pixel that is painted already is not seen; what was in vain is.
-        if (end <= reached && bar.state !== 1) continue;
-        context.fillStyle = bar.state === 1 ? colours.vain : colours.functions[bar.function];
-        context.globalAlpha = bar.state === 2 ? 0.5 : 1;
+        if (end <= reached && bar.state !== VAIN) continue;
+        context.fillStyle = bar.state === VAIN ? colours.hatch : colours.functions[bar.function];
+        context.globalAlpha = counts(bar) ? (bar.state === RUNNING ? 0.5 : 1) : 0.1;
         const gap = end - start > 4 ? 1 : 0;
-        context.fillRect(start, top, end - start - gap, thick);
+        context.fillRect(start, top, end - start - gap, goesOn(bar, lane) ? row : thick);
         reached = Math.max(reached, Math.floor(end));
       }
     }
@@ -196,7 +231,15 @@
       const end = Math.max(x(chosen.bar.end), start + 3);
       context.lineWidth = 2;
       context.strokeStyle = colours.text;
-      context.strokeRect(start - 1, (chosen.bar.lane - view.top) * row - 1, end - start + 2, thick + 2);
+      // Neighbouring lanes in one frame.
+      let top = chosen.bar.lane;
+      for (const lane of [top, ...chosen.bar.more.map((by) => chosen.bar.lane + by)]) {
+        if (goesOn(chosen.bar, lane)) continue;
+        const high = (lane - top) * row + thick;
+        context.strokeRect(start - 1, (top - view.top) * row - 1, end - start + 2, high + 2);
+        top = lane + 1;
+        while (top < lanes.length && !chosen.bar.more.includes(top - chosen.bar.lane)) top += 1;
+      }
     }
     context.restore();
     drawNames();
@@ -274,17 +317,23 @@
 
   function step(by) {
     if (!chosen) {
-      const lane = lanes.findIndex((bars, at) => at >= view.top && search(bars, view.from) < bars.length);
-      if (lane >= 0) choose(lanes[lane][search(lanes[lane], view.from)], true);
+      for (let lane = Math.ceil(view.top); lane < lanes.length; lane += 1) {
+        const bar = lanes[lane].slice(search(lanes[lane], view.from)).find(counts);
+        if (bar) return choose(bar, true);
+      }
       return;
     }
     let lane = chosen.bar.lane;
-    let at = lanes[lane].indexOf(chosen.bar) + by;
-    while (at < 0 || at >= lanes[lane].length) {
-      lane += by;
-      if (lane < 0 || lane >= lanes.length) return;
-      at = by > 0 ? 0 : lanes[lane].length - 1;
-    }
+    let at = lanes[lane].indexOf(chosen.bar);
+    do {
+      at += by;
+      while (at < 0 || at >= lanes[lane].length) {
+        lane += by;
+        if (lane < 0 || lane >= lanes.length) return;
+        at = by > 0 ? 0 : lanes[lane].length - 1;
+      }
+      // One that stands in several lanes counts in the first of them.
+    } while (lanes[lane][at].lane !== lane || !counts(lanes[lane][at]));
     choose(lanes[lane][at], true);
   }
 
@@ -343,11 +392,17 @@
     button.addEventListener("click", () => doing[button.dataset.do]());
     if (button.dataset.do === "up" || button.dataset.do === "down") button.hidden = true;
   }
+  const failures = document.getElementById("only");
+  failures.addEventListener("change", () => {
+    only = failures.checked;
+    if (chosen && !counts(chosen.bar)) chosen = null;
+    request();
+  });
   const find = document.getElementById("find");
   find.addEventListener("change", () => {
     const task = Number(find.value);
     if (!find.value.trim()) return;
-    const bar = lanes.flat().reverse().find((one) => one.task === task && one.count === 1);
+    const bar = lanes.flat().reverse().find((one) => one.task === task && one.count === 1 && counts(one));
     if (bar) {
       const length = Math.max((bar.end - bar.start) * 8, NARROWEST);
       show((bar.start + bar.end - length) / 2, (bar.start + bar.end + length) / 2);
