@@ -49,7 +49,7 @@ def test_an_attribute_that_was_not_asked_for_is_an_error_that_says_so() -> None:
     assert not hasattr(ZERO, "c")
 
 
-@pytest.mark.parametrize("same", [Cores(1), Node(1, 2)])
+@pytest.mark.parametrize("same", [Cores(1), Cores(1) & Token("a")])
 def test_two_of_a_kind(same: Resource) -> None:
     """Two resources of a kind cannot be combined, as it is not clear what is meant."""
     with pytest.raises(ValueError) as raised:
@@ -204,10 +204,16 @@ CORES: Any = Cores(2)
         (lambda: 4 * CORES, r"Cores\(2\) cannot be multiplied: write the amount itself"),
         (lambda: 4 * NODE, "a task runs on one worker, so .* never spans"),
         (lambda: NODE * 4, "Submit a task for each node, or ask for more"),
+        (lambda: NODE + NODE, "cannot be joined: a task runs on one worker, so .* never spans"),
+        (lambda: NODE | NODE, "cannot be joined: a task runs on one worker, so .* never spans"),
+        (lambda: NODE & NODE, "cannot combine .*: a task runs on one worker, so .* never spans"),
+        (lambda: CORES + CORES, r"Cores\(2\) and Cores\(2\) cannot be joined: write the amount"),
+        (lambda: NODE & CORES, "both are of the kind Cores; state one of them"),
+        (lambda: CORES + Memory(1), r"write Cores\(2\) & Memory\(1\)"),
     ],
 )
-def test_a_product_is_refused_with_what_to_write(
+def test_a_product_or_a_sum_is_refused_with_what_to_write(
     product: Callable[[], object], message: str
 ) -> None:
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         product()

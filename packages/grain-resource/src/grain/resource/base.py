@@ -33,6 +33,12 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _INTERFACE = ("_request", "_alloc", "_dealloc", "_repr", "_stat")
 
+_AMOUNT = "write the amount itself, as in Cores(4)"
+_ONE_WORKER = (
+    "a task runs on one worker, so what it asks for never spans nodes. Submit a task for each "
+    "node, or ask for more of one"
+)
+
 
 class Resource:
     """One kind of resource; subclass it to add another (docs/resources.md is the guide).
@@ -246,17 +252,18 @@ class Resource:
         def __add__(self, other):
             if not isinstance(other, Resource):
                 return NotImplemented
+            both = f"{self._ask()} and {other._ask()}"
+            shared = len(self.parts().keys() & other.parts().keys())
+            if shared > 1:
+                raise TypeError(f"{both} cannot be joined: {_ONE_WORKER}")
+            if shared:
+                raise TypeError(f"{both} cannot be joined: {_AMOUNT}")
             raise TypeError(f"resources are joined by &: write {self._ask()} & {other._ask()}")
 
         __or__ = __add__
 
         def __mul__(self, other):
-            instead = "write the amount itself, as in Cores(4)"
-            if len(self.parts()) > 1:
-                instead = (
-                    "a task runs on one worker, so what it asks for never spans nodes. Submit a "
-                    "task for each node, or ask for more of one"
-                )
+            instead = _ONE_WORKER if len(self.parts()) > 1 else _AMOUNT
             raise TypeError(f"{self._ask()} cannot be multiplied: {instead}")
 
         __rmul__ = __mul__
@@ -490,6 +497,9 @@ def join(resources: Iterable[Resource]) -> Resource:
     """
     parts: dict[str, Resource] = {}
     for resource in resources:
+        if len(resource.parts().keys() & parts.keys()) > 1:
+            both = f"{joined(parts).ask()} with {resource.ask()}"
+            raise ValueError(f"cannot combine {both}: {_ONE_WORKER}")
         for kind, part in resource.parts().items():
             if kind in parts:
                 raise ValueError(
