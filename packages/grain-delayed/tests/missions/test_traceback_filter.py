@@ -336,12 +336,13 @@ def test_the_frames_of_grain_are_shown_on_request(failed: dict[Failed, str]) -> 
 
 
 def test_fifty_failures_that_nobody_awaited_take_ten_lines(failed: dict[Failed, str]) -> None:
-    summary, *shown = failed[Failed("fifty")].splitlines()
+    summary, which, *shown = failed[Failed("fifty")].splitlines()
     above = CHILD.count("\n")
 
     assert summary.startswith(
         "50 failed (48 x ValueError, first: f(0); 2 x ExternalError exit 3, first: external()), "
     )
+    assert which.startswith("Which calls failed, and why: grain history --failed ")
     assert [
         "Traceback (most recent call last):",
         (
