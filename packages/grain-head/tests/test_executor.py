@@ -360,15 +360,15 @@ async def test_cancelled_jobs_that_never_ran_are_counted() -> None:
 
 async def test_statistics_have_the_cores_in_use() -> None:
     async with GrainExecutor(Cores([1, 3, 5]) & GPUs(1)) as executor:
-        assert (0, 3) == (executor.statistics().busy, executor.statistics().cores)
+        assert (0, 3) == (executor.statistics().given, executor.statistics().cores)
         release = trio.Event()
         executor.submit(Cores(2), release.wait)
         executor.submit(GPUs(1), release.wait)
         await wait_all_tasks_blocked()
-        assert (2, 3) == (executor.statistics().busy, executor.statistics().cores)
+        assert (2, 3) == (executor.statistics().given, executor.statistics().cores)
         release.set()
         await executor.join()
-        assert (0, 3) == (executor.statistics().busy, executor.statistics().cores)
+        assert (0, 3) == (executor.statistics().given, executor.statistics().cores)
 
 
 def test_local_of_a_wrong_type() -> None:
@@ -451,3 +451,27 @@ async def test_a_job_that_waits_after_a_crash_can_be_cancelled(autojump_clock: M
 
     assert isinstance(cancelled, outcome.Error)
     assert isinstance(cancelled.error, Cancelled)
+
+
+async def test_jobs_are_counted_by_function_and_cores(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with GrainExecutor(Cores([1, 3])) as executor:
+        for _ in range(3):
+            executor.submit(Cores(1), trio.sleep, 10)
+        executor.submit(Cores(2), trio.sleep, 20)
+        executor.submit(Cores(1), trio.sleep_forever)
+        await trio.sleep(13)
+        now = {(kind.function, kind.cores): kind for kind in executor.kinds()}
+        executor.cancel(5)
+        await executor.join()
+        [ended] = {kind for kind in executor.kinds() if kind.cores == 2}
+
+    one = now["sleep", 1]
+    assert (0, (3.0,), 2, 20.0, 10.0) == (
+        one.waiting, one.elapsed, one.timed, one.seconds, one.longest,
+    )  # fmt: skip
+    two, forever = now["sleep", 2], now["sleep_forever", 1]
+    assert (1, (), 0) == (two.waiting, two.elapsed, two.timed)
+    assert 1 == forever.waiting + len(forever.elapsed)
+    assert (0, (), 1, 20.0) == (ended.waiting, ended.elapsed, ended.timed, ended.seconds)

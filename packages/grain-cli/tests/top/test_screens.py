@@ -122,8 +122,8 @@ def test_a_large_screen_has_bars_for_all_kinds() -> None:
     [head] = [line for line in lines if "CORES" in line]
     [row] = [line for line in lines if line.startswith("w093015-0")]
 
-    assert head.split()[-3:] == ["CORES", "MEMORY", "GPUS"]
-    assert "████████████ 16/16  ██████░░░░░░ 30/59.5  ░░░░░░░░░░░░ 0/2" in row
+    assert head.split()[-4:] == ["CORES", "COMPUTING", "MEMORY", "GPUS"]
+    assert "███▒▒▒▒▒▒▒▒▒ 16/16        3.6  ▒▒▒▒▒▒░░░░░░ 30/59.5  ░░░░░░░░░░░░ 0/2" in row
 
 
 @pytest.mark.parametrize("size", [(10, 3), (1, 1), (20, 5), (300, 100)])

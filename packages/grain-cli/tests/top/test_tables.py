@@ -23,7 +23,7 @@ from grain.cli.top.tables import (
     totals,
     use_of,
 )
-from grain_testkit.overviews import AT, failure, mission, overview, queue, worker
+from grain_testkit.overviews import AT, failure, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +46,17 @@ def test_workers_have_a_bar_for_each_kind_of_resource_and_the_time_left() -> Non
     table = made(overview(workers=2), "workers")
 
     assert ["01:00:00", "02:00:00"] == column(table, "LEFT")
-    assert [Bar(1.0, "16/16")] * 2 == column(table, "CORES")
-    assert Bar(0.5, "30/59.5") == column(table, "MEMORY")[0]
-    assert Bar(0.0, "0/2") == column(table, "GPUS")[0]
+    assert [Bar(1.0, "16/16", 3.6 / 16)] * 2 == column(table, "CORES")
+    assert Bar(0.5, "30/59.5", 0.0) == column(table, "MEMORY")[0]
+    assert Bar(0.0, "0/2", 0.0) == column(table, "GPUS")[0]
+    assert ["3.6"] * 2 == column(table, "COMPUTING")
+
+
+def test_a_worker_of_which_it_is_not_known_what_it_computes_has_given_cores_alone() -> None:
+    table = made(_with({**worker(0, 4), "computing": None}), "workers")
+
+    assert [Bar(1.0, "16/16", 0.0)] == column(table, "CORES")
+    assert ["-"] == column(table, "COMPUTING")
 
 
 def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
@@ -88,14 +96,32 @@ def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
     assert "WORKERS  2 serving, 1 away, 7 to be looked at" == made(answer, "workers").title
 
 
-def test_a_mission_has_rate_and_estimate() -> None:
+def test_a_mission_has_a_rate_and_what_it_says_itself_of_its_progress() -> None:
     table = made({**overview(), "missions": [mission(0, 12)]}, "missions")
 
-    # 1,200 tasks in the 1,000 s since it came, and 4,000 are left.
+    # 1,200 tasks in the 1,000 s since it came.
     assert ["1.2/s"] == column(table, "RATE")
     assert ["00:55:33"] == column(table, "LEFT")
     assert [Bar(1200 / 5200, "23 %")] == column(table, "PROGRESS")
     assert ["3988"] == column(table, "WAITS")
+
+
+@pytest.mark.parametrize(
+    ("said", "left", "progress"),
+    [
+        (outlook(total=0, whole=False), "00:55:33 so far", Bar(None, "-")),
+        (outlook(least=True), ">00:55:33", Bar(1200 / 5200, "23 %")),
+        (outlook(total=0, left=0.2, least=True, whole=False), "-", Bar(None, "-")),
+        (outlook(left=None, total=600), "-", Bar(1.0, "100 %")),
+        (None, "-", Bar(None, "-")),
+    ],
+)
+def test_the_share_of_an_unknown_whole_is_not_shown_and_a_time_as_what_it_is(
+    said: dict[str, Any] | None, left: str, progress: Bar
+) -> None:
+    table = made({**overview(), "missions": [mission(0, 12, outlook=said)]}, "missions")
+
+    assert ([left], [progress]) == (column(table, "LEFT"), column(table, "PROGRESS"))
 
 
 def test_a_mission_whose_running_tasks_are_not_counted_says_so() -> None:
@@ -270,8 +296,10 @@ def test_the_totals_begin_with_the_cores() -> None:
     rates = Rates()
     rates.look(answer)
 
-    expected = ["48 of 48 cores busy", "12 running, 5500 waiting", "3600 done, 3 failed", "3.6/s"]
-    assert expected == totals(answer, rates)
+    others = ["12 running, 5500 waiting", "3600 done, 3 failed", "3.6/s"]
+    assert ["48 of 48 cores given, 11 computing", *others] == totals(answer, rates)
+    unknown = {**answer, "computing": None}
+    assert ["48 of 48 cores given", *others] == totals(unknown, rates)
 
 
 # ---- rates

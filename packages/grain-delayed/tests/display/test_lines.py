@@ -7,7 +7,9 @@ import pytest
 from grain.delayed.display.failures import Failures
 from grain.delayed.display.lines import interruption, live_line, log_line, rate_text, summary
 from grain.delayed.display.progress import NOTHING, Progress
+from grain.delayed.display.total import Total
 from grain.head import Statistics
+from grain.head.base import KindNow
 from grain.head.events import TaskFailed
 from grain.worker.errors import ExternalError, Failure
 
@@ -24,73 +26,89 @@ def stats(
     stuck: int = 0,
     stuck_task: str = "",
     absent: bool = False,
+    computing: float | None = None,
 ) -> Statistics:
     return Statistics(
-        queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores, absent
-    )
+        queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores, absent,
+        computing=computing,
+    )  # fmt: skip
 
 
-def after(seconds: float, now: Statistics, looks: int = 20) -> Progress:
+def kinds(now: Statistics) -> list[KindNow]:
+    """Return the tasks, which take 10 s, and which all began 5 s ago that run."""
+    ended = now.done + now.failed
+    elapsed = (5.0,) * now.running
+    waiting = now.queued - now.stuck
+    return [KindNow("f", 1, waiting, now.stuck, elapsed, ended, 10.0 * ended, 10.0)]
+
+
+def after(seconds: float, now: Statistics, looks: int = 20, total: Total | None = None) -> Progress:
     """Return the progress of a mission that has come to these statistics in that time."""
-    progress = Progress()
-    progress.on_opened(lambda: now)
+    progress = Progress(total)
+    progress.on_opened(lambda: now, lambda: kinds(now))
     for i in range(looks):
         progress.look(seconds * i / (looks - 1))
     return progress
 
 
 HALF = stats(235, 64, 191, 10, cores=(64, 64))
+COMPUTES = stats(235, 64, 191, 10, cores=(64, 64), computing=3.14)
 NO_FIT = stats(235, 0, 4, 10, cores=(0, 64), stuck=4, stuck_task="t:1")
 ABSENT = stats(queued=4, stuck=4, stuck_task="t:1", absent=True)
 ONE_ABSENT = stats(queued=1, stuck=1, stuck_task="t:1", absent=True)
 SOME_FIT = stats(235, 5, 9, 10, cores=(5, 64), stuck=4, stuck_task="t:8")
 
 
-def live(now: Statistics, width: int, seconds: float = 40.0) -> str:
-    return "".join(part.text for part in live_line(after(seconds, now), width))
+def live(now: Statistics, width: int, seconds: float = 40.0, total: Total | None = None) -> str:
+    return "".join(part.text for part in live_line(after(seconds, now, total=total), width))
 
 
 @pytest.mark.parametrize(
     ("now", "width", "line"),
     [
         (
-            HALF,
-            120,
+            COMPUTES,
+            140,
             (
-                "━━━━━━━━━━━━───────────── 49 %, 235 done, 10 failed, 64 running, 191 queued, "
-                "6.1/s, 64/64 cores, 40 s elapsed, 42 s left"
+                "235 done, 10 failed, 64 running, 191 queued, 6.1/s, 64/64 cores given, "
+                "3.1 computing, 40 s elapsed, submitted so far: about 35 s"
             ),
         ),
         (
             HALF,
             80,
-            "━━━━━────── 49 %, 235 done, 10 failed, 64 running, 6.1/s, 64/64 cores, 42 s left",
+            "235 done, 10 failed, 64 running, 6.1/s, 64/64 cores given, so far: about 35 s",
         ),
-        (HALF, 40, "49 %, 235 done, 10 failed, 42 s left"),
-        (HALF, 20, "10 failed, 42 s left"),
-        (HALF, 19, "42 s left"),
+        (COMPUTES, 80, "235 done, 10 failed, 64 running, 191 queued, 6.1/s, so far: about 35 s"),
+        (HALF, 40, "235 done, 10 failed, so far: about 35 s"),
+        (HALF, 20, "so far: about 35 s"),
+        (HALF, 12, "so far: about 35 s"),
         (stats(), 80, "0 done, 0 running, 0 queued, 40 s elapsed"),
-        (
-            stats(running=3, queued=2),
-            80,
-            "────────────────────────────── 0 %, 0 done, 3 running, 2 queued, 40 s elapsed",
-        ),
+        (stats(running=3, queued=2), 80, "0 done, 3 running, 2 queued, 40 s elapsed"),
         (
             NO_FIT,
             80,
-            "98 %, 235 done, 10 failed, 4 queued, none of which fits a worker: grain why t:1",
+            "235 done, 10 failed, 6.1/s, 4 queued, none of which fits a worker: grain why t:1",
+        ),
+        (
+            SOME_FIT,
+            120,
+            (
+                "235 done, 10 failed, 5 running, 6.1/s, 9 queued, of which 4 fit no worker: "
+                "grain why t:8, the others: about 15 s"
+            ),
         ),
         (
             ABSENT,
             80,
-            "────────────────── 0 %, 0 done, 4 queued, which wait for a worker: grain why t:1",
+            "0 done, 0 running, 4 queued, which wait for a worker: grain why t:1",
         ),
         (
             ONE_ABSENT,
             80,
-            "───────────────── 0 %, 0 done, 1 queued, which waits for a worker: grain why t:1",
+            "0 done, 0 running, 1 queued, which waits for a worker: grain why t:1",
         ),
-        (ABSENT, 39, "0 %, 4 wait for a worker: grain why t:1"),
+        (ABSENT, 39, "4 wait for a worker: grain why t:1"),
         (NO_FIT, 39, "10 failed, 4 fit nowhere: grain why t:1"),
         (NO_FIT, 30, "4 fit nowhere: grain why t:1"),
     ],
@@ -101,10 +119,89 @@ def test_the_live_line_keeps_what_matters_where_there_is_little_room(
     assert line == live(now, width)
 
 
-@pytest.mark.parametrize("now", [HALF, NO_FIT, ABSENT, SOME_FIT, stats(5), stats(running=1)])
+@pytest.mark.parametrize(
+    ("now", "width", "line"),
+    [
+        (
+            COMPUTES,
+            140,
+            (
+                "━━━━────── 49 % of 500, 235 done, 10 failed, 64 running, 191 queued, 6.1/s, "
+                "64/64 cores given, 3.1 computing, 40 s elapsed, left: about 35 s"
+            ),
+        ),
+        (
+            HALF,
+            80,
+            "━━━━────── 49 % of 500, 235 done, 10 failed, 64 running, 6.1/s, left: about 35 s",
+        ),
+        (HALF, 40, "49 % of 500, 10 failed, left: about 35 s"),
+        (
+            NO_FIT,
+            80,
+            "49 % of 500, 10 failed, 4 queued, none of which fits a worker: grain why t:1",
+        ),
+        (
+            stats(),
+            80,
+            "────────────────────────── 0 % of 500, 0 done, 0 running, 0 queued, 40 s elapsed",
+        ),
+    ],
+)
+def test_there_is_a_bar_and_a_share_where_the_number_of_calls_is_known(
+    now: Statistics, width: int, line: str
+) -> None:
+    assert line == live(now, width, total=Total(500))
+
+
+def test_a_time_is_about_all_calls_only_if_all_were_submitted_or_are_known_by_function() -> None:
+    more = Total(1000)
+
+    assert live(HALF, 140, total=more).endswith("submitted so far: about 35 s")
+    by_function = Total({"f": 900, "unknown": 0})
+    for _ in range(500):
+        by_function.note("f")
+    assert live(HALF, 140, total=by_function).endswith("left: about 1 min 37 s")
+
+
+def test_more_calls_than_were_said_make_the_whole_larger() -> None:
+    assert "49 % of 500" in live(HALF, 140, total=Total(100))
+
+
+def test_a_time_that_is_a_least_one_says_so_and_what_it_is_without() -> None:
+    now = stats(4, 2, 8, cores=(2, 2))
+    progress = Progress()
+    unseen = KindNow("energy", 1, 6, 0, (), 0, 0.0, 0.0)
+    progress.on_opened(lambda: now, lambda: [*kinds(stats(4, 2, 2)), unseen])
+    progress.look(0.0)
+
+    assert log_line(progress).endswith("submitted so far: at least 15 s without 6 energy")
+    assert "".join(p.text for p in live_line(progress, 60)).endswith("so far: at least 15 s")
+
+
+def test_nothing_is_said_of_a_time_of_which_nothing_is_known() -> None:
+    """All that is left takes longer than any run before."""
+    now = stats(4, 2, 0, cores=(2, 2))
+    progress = Progress()
+    progress.on_opened(lambda: now, lambda: [KindNow("f", 1, 0, 0, (30.0, 40.0), 4, 40.0, 25.0)])
+    progress.look(0.0)
+
+    assert log_line(progress).endswith("2 of 2 cores given")
+
+
+def test_the_two_kinds_of_cores_have_two_tones() -> None:
+    styles = {part.text: part.style for part in live_line(after(40.0, COMPUTES), 140)}
+
+    assert ("dim", "cyan") == (styles["64/64 cores given"], styles["3.1 computing"])
+
+
+@pytest.mark.parametrize(
+    "now", [HALF, COMPUTES, NO_FIT, ABSENT, SOME_FIT, stats(5), stats(running=1)]
+)
 @pytest.mark.parametrize("width", range(39, 200, 7))
 def test_the_live_line_is_never_wider_than_the_terminal(now: Statistics, width: int) -> None:
     assert len(live(now, width)) <= width
+    assert len(live(now, width, total=Total(500))) <= width
 
 
 def test_failures_are_coloured() -> None:
@@ -118,7 +215,10 @@ def test_failures_are_coloured() -> None:
     [
         (
             stats(3, 2, 5, 1),
-            "3 done, 2 running, 5 queued, 1 failed, 8 s elapsed, 30/min, about 14 s left",
+            (
+                "3 done, 2 running, 5 queued, 1 failed, 8 s elapsed, 30/min, "
+                "submitted so far: about 35 s"
+            ),
         ),
         (stats(), "0 done, 0 running, 0 queued, 0 failed, 8 s elapsed"),
         (stats(running=3, queued=2), "0 done, 3 running, 2 queued, 0 failed, 8 s elapsed"),
@@ -127,7 +227,7 @@ def test_failures_are_coloured() -> None:
         (
             NO_FIT,
             (
-                "235 done, 0 running, 4 queued, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores busy, "
+                "235 done, 0 running, 4 queued, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores given, "
                 "none of those queued fits a worker: grain why t:1"
             ),
         ),
@@ -141,8 +241,8 @@ def test_failures_are_coloured() -> None:
         (
             SOME_FIT,
             (
-                "235 done, 5 running, 9 queued, 10 failed, 8 s elapsed, 31/s, 5 of 64 cores busy, "
-                "4 of those queued fit no worker: grain why t:8"
+                "235 done, 5 running, 9 queued, 10 failed, 8 s elapsed, 31/s, 5 of 64 cores given, "
+                "4 of those queued fit no worker: grain why t:8, the others: about 15 s"
             ),
         ),
     ],
@@ -163,7 +263,6 @@ def test_rates_count_from_the_first_task() -> None:
     progress.look(103)
 
     assert 2 == progress.rate
-    assert 3 == progress.seconds_left
 
 
 def paced(*paces: tuple[float, float], step: float = 5.0) -> Progress:
@@ -201,15 +300,17 @@ def test_a_mission_of_a_week_keeps_few_points() -> None:
 def test_a_mission_that_waits_for_others_says_so() -> None:
     waits = stats(5, 0, 9, cores=(64, 64))
 
-    assert live(waits, 120).endswith("64/64 cores, 40 s elapsed, other missions have the cores")
+    assert live(waits, 120).endswith(
+        "64/64 cores given, 40 s elapsed, other missions have the cores"
+    )
     assert log_line(after(40.0, waits)).endswith(
-        "64 of 64 cores busy, other missions have the cores"
+        "64 of 64 cores given, other missions have the cores"
     )
     assert "other missions" not in live(stats(5, 1, 9, cores=(64, 64)), 120)
     assert "other missions" not in live(stats(5, 0, 9, cores=(0, 64)), 120)
 
 
-def test_busy_cores_are_averaged_over_the_time_in_which_tasks_ran() -> None:
+def test_given_cores_are_averaged_over_the_time_in_which_tasks_ran() -> None:
     progress, now = Progress(), stats(cores=(0, 4))
     progress.on_opened(lambda: now)
     progress.look(0)
@@ -218,16 +319,27 @@ def test_busy_cores_are_averaged_over_the_time_in_which_tasks_ran() -> None:
     progress.look(1000)
     for i in range(20):
         progress.look(1000 + i)
-    now = stats(0, 2, cores=(2, 4))
+    assert progress.computing is None
+    now = stats(0, 2, cores=(2, 4), computing=0.5)
     progress.look(1019)
     for i in range(20):
         progress.look(1019 + i)
 
-    assert 0.75 == progress.busy
+    assert 0.75 == progress.given
+    assert progress.computing is None  # of most of the given time it is not known
 
 
-def test_a_few_looks_are_too_few_for_busy_cores() -> None:
-    assert after(1, HALF, looks=5).busy is None
+def test_computing_cores_are_averaged_as_a_part_of_the_given_ones() -> None:
+    computes = stats(490, 1, failed=10, cores=(50, 100), computing=4.5)
+
+    assert 0.09 == pytest.approx(after(40, computes).computing)
+    assert summary(after(40, computes), computes, Failures(), 40.2).endswith(
+        "40 s, cores 50 % given, 9 % of that computing"
+    )
+
+
+def test_a_few_looks_are_too_few_for_given_cores() -> None:
+    assert after(1, HALF, looks=5).given is None
     assert "cores" not in summary(after(1, HALF, looks=5), HALF, Failures(), 1)
 
 
@@ -265,7 +377,7 @@ def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
     )
     assert summary(
         after(40, stats(490, 1, failed=10, cores=(93, 100))), end, failures, 40.2
-    ).endswith("on n17), 40 s, cores 93 % busy")
+    ).endswith("on n17), 40 s, cores 93 % given")
 
 
 def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -290,8 +290,8 @@ async def sleep(seconds: float) -> None:
     await trio.sleep(seconds)
 
 
-async def log_of(capsys: pytest.CaptureFixture[str], progress: bool | None) -> list[str]:
-    async with mission(Cores(1), config_file=False, progress=progress, name="me"):
+async def log_of(capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:
+    async with mission(Cores(1), config_file=False, name="me", **options):
         for _ in range(7):
             (sleep @ Cores(1))(20)
     captured = capsys.readouterr()
@@ -305,16 +305,17 @@ async def test_without_a_terminal_progress_is_a_line_a_minute(
     capsys: pytest.CaptureFixture[str],
     progress: bool | None,
 ) -> None:
-    first, *lines, cleaning, clear, summary, last = await log_of(capsys, progress)
+    first, *lines, cleaning, clear, summary, last = await log_of(capsys, progress=progress)
 
     assert FRAME == [first, cleaning, clear]
-    assert re.fullmatch(r"7 done, \d+ s, cores 100 % busy", summary)
+    assert re.fullmatch(r"7 done, \d+ s, cores 100 % given, \d+ % of that computing", summary)
     assert last.startswith("Time elapsed for all jobs: ")
     assert 2 == len(lines)
     for line, minutes in zip(lines, "12", strict=True):
         assert re.fullmatch(
             rf"\d done, 1 running, \d queued, 0 failed, {minutes} min 0 s elapsed, "
-            r"[\d.]+/min, 1 of 1 cores busy, about (\d min )?\d+ s left",
+            r"[\d.]+/min, 1 of 1 cores given, \d\.\d computing, "
+            r"submitted so far: about (\d min )?\d+ s",
             line,
         )
 
@@ -322,7 +323,7 @@ async def test_without_a_terminal_progress_is_a_line_a_minute(
 async def test_progress_can_be_turned_off_and_nothing_is_written_then(
     autojump_clock: trio.testing.MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [] == await log_of(capsys, False)
+    assert [] == await log_of(capsys, progress=False)
 
 
 async def test_without_progress_failures_are_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -698,3 +699,32 @@ def test_a_task_that_outlives_its_worker_is_reported_with_what_to_do(
     assert line.startswith(begin + said)
     assert most == ("script.walltime" in line)
     assert "how long it takes (WTime)" in line
+
+
+@pytest.mark.parametrize(
+    ("total", "share", "left"),
+    [
+        (14, "14 % of 14", "submitted so far: about 1 min 20 s"),
+        (7, "28 % of 7", "left: about 1 min 20 s"),
+        ({sleep: 14}, "14 % of 14", "left: about 3 min 40 s"),
+        ({"sleep": 14}, "14 % of 14", "left: about 3 min 40 s"),
+    ],
+)
+async def test_a_program_that_says_how_many_calls_there_will_be_has_a_share_and_the_time_of_all(
+    autojump_clock: trio.testing.MockClock,
+    capsys: pytest.CaptureFixture[str],
+    total: Any,
+    share: str,
+    left: str,
+) -> None:
+    _, line, *_ = await log_of(capsys, total=total)
+
+    assert line.startswith(f"{share}, 2 done, 1 running, 4 queued, ")
+    assert line.endswith(left)
+
+
+@pytest.mark.parametrize("total", [-1, 1.5, "7", True, {"f": -1}, {"f": "7"}, {7: 1}])
+async def test_a_total_that_is_no_number_of_calls_is_refused(total: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="total="):
+        async with mission(Cores(1), config_file=False, total=total):
+            pass

@@ -18,7 +18,7 @@ from grain.head.gnaw.metrics import METRICS, MISSION_STATES, WORKER_STATES, Expo
 from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
 from grain.head.hub.answers import overview
 from grain.head.messages import AckTasks, Synced
-from grain.worker.messages import Lease
+from grain.worker.messages import CoresComputed, Lease
 from grain_testkit.hub_harness import HubHarness
 from grain_testkit.ports import reserved_port
 
@@ -41,6 +41,7 @@ def busy() -> HubHarness:
         harness.send("w0", harness.ended(lease, "error"), payload=b"12345")
     harness.send(mission, AckTasks((1,), (2,)))
     harness.submit(mission, 4, 5, 6, 7)
+    harness.send("w0", CoresComputed(0.9))
     return harness
 
 
@@ -77,7 +78,8 @@ async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
     assert 2 == found['grain_tasks{state="waiting"}']
     assert 1 == found['grain_tasks_ended_total{outcome="failed"}']
     assert 1 == found['grain_tasks_ended_total{outcome="retried"}']
-    assert (2, 2) == (found["grain_cores"], found["grain_cores_busy"])
+    assert (2, 2) == (found["grain_cores"], found["grain_cores_given"])
+    assert 0.9 == found["grain_cores_computing"]
     assert (1, 5) == (found["grain_unconfirmed_outcomes"], found["grain_unconfirmed_bytes"])
     assert 1 == found["grain_waiting_requests"]
     assert found["process_cpu_seconds_total"] >= 0
@@ -98,6 +100,15 @@ def test_states_without_members_are_zero_and_not_absent() -> None:
 
     assert all(0 == found[f'grain_workers{{state="{state}"}}'] for state in WORKER_STATES)
     assert all(0 == found[f'grain_missions{{state="{state}"}}'] for state in MISSION_STATES)
+
+
+def test_there_is_no_figure_of_cores_that_compute_where_a_worker_has_not_told() -> None:
+    harness = busy()
+    harness.send("w0", CoresComputed(None))
+
+    found = values(Exposition(harness.hub, 1.0).text().decode())
+    assert "grain_cores_computing" not in found
+    assert 2 == found["grain_cores_given"]
 
 
 def test_no_name_of_a_peer_is_among_the_metrics() -> None:

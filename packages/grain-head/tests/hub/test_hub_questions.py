@@ -253,7 +253,7 @@ def test_questions_are_answered_on_any_link_without_registration(harness: HubHar
 
     assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
     assert "unknown" == answers["why"]["state"]
-    assert [0, 2] == answers["load"]
+    assert [0, 2, 0.0] == answers["load"]
     named = {"name": "w", "label": "w", "host": "host"}
     assert [{**named, "state": "serving", "running": 0}] == answers["retire"]
     assert [Retire(at_once=False)] == harness.sent("w", Retire)

@@ -81,7 +81,7 @@ def test_a_mission_whose_id_was_taken_submits_all_again_under_another() -> None:
     assert session.take_dismissed() is None
     session.on_disconnected()
     session.rename("other")
-    assert 0 == session.running
+    assert {} == session.running
     session.on_connected()
     [(register, _), *_] = session.take_mail()
     assert isinstance(register, RegisterMission)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head.hub.answers import overview
-from grain.head.messages import Crash, Depart, Request, Retract, Submit, Synced
-from grain.worker.messages import DefineFunction, Lease, Leaving
+from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
+from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
@@ -294,3 +294,60 @@ def test_with_too_many_requests_the_running_tasks_of_missions_are_not_counted(
     [mission] = state(harness)["missions"]
 
     assert (None, 2) == (mission["running"], mission["left"])
+
+
+def test_cores_are_given_and_some_of_them_compute(harness: HubHarness) -> None:
+    """Of a worker on which nothing runs that is known without a word from it."""
+    harness.worker("w", 2)
+    harness.worker("idle", 2)
+    submitted(harness, 1, 2)
+    assert ([2, 4], None) == cores(harness)
+    harness.send("w", CoresComputed(0.9))
+    answer = state(harness)
+
+    assert ([2, 4], 0.9) == (answer["cores"], answer["computing"])
+    assert [0.9, 0.0] == [worker["computing"] for worker in answer["workers"]]
+    assert (2, 4, 0.9) == harness.hub.load()
+    [shown, _] = harness.hub.snapshot(harness.now)["workers"]
+    assert 0.9 == shown["computing"]
+
+
+def cores(harness: HubHarness) -> tuple[list[int], float | None]:
+    answer = state(harness)
+    return answer["cores"], answer["computing"]
+
+
+def test_a_worker_that_is_away_computes_on_an_unknown_number_of_cores(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    submitted(harness, 1, 2)
+    harness.send("w", CoresComputed(2.0))
+    assert ([2, 2], 2.0) == cores(harness)
+    harness.lose("w")
+
+    assert ([2, 2], None) == cores(harness)
+    assert (2, 2, None) == harness.hub.load()
+
+
+def test_the_cores_that_compute_are_known_but_for_a_twentieth(harness: HubHarness) -> None:
+    harness.worker("large", 19)
+    harness.worker("small", 1)
+    submitted(harness, *range(1, 21))
+    harness.send("large", CoresComputed(7.0))
+
+    assert ([20, 20], 7.0) == cores(harness)
+    assert (20, 20, 7.0) == harness.hub.load()
+    harness.worker("other", 1)
+    harness.submit("opt", 21)
+    assert ([21, 21], None) == cores(harness)
+    assert (21, 21, None) == harness.hub.load()
+
+
+def test_a_mission_says_how_far_it_is_while_it_is_here(harness: HubHarness) -> None:
+    mission = submitted(harness, 1)
+    assert [None] == [one["outlook"] for one in state(harness)["missions"]]
+    harness.send(mission, Outlook(3, 9, 42.0, least=True))
+
+    [outlook] = [one["outlook"] for one in state(harness)["missions"]]
+    assert {"ended": 3, "total": 9, "left": 42.0, "least": True, "whole": False} == outlook
+    harness.lose(mission)
+    assert [None] == [one["outlook"] for one in state(harness)["missions"]]

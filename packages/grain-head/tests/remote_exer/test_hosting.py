@@ -186,7 +186,7 @@ async def test_statistics_have_the_cores_of_the_workers_when_the_scheduler_has_a
     async with HostingExecutor(Cores(3), address=address) as executor:
         job = executor.submit(Cores(2), trio.sleep_forever)
         assert 0 == executor.statistics().cores
-        while (executor.statistics().busy, executor.statistics().cores) != (2, 3):
+        while (executor.statistics().given, executor.statistics().cores) != (2, 3):
             await trio.sleep(0.01)
         executor.cancel(job)
 

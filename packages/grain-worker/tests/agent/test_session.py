@@ -19,6 +19,7 @@ from grain.worker.messages import (
     Backlog,
     BlockingCode,
     Cancel,
+    CoresComputed,
     DefineFunction,
     Draining,
     Ended,
@@ -420,3 +421,15 @@ def test_a_report_that_is_no_bytes_does_not_travel() -> None:
     session.on_ended(Ended((1, 1), report={"started": "x"}), b"", 1.0)
     (ended,) = sent(session, RunEnded)
     assert b"" == ended.report
+
+
+def test_the_cores_that_compute_are_reported_when_they_change_and_on_a_new_connection() -> None:
+    session = joined_session()
+    for cores in (1.0, 1.03, 1.1, 1.1, None, None, 0.0):
+        session.on_computing(cores)
+    assert [1.0, 1.1, None, 0.0] == [one.cores for one in sent(session, CoresComputed)]
+
+    session.on_disconnected()
+    session.on_computing(3.0)
+    session.on_connected(1.0)
+    assert [3.0] == [one.cores for one in sent(session, CoresComputed)]

@@ -236,7 +236,8 @@ def lie_to_a_mission(script: Script, counts: Counter[str]) -> None:
         resolved += [resolution.task for resolution in session.take_resolved()]
         assert len(resolved) == len(set(resolved))
         assert tasks == {*resolved, *session.pending}
-        assert session.running == sum(bool(p.worker) for p in session.pending.values())
+        running = {task for task, p in session.pending.items() if p.worker}
+        assert running == session.running.keys()
 
 
 AGENT_SCRIPTS = _script(

@@ -32,6 +32,7 @@ def overview(
             "suspect": 0,
         },
         "cores": [workers * runs * 4, workers * 16],
+        "computing": workers * runs * 0.9,
         "worker_states": {"serving": workers},
         "workers": [worker(number, runs, max(missions, 1), at) for number in range(workers)],
         "more_workers": 0,
@@ -58,6 +59,7 @@ def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT) -> dic
         "total": {"Cores": 16, "Memory": 59.5, "GPUs": [0, 1]},
         "used": {"Cores": min(runs / 4, 1.0), "Memory": 0.5, "GPUs": 0.0},
         "running": runs,
+        "computing": runs * 0.9,
         "runs": [
             [1 + task % missions, task + 1, "optimise", at - 60.0 * (task + 1), "Cores(4)"]
             for task in tasks
@@ -83,8 +85,15 @@ def mission(number: int, running: int | None = 0, **more: Any) -> dict[str, Any]
         "retried": number,
         "left": 4000,
         "running": running,
+        "outlook": outlook(),
         **more,
     }
+
+
+def outlook(**more: Any) -> dict[str, Any]:
+    """Return how far a mission is, as it says itself."""
+    known = {"ended": 1200, "total": 5200, "left": 3333.0, "least": False, "whole": True}
+    return {**known, **more}
 
 
 def queue(number: int, **more: Any) -> dict[str, Any]:

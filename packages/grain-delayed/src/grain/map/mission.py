@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.display.total import Total
 from grain.delayed.missions.executor import mission_name
 from grain.delayed.missions.opening import opened
 from grain.delayed.missions.report import Reporter
@@ -113,6 +114,8 @@ async def run_map(plan: Plan, tally: Tally) -> None:
                                 slots=maker.uses_slot,
                             )  # fmt: skip
                             error = await feed.all(inputs, jobs)
+                            if error is None:
+                                reporter.expect(Total(feed.started))
                     error = jobs.error or error
                     if jobs.error or (tally.halted and plan.halt.when == "now"):
                         raise _Leaving  # noqa: TRY301 - it ends the mission on its way
@@ -178,7 +181,11 @@ class _JobMaker:
 
 
 class _Feed:
-    """The loop that makes jobs of inputs, and starts them as there is room."""
+    """The loop that makes jobs of inputs, and starts them as there is room.
+
+    Attributes:
+        started: how many there were.
+    """
 
     def __init__(
         self,
@@ -188,6 +195,7 @@ class _Feed:
         tally: Tally,
         output: OutputPrinter,
     ) -> None:
+        self.started = 0
         self._again = plan.resume == "succeeded"
         self._shuffle = plan.shuffle
         self._maker = maker
@@ -213,6 +221,7 @@ class _Feed:
                         if self._tally.halted:  # by the job that has just made room
                             break
                         jobs.start(self._maker.job(seq, record, command, jobs.take_slot()))
+                        self.started += 1
             except (MapError, OSError) as error:
                 return error
         return None

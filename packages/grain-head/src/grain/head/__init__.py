@@ -12,7 +12,7 @@ Map:
 - ``hub/``: one scheduler for many missions and workers
 - ``service``: a hub with the channels of its peers
 - ``gnaw/``: the process that missions share, run by ``python -m grain.head``
-- ``base``: what all executors have in common
+- ``base``: what all executors have in common; their jobs by function and cores
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor

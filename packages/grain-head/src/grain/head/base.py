@@ -12,16 +12,17 @@ import trio
 
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
-from grain.resource import Resource
+from grain.resource import Cores, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from grain.head.messages import Outlook
     from grain.worker.job import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -63,7 +64,150 @@ class JobRecord(Protocol):
         """The receiver of its outcome; None for the result queue."""
 
 
-J = TypeVar("J", bound=JobRecord)
+# ---- the count of jobs by function and cores
+#
+# The record of each job has its `Kind`, so that its end counts without a look-up. Jobs that follow
+# each other are most often of one kind, which an executor sees by two references: a call for each
+# job would cost as much as a dozen of such comparisons.
+
+
+class KindNow(NamedTuple):
+    """The jobs of one function that ask for as many cores, at one moment.
+
+    Attributes:
+        function: its name.
+        cores: for which each of them asks.
+        waiting: how many wait for room, without those that fit no worker.
+        blocked: how many wait that fit no worker.
+        elapsed: the seconds for which each one that runs has run.
+        timed: how many runs have ended whose times are known.
+        seconds: the times of these, added up.
+        longest: the longest of them.
+    """
+
+    function: str
+    cores: float
+    waiting: int
+    blocked: int
+    elapsed: tuple[float, ...]
+    timed: int
+    seconds: float
+    longest: float
+
+
+class Kind:
+    """The jobs of one function that ask for as many cores.
+
+    Attributes:
+        function: its name.
+        cores: for which each of them asks.
+        left: how many have no outcome.
+        timed: as of `KindNow`; so are seconds and longest.
+    """
+
+    __slots__ = ("cores", "function", "left", "longest", "seconds", "timed")
+
+    def __init__(self, function: str, cores: float) -> None:
+        self.function = function
+        self.cores = cores
+        self.left = 0
+        self.timed = 0
+        self.seconds = self.longest = 0.0
+
+    def ended(self, seconds: float | None) -> None:
+        """Count the end of a job.
+
+        Args:
+            seconds: for which it ran; None if that is not known, or says nothing of others.
+        """
+        self.left -= 1
+        if seconds is not None:
+            self.timed += 1
+            self.seconds += seconds
+            if seconds > self.longest:
+                self.longest = seconds
+
+
+class Kinds:
+    """The kinds of an executor's jobs.
+
+    Attributes:
+        function: of the last job; any object, the same one for most jobs of a function.
+        request: of the last job.
+        last: its kind.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, float], Kind] = {}
+        self.function: object = None
+        self.request: object = None
+        self.last = Kind("", 0)
+
+    def of(self, function: object, request: Resource, name: str) -> Kind:
+        """Return the kind of a job, which is `last` from then on.
+
+        Args:
+            function: as the attribute.
+            request: what it asks for.
+            name: the name of the function.
+        """
+        key = name, cores_of(request)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(*key)
+        self.function, self.request, self.last = function, request, kind
+        return kind
+
+    def now(
+        self, running: Iterable[tuple[Kind, float]], blocked: Mapping[Kind, int], at: float
+    ) -> list[KindNow]:
+        """Return the kinds at one moment.
+
+        Args:
+            running: of each job that runs its kind, and when it began.
+            blocked: how many jobs wait that fit no worker.
+            at: the time.
+        """
+        elapsed: dict[Kind, list[float]] = {}
+        for kind, began in running:
+            elapsed.setdefault(kind, []).append(max(at - began, 0.0))
+        kinds = []
+        for kind in self._kinds.values():
+            ran = tuple(elapsed.get(kind, ()))
+            stuck = min(blocked.get(kind, 0), max(kind.left - len(ran), 0))
+            waiting = max(kind.left - len(ran) - stuck, 0)
+            kinds.append(
+                KindNow(
+                    kind.function,
+                    kind.cores,
+                    waiting,
+                    stuck,
+                    ran,
+                    kind.timed,
+                    kind.seconds,
+                    kind.longest,
+                )
+            )
+        return kinds
+
+
+def cores_of(request: Resource) -> float:
+    """Return the cores for which a request asks."""
+    part = request.get(Cores)
+    return part.N if isinstance(part, Cores) else 0.0
+
+
+class CountedJob(JobRecord, Protocol):
+    """A job that its executor counts.
+
+    Attributes:
+        kind: the jobs with which it is counted.
+    """
+
+    kind: Kind
+
+
+J = TypeVar("J", bound=CountedJob)
 
 
 class ExecutorPhase(enum.Enum):
@@ -84,6 +228,7 @@ class ExecutorBase(ABC, Generic[J]):
 
     def __init__(self) -> None:
         self._jobs: dict[int, J] = {}
+        self._kinds = Kinds()
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
@@ -126,6 +271,13 @@ class ExecutorBase(ABC, Generic[J]):
         after: int = 0,
     ) -> int:
         """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
+
+    @abstractmethod
+    def kinds(self) -> list[KindNow]:
+        """Return the jobs by function and cores, also those kinds of which none is left."""
+
+    def note_outlook(self, outlook: Outlook) -> None:
+        """Take note of how far the mission is, for those who watch it from elsewhere."""
 
     def note_retry(self, job: int) -> None:
         """Take note that a job which has failed is going to be submitted again, as another one."""
@@ -177,13 +329,18 @@ class ExecutorBase(ABC, Generic[J]):
             )
 
     def _counted(
-        self, queued: int, running: int, cores: tuple[float, float] = (0, 0)
+        self,
+        queued: int,
+        running: int,
+        cores: tuple[float, float] = (0, 0),
+        computing: float | None = None,
     ) -> Statistics:
         return Statistics(
             queued=queued,
             running=running,
-            busy=cores[0],
+            given=cores[0],
             cores=cores[1],
+            computing=computing,
             results_waiting=self._results.statistics().current_buffer_used,
             done=self._done,
             failed=self._failed,
@@ -192,9 +349,17 @@ class ExecutorBase(ABC, Generic[J]):
         )
 
     def _hand_over(
-        self, number: int, job: J, ended: Outcome, *, cancelled: bool = False, begun: bool = True
+        self,
+        number: int,
+        job: J,
+        ended: Outcome,
+        *,
+        cancelled: bool = False,
+        begun: bool = True,
+        seconds: float | None = None,
     ) -> None:
         """Count a job's outcome and give it to its receiver; the job is out of `_jobs` already."""
+        job.kind.ended(None if cancelled else seconds)
         if cancelled:
             self._cancelled += 1
             self._not_begun += not begun

@@ -245,8 +245,10 @@ class Statistics:
         stuck: those of the queued tasks whose request no worker here can ever meet.
         stuck_task: one of them, as ``grain why`` takes it; empty if there is none.
         not_begun: those of the cancelled tasks that never ran.
-        busy: cores that are in use, by others' tasks, too.
+        given: cores that tasks were given, those of others, too.
         cores: cores of all workers; 0 where that is not known.
+        computing: on how many of the given cores something was computed lately; None where that is
+            not known.
         absent: True if tasks are stuck as no worker is here at all.
         cached: those of the done tasks whose results were found in the result cache.
     """
@@ -260,7 +262,8 @@ class Statistics:
     stuck: int = 0
     stuck_task: str = ""
     not_begun: int = 0
-    busy: float = 0
+    given: float = 0
     cores: float = 0
     absent: bool = False
     cached: int = 0
+    computing: float | None = None

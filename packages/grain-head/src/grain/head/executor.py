@@ -31,7 +31,14 @@ from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
 from grain.resource import ZERO, Infeasible, Resource, Supply, to_data
-from grain.worker import Call, MemoryTranslation, Runner, RunSettings, local_offer
+from grain.worker import (
+    Call,
+    Computing,
+    MemoryTranslation,
+    Runner,
+    RunSettings,
+    local_offer,
+)
 from grain.worker.job import call_text, name_of
 from grain.worker.messages import Cancel, Ended, Run
 
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.eventlog.usage import RunReport
-    from grain.head.base import Deliver
+    from grain.head.base import Deliver, Kind, KindNow
     from grain.head.messages import Crash, WorkerFacts
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
@@ -57,13 +64,14 @@ _EPOCH = 0  # nobody succeeds this head; a job has one run at a time, which goes
 class Job:
     """A job of the local worker: a `grain.head.base.JobRecord`."""
 
-    __slots__ = ("after", "call", "cancelled", "deliver", "request", "submitted", "urgency")
+    __slots__ = ("after", "call", "cancelled", "deliver", "kind", "request", "submitted", "urgency")
 
     def __init__(
         self,
         call: Call,
         deliver: Deliver | None,
         request: Resource,
+        kind: Kind,
         urgency: float = 0.0,
         after: int = 0,
         submitted: float | None = None,
@@ -72,6 +80,7 @@ class Job:
         self.cancelled = False
         self.deliver = deliver
         self.request = request
+        self.kind = kind
         self.urgency = urgency
         self.after = after
         self.submitted = submitted
@@ -191,6 +200,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._host = socket.gethostname()
         self._env = dict(env or {})
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
+        self._cpu = Computing(with_self=True)
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, Call | None]] = []
         self._reported: set[Resource] = set()
@@ -249,7 +259,12 @@ class GrainExecutor(ExecutorBase[Job]):
                 # none of them precedes what it waited for.
                 run_log.tick()
         submitted = None if run_log is None else run_log.now
-        self._jobs[job] = Job(call, deliver, queue.request, urgency, after, submitted)
+        kinds = self._kinds
+        kind = kinds.last
+        if call.fn is not kinds.function or queue.request is not kinds.request:
+            kind = kinds.of(call.fn, queue.request, name_of(call.fn))
+        kind.left += 1
+        self._jobs[job] = Job(call, deliver, queue.request, kind, urgency, after, submitted)
         return job
 
     def cancel(self, job: int) -> None:
@@ -274,7 +289,28 @@ class GrainExecutor(ExecutorBase[Job]):
     def statistics(self) -> Statistics:
         """Return the counts of jobs by their state."""
         scheduler = self._scheduler
-        return self._counted(scheduler.waiting, scheduler.running, scheduler.cores())
+        return self._counted(
+            scheduler.waiting, scheduler.running, scheduler.cores(), self._computing()
+        )
+
+    def _computing(self) -> float | None:
+        """Return on how many cores this process and those below it compute, by the last look.
+
+        A look takes a millisecond or so, and there is none unless somebody watches the jobs.
+        """
+        computing = self._cpu
+        if not self._scheduler.running:
+            computing.begin()
+        elif trio.lowlevel.in_trio_run() and (now := trio.current_time()) >= computing.due:
+            computing.look(now)
+        return computing.cores
+
+    def kinds(self) -> list[KindNow]:
+        """Return the jobs by function and cores."""
+        jobs, worker = self._jobs, self._scheduler.workers.get(_LOCAL)
+        tasks = () if worker is None else worker.tasks.values()
+        running = [(jobs[task.id].kind, task.started) for task in tasks if task.id in jobs]
+        return self._kinds.now(running, {}, trio.current_time())
 
     def why(self, job: int) -> Explanation:
         """Explain why a job is not running."""
@@ -383,8 +419,9 @@ class GrainExecutor(ExecutorBase[Job]):
             if message.crash and not self._jobs[job].cancelled:
                 self._on_crash(job, message.crash, now, message.report)
                 continue
+            began = self._scheduler.tasks[job].started
             self._scheduler.on_finished(job, now, measured=message.status == "done")
-            self._resolve(job, payload, report=message.report)
+            self._resolve(job, payload, report=message.report, ran=now - began)
 
     def _on_crash(
         self,
@@ -435,6 +472,7 @@ class GrainExecutor(ExecutorBase[Job]):
         *,
         begun: bool = True,
         report: RunAccount | None = None,
+        ran: float | None = None,
     ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
@@ -480,7 +518,7 @@ class GrainExecutor(ExecutorBase[Job]):
                 worker="" if report is None else self.name,
                 call=partial(self._label, job),
             )
-        self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
+        self._hand_over(id, job, ended, cancelled=cancelled, begun=begun, seconds=ran)
 
     def _note_starts(self) -> None:
         """Note the starts of the jobs that run, for the event log, when that looks for them."""

@@ -143,6 +143,25 @@ class Described(Message, frozen=True):
     call: str
 
 
+class Outlook(Message, frozen=True):
+    """The progress of the mission, as it estimates itself, for people; nothing depends on it.
+
+    Attributes:
+        ended: how many of its calls have ended, also those found in the result cache.
+        total: how many there will be; 0 if it has not said so.
+        left: seconds until all that it has submitted so far has ended, and all calls if these are
+            known; None without an estimate.
+        least: True if it may take longer, as nothing is known of some of them.
+        whole: True if the seconds are those until all calls have ended.
+    """
+
+    ended: int
+    total: int = 0
+    left: float | None = None
+    least: bool = False
+    whole: bool = False
+
+
 class Depart(Message, frozen=True):
     """The end of the mission: nothing of it is wanted any more."""
 
@@ -374,6 +393,7 @@ MISSION = (
     Retract,
     AckTasks,
     Described,
+    Outlook,
     Depart,
     Ask,
 )

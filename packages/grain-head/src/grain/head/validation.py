@@ -12,10 +12,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
-from grain.head.messages import Ask, RegisterMission, Request, Submit
+from grain.head.messages import Ask, Outlook, RegisterMission, Request, Submit
 from grain.resource import Resource, WTime, from_data
 from grain.worker.messages import (
     PRINTED,
+    CoresComputed,
     DefineFunction,
     Inspected,
     Inventory,
@@ -236,6 +237,18 @@ def _check_programs(message: Inspected) -> None:
                 _check_seconds("programs", value)
 
 
+def _check_outlook(message: Outlook) -> None:
+    if message.left is not None:
+        _check_seconds("the time left", message.left)
+    if message.ended < 0 or message.total < 0:
+        raise BadMessage(f"{message.ended} of {message.total} calls have ended")
+
+
+def _check_computed(message: CoresComputed) -> None:
+    if message.cores is not None:
+        _check_seconds("cores that compute", message.cores)
+
+
 def _check_printed(message: TasksPrinted) -> None:
     _check_text("mission", message.mission)
     if len(message.text) > PRINTED or message.lost < 0:
@@ -256,6 +269,8 @@ _CHECKS: dict[type[Message], Callable[[Any], None]] = {
     RunEnded: _check_ended,
     LoopBlocked: _check_blocked,
     Inspected: _check_programs,
+    Outlook: _check_outlook,
+    CoresComputed: _check_computed,
     TasksPrinted: _check_printed,
     DefineFunction: _check_function,
     Ask: _check_question,

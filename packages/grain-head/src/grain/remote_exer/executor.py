@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import socket
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
-    from grain.head.base import Deliver
-    from grain.head.messages import Crash
+    from grain.head.base import Deliver, Kind, KindNow
+    from grain.head.messages import Crash, Outlook
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
     from grain.remote_exer.session import PendingTask
@@ -79,13 +80,14 @@ LARGE = 1_000_000
 class RemoteJob:
     """A job that is not resolved: a `grain.head.base.JobRecord`."""
 
-    __slots__ = ("after", "deliver", "function", "request", "submitted", "urgency")
+    __slots__ = ("after", "deliver", "function", "kind", "request", "submitted", "urgency")
 
     def __init__(
         self,
         function: str,
         deliver: Deliver | None,
         request: Resource,
+        kind: Kind,
         urgency: float = 0.0,
         after: int = 0,
         submitted: float | None = None,
@@ -93,6 +95,7 @@ class RemoteJob:
         self.function = function
         self.deliver = deliver
         self.request = request
+        self.kind = kind
         self.urgency = urgency
         self.after = after
         self.submitted = submitted
@@ -268,9 +271,12 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 # Of the jobs that leave together, the first has the clock read; as has every end.
                 run_log.tick()
         submitted = None if run_log is None else run_log.now
-        self._jobs[job] = RemoteJob(
-            function.name, deliver, self._numbered[request], urgency, after, submitted
-        )
+        asked, kinds = self._numbered[request], self._kinds
+        kind = kinds.last
+        if function.name is not kinds.function or asked is not kinds.request:
+            kind = kinds.of(function.name, asked, function.name)
+        kind.left += 1
+        self._jobs[job] = RemoteJob(function.name, deliver, asked, kind, urgency, after, submitted)
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return job
@@ -312,14 +318,28 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def statistics(self) -> Statistics:
         """Return the counts of jobs, as far as the scheduler has reported."""
         self._ask_load()
-        running = self._session.running
-        counted = self._counted(len(self._jobs) - running, running, self._session.load)
+        running, load = len(self._session.running), self._session.load
+        counted = self._counted(
+            len(self._jobs) - running, running, (load.given, load.cores), load.computing
+        )
         if not self._session.stuck:
             return counted
         stuck, task = self._session.count_stuck()
         name = f"{self._session.label}:{task}" if task else ""
         absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
+
+    def kinds(self) -> list[KindNow]:
+        """Return the jobs by function and cores, as far as the scheduler has reported."""
+        jobs, session = self._jobs, self._session
+        running = [(jobs[job].kind, began) for job, began in session.running.items() if job in jobs]
+        blocked = Counter(jobs[job].kind for job in session.stuck_tasks() if job in jobs)
+        return self._kinds.now(running, blocked, trio.current_time())
+
+    def note_outlook(self, outlook: Outlook) -> None:
+        """Tell the scheduler how far the mission is, for those who watch it there."""
+        self._session.note_outlook(outlook)
+        self._link.wake()
 
     def _ask_load(self) -> None:
         """Ask for the load of the workers, for the next look at the statistics."""
@@ -397,6 +417,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def _take(self, batch: WireBatch) -> None:
         session, run_log = self._session, self._run_log
+        session.now = trio.current_time()
         for message, payload in batch:
             session.on_message(message, payload)
         if run_log is not None:
@@ -503,12 +524,12 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         Brief jobs of one function that ask for the same are added up in local variables while they
         follow each other: a call of the log for each would cost as much as all else that it does.
         """
-        run_log = self._run_log
+        run_log, now = self._run_log, self._session.now
         counting = run_log is not None and not run_log.room
         function = request = alike = None
         count, seconds, submitted = 0, 0.0, 0.0
         for resolution in resolutions:
-            task, ending, _, _, pending, _, report = resolution
+            task, ending, _, _, pending, _, report, began = resolution
             job = self._jobs.pop(task, None)
             if job is None:
                 continue
@@ -538,7 +559,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 )
                 counting = not run_log.room
             begun = pending is not None and bool(pending.worker)
-            self._hand_over(task, job, ended, cancelled=cancelled, begun=begun)
+            ran = report if type(report) is float else now - began if began else None
+            self._hand_over(task, job, ended, cancelled=cancelled, begun=begun, seconds=ran)
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
 

@@ -13,11 +13,11 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
-from grain.worker import Runner
+from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Ended, Inspected, Leaving
 from grain.worker.payload import whole
-from grain.worker.session import WireTranslation, WorkerSession, WorkerSettings
+from grain.worker.session import WireTranslation, WorkerSession, WorkerSettings, keep_looking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,6 +102,12 @@ class LocalWorker:
                 self._session.on_connected(trio.current_time())
                 nursery.start_soon(self._let_time_pass)
                 nursery.start_soon(self._receive)
+                nursery.start_soon(
+                    keep_looking,
+                    Computing(with_self=not self._isolated),
+                    lambda: bool(self._session.runs),
+                    self._on_computing,
+                )
                 self._flush()
                 task_status.started()
                 await self._until_over()
@@ -147,6 +153,10 @@ class LocalWorker:
     async def _receive(self) -> None:
         await self._head.receive_into(self._take)
         self._over.set()
+
+    def _on_computing(self, cores: float | None) -> None:
+        self._session.on_computing(cores)
+        self._flush()
 
     async def _let_time_pass(self) -> None:
         while not self._session.finished:

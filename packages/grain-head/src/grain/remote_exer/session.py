@@ -33,6 +33,7 @@ from grain.head.messages import (
     MissionRegistered,
     Notice,
     OtherVersions,
+    Outlook,
     Printed,
     RegisterMission,
     Request,
@@ -49,6 +50,8 @@ from grain.head.messages import (
 from grain.worker.messages import DefineFunction, Dismissed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
     from grain.worker.payload import Function
@@ -57,11 +60,25 @@ _NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
 
 
-def _load(answer: Any) -> tuple[int, int]:
-    """Return how many cores are in use, and how many there are, as the head has answered."""
+class Load(NamedTuple):
+    """The cores of all workers.
+
+    Attributes:
+        given: how many tasks were given.
+        cores: how many there are.
+        computing: on how many something is computed; None if that is not known.
+    """
+
+    given: int = 0
+    cores: int = 0
+    computing: float | None = None
+
+
+def _load(answer: Any) -> Load:
+    """Return the load of the workers, as the head has answered."""
     match answer:
-        case [int(busy), int(cores)]:
-            return busy, cores
+        case [int(given), int(cores), float() | int() | None as computing]:
+            return Load(given, cores, computing)
     raise RemoteProtocolError(f"the head's answer to a question is not valid: {answer!r:.80}")
 
 
@@ -85,6 +102,7 @@ class Resolution(NamedTuple):
         pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
         report: of its worker on the run; empty if there is none.
+        began: when the mission learned that it had started; 0 if it never did.
     """
 
     task: int
@@ -94,6 +112,7 @@ class Resolution(NamedTuple):
     pending: PendingTask | None = None
     by: str = ""
     report: Report = b""
+    began: float = 0.0
 
 
 class LostWorker(NamedTuple):
@@ -158,10 +177,10 @@ class MissionSession:
         dismissed: why the head has ended the connection, until `take_dismissed`.
         registered: the head's last answer to the registration, until `take_registered`.
         questions: those of the head, until `take_questions`.
-        load: how many cores of the workers are in use, and how many there are, as the head last
-            answered; 0 where it did not.
+        load: the cores of the workers, as the head last answered; 0 where it did not.
+        now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
-        running: how many of them run.
+        running: those of them that run, with the time at which the mission learned of that.
         functions: those that tasks may call, by digest: the only store of their bytes.
         stuck: the last notice about each request that no worker can meet, by its number.
         label: the mission's name in commands, as its head has it.
@@ -211,9 +230,11 @@ class MissionSession:
         self.registered: MissionRegistered | None = None
         self.dismissed: Dismissed | None = None
         self.questions: list[Describe] = []
-        self.load = (0, 0)
+        self.load = Load()
+        self.now = 0.0
         self.pending: dict[int, PendingTask] = {}
-        self.running = 0
+        self.running: dict[int, float] = {}
+        self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
         self.epoch = 0
         self.connected = False
@@ -351,6 +372,12 @@ class MissionSession:
         """Note that a task which has failed is tried again: the head counts it as no failure."""
         self._retried.add(task)
 
+    def note_outlook(self, outlook: Outlook) -> None:
+        """Tell the head how far the mission is, unless that has not changed."""
+        if outlook != self._outlook:
+            self._outlook = outlook
+            self._send(outlook)
+
     def depart(self) -> None:
         """End the mission: no task that is still unresolved is wanted any more."""
         self._send(Depart())
@@ -368,8 +395,8 @@ class MissionSession:
         for pending in self.pending.values():
             if pending.worker:
                 pending.worker = ""
-                self.running -= 1
                 self._queued[pending.request] += 1
+        self.running.clear()
 
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
@@ -387,11 +414,13 @@ class MissionSession:
                 self._send(message, p.arguments)
         self._send_in_parts(Retract, [task for task, p in self.pending.items() if p.retracted])
         self._send(Synced())
+        if self._outlook is not None:
+            self._send(self._outlook)
 
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
-        self.load = (0, 0)
+        self.load = Load()
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
@@ -533,6 +562,13 @@ class MissionSession:
             self._stuck_task = next(waiting, 0)
         return count, self._stuck_task
 
+    def stuck_tasks(self) -> Iterator[int]:
+        """Yield the tasks that wait and that no worker here can run: a look at all tasks."""
+        if any(self._queued[request] for request in self.stuck):
+            for number, task in self.pending.items():
+                if task.request in self.stuck and not task.worker:
+                    yield number
+
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
         if self._unconfirmed:
@@ -554,9 +590,11 @@ class MissionSession:
         for task in message.tasks:
             pending = self.pending.get(task)
             if pending is not None:
-                change = bool(message.worker) - bool(pending.worker)
-                self.running += change
-                self._queued[pending.request] -= change
+                self._queued[pending.request] -= bool(message.worker) - bool(pending.worker)
+                if not message.worker:
+                    self.running.pop(task, None)
+                elif message.worker != pending.worker:
+                    self.running[task] = self.now
                 pending.worker = message.worker
 
     def _resolve(
@@ -570,9 +608,8 @@ class MissionSession:
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
-        if pending.worker:
-            self.running -= 1
-        else:
+        began = self.running.pop(task, 0.0)
+        if not pending.worker:
             self._queued[pending.request] -= 1
         by = ""
         if pending.retracted or ending == "cancelled":
@@ -582,7 +619,9 @@ class MissionSession:
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, pending.function, arguments))
         unless_value = None if ending == "value" else pending
-        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by, report))
+        self.resolved.append(
+            Resolution(task, ending, payload, crashes, unless_value, by, report, began)
+        )
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, for people; None if they are not known any more.

@@ -34,6 +34,7 @@ from grain.worker.job import RunSettings as RunSettings
 from grain.worker.node.cpus import LocalOffer as LocalOffer
 from grain.worker.node.cpus import local_offer as local_offer
 from grain.worker.processes.account import RunAccount as RunAccount
+from grain.worker.processes.computing import Computing as Computing
 from grain.worker.processes.forks import DefaultInChildren as DefaultInChildren
 from grain.worker.runner.runner import Runner as Runner
 from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation

@@ -347,6 +347,17 @@ class Backlog(Message, frozen=True):
     size: int = 0
 
 
+class CoresComputed(Message, frozen=True):
+    """On how many cores the processes of the worker compute, for people; nothing depends on it.
+
+    Attributes:
+        cores: in the mean of the last seconds; None if that is not known, as of a worker on which
+            nothing runs.
+    """
+
+    cores: float | None
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -478,6 +489,7 @@ AGENT = (
     TasksPrinted,
     Inspected,
     Backlog,
+    CoresComputed,
     Draining,
     Leaving,
 )

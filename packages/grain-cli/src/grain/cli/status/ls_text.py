@@ -88,7 +88,10 @@ def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
         left = least if least == last else f"{least} to {last}"
         names = [one.get("label") or one["name"] for one in members]
         others = ["..."] * (len(names) > _NAMED)
-        more = [f"use {_uses(members)} of {owns} each", " ".join([*names[:_NAMED], *others])]
+        more = [
+            f"given {_given(members)} of {owns} each{_computing(members)}",
+            " ".join([*names[:_NAMED], *others]),
+        ]
         running = sum(one["running"] for one in members)
         rows.append(Row((len(members), *[cluster] * several, state, left, running), more))
     heads = ("COUNT", *["CLUSTER"] * several, "STATE", "LEFT", "RUNNING")
@@ -99,8 +102,8 @@ def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
 _NAMED = 3  # workers of a group
 
 
-def _uses(workers: list[dict[str, Any]]) -> str:
-    """Return the part of each kind that workers use, on average."""
+def _given(workers: list[dict[str, Any]]) -> str:
+    """Return the part of each kind that tasks were given, on average."""
     parts: dict[str, list[float | None]] = {}
     for worker in workers:
         for kind, part in worker["used"].items():
@@ -114,13 +117,22 @@ def _uses(workers: list[dict[str, Any]]) -> str:
     return ", ".join(texts) or "nothing"
 
 
+def _computing(workers: list[dict[str, Any]]) -> str:
+    """Return on how many cores workers compute, on average; empty where that is not known."""
+    computing = [worker.get("computing") for worker in workers]
+    cores = [one for one in computing if one is not None]
+    if len(cores) < len(workers) or not any(worker["running"] for worker in workers):
+        return ""
+    return f"; {sum(cores) / len(cores):.1f} cores computing"
+
+
 def _worker(worker: dict[str, Any], *, with_cluster: bool) -> Row:
     more = []
     if worker["tasks"]:
         others = " ..." if worker["running"] > len(worker["tasks"]) else ""
         more.append(f"runs {' '.join(worker['tasks'])}{others}")
     owns, free = resources(worker["total"]), resources(worker["free"])
-    more.append(f"uses {_uses([worker])} of {owns}; free {free}")
+    more.append(f"given {_given([worker])} of {owns}{_computing([worker])}; free {free}")
     cells = (
         worker.get("label") or worker["name"],
         *[worker.get("cluster") or "-"] * with_cluster,

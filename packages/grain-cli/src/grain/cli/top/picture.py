@@ -23,18 +23,20 @@ class Marks(NamedTuple):
     """The characters of pictures.
 
     Attributes:
-        full: of the part of a bar that is in use.
+        full: of the part of a bar that is in use, or done.
         empty: of the rest.
         cut: in the place of what is left out.
+        given: of the part that was given, and of which no use is known.
     """
 
     full: str = "█"
     empty: str = "░"
     cut: str = "…"
+    given: str = "▒"
 
 
 UNICODE = Marks()
-ASCII = Marks("#", ".", "~")
+ASCII = Marks("#", ".", "~", "=")
 
 
 def marks(encoding: str) -> Marks:
@@ -197,7 +199,12 @@ def bar_text(bar: Bar, place: Place, by: Marks) -> str:
     if 0 < bar.share < 1:
         full = min(max(full, 1), room - 1)
     text = padded(bar.text, place.text, by.cut, right=True)
-    return by.full * full + by.empty * (room - full) + " " + text
+    # Programs may use more than they were given.
+    used = full if bar.used is None else min(round(room * bar.used), full)
+    if bar.used and not used and full:
+        used = 1
+    parts = by.full * used + by.given * (full - used) + by.empty * (room - full)
+    return f"{parts} {text}"
 
 
 def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:

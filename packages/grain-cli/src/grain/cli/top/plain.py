@@ -11,7 +11,7 @@ import click
 
 from grain.cli.show import clean
 from grain.cli.top.link import Link, Seen
-from grain.cli.top.picture import head_line, places, row_line
+from grain.cli.top.picture import fitted, head_line, places, row_line
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import PANES, Use, tables, totals, use_of
 from grain.edge.questions import Ask
@@ -33,7 +33,8 @@ def text(
     answer: dict[str, Any], rates: Rates, width: int, by: Marks, uses: Uses | None = None
 ) -> str:
     """Return an answer as text, a table below the other, without those that have no rows."""
-    lines = [time.strftime("%H:%M:%S  ") + ", ".join(totals(answer, rates))]
+    first, *others = totals(answer, rates)
+    lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.get("troubles", ())]
     by_name = tables(answer, rates, uses or {})
     for name in PANES:

@@ -29,10 +29,13 @@ class Bar(NamedTuple):
     Attributes:
         share: from 0 to 1; None if it is not known.
         text: behind the bar.
+        used: of a part that was given, how much of the whole is in use; 0 where that is not known.
+            None for a part of another kind.
     """
 
     share: float | None
     text: str
+    used: float | None = None
 
 
 class Column(NamedTuple):
@@ -163,6 +166,9 @@ def workers_table(answer: Mapping[str, Any]) -> Table:
         Column("RUNS", 1, right=True),
         *(Column(kind.upper(), 4 + 2 * number, least=5) for number, kind in enumerate(kinds)),
     )
+    if kinds[:1] == ["Cores"]:
+        at = len(columns) - len(kinds) + 1
+        columns = (*columns[:at], Column("COMPUTING", 3, right=True), *columns[at:])
     columns = tuple(
         column._replace(rank=1) if column.head == "CORES" else column for column in columns
     )
@@ -199,9 +205,19 @@ def _worker(
     worker: Mapping[str, Any], kinds: Sequence[str], at: float, *, with_cluster: bool
 ) -> Row:
     left = None if worker["ends"] is None else max(worker["ends"] - at, 0.0)
-    bars = [_bar(worker["used"].get(kind), worker["total"].get(kind)) for kind in kinds]
+    computing = worker.get("computing")
+    bars = [
+        _bar(
+            worker["used"].get(kind),
+            worker["total"].get(kind),
+            (computing or 0.0) if kind == "Cores" else 0.0,
+        )
+        for kind in kinds
+    ]
     label = clean(worker["label"])
     cluster = [clean(worker.get("cluster") or "-")] * with_cluster
+    computes = [computing] * (kinds[:1] == ["Cores"])
+    shares = [-1.0 if bar.share is None else bar.share for bar in bars]
     return Row(
         worker["id"],
         (
@@ -211,7 +227,9 @@ def _worker(
             clean(worker["state"]),
             span(left),
             str(worker["running"]),
-            *bars,
+            *bars[:1],
+            *("-" if cores is None else cores_text(cores) for cores in computes),
+            *bars[1:],
         ),
         (
             label,
@@ -220,22 +238,31 @@ def _worker(
             worker["state"],
             math.inf if left is None else left,
             worker["running"],
-            *(-1.0 if bar.share is None else bar.share for bar in bars),
+            *shares[:1],
+            *(-1.0 if cores is None else cores for cores in computes),
+            *shares[1:],
         ),
         _WORKER_STYLES.get(worker["state"], ""),
     )
 
 
-def _bar(share: Any, total: Any) -> Bar:
+def cores_text(cores: float) -> str:
+    """Return a measured number of cores: with a decimal where it is small."""
+    return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
+
+
+def _bar(share: Any, total: Any, used: float) -> Bar:
+    """Return a bar of what tasks were given of a kind, and of what of it is in use."""
     whole = amount(total)
     if whole is None:
         return Bar(None, "-")
     if not isinstance(share, int | float):
         return Bar(None, f"?/{whole:g}")
     share = min(max(float(share), 0.0), 1.0)
-    used = share * whole
-    text = f"{used:.0f}" if used >= 10 or abs(used - round(used)) < 0.05 else f"{used:.1f}"
-    return Bar(share, f"{text}/{whole:g}")
+    given = share * whole
+    text = f"{given:.0f}" if given >= 10 or abs(given - round(given)) < 0.05 else f"{given:.1f}"
+    part = min(used / whole, 1.0) if whole else 0.0
+    return Bar(share, f"{text}/{whole:g}", part)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -272,10 +299,12 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
     done, failed, left = mission["done"], mission["failed"], mission["left"]
     running = mission["running"]
     waiting = None if running is None else max(left - running, 0)
-    estimate = left / rate if rate > 0 and left else None
+    outlook = mission.get("outlook") or {}
+    estimate = outlook.get("left") if left else None
     state = "paused" if mission["paused"] else "connected" if mission["connected"] else "away"
-    every = done + failed + left
-    share = (done + failed) / every if every else 0.0
+    ended, total = outlook.get("ended", 0), outlook.get("total", 0)
+    share = min(ended / total, 1.0) if total else None
+    progress = "-" if share is None else f"{math.floor(100 * share)} %"
     style = {"paused": "warn", "away": "bad"}.get(state, "")
     label = clean(mission["label"])
     cells = (
@@ -288,8 +317,8 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
         "?" if running is None else str(running),
         f"<{left}" if waiting is None else str(waiting),
         rate_text(rate) if rate > 0 else "-",
-        span(estimate) if left else "",
-        Bar(share, f"{math.floor(100 * share)} %"),
+        _left(outlook) if left else "",
+        Bar(share, progress),
     )
     values = (
         label,
@@ -302,9 +331,17 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
         waiting or 0,
         rate,
         math.inf if estimate is None else estimate,
-        share,
+        -1.0 if share is None else share,
     )
     return Row(mission["id"], cells, values, style)
+
+
+def _left(outlook: Mapping[str, Any]) -> str:
+    """Return the time that a mission estimates: of all its calls, or of those submitted so far."""
+    seconds, least = outlook.get("left"), outlook.get("least")
+    if seconds is None or (least and round(seconds) < 1):
+        return "-"
+    return f"{'>' if least else ''}{span(seconds)}{'' if outlook.get('whole') else ' so far'}"
 
 
 def rate_text(per_second: float) -> str:
@@ -591,9 +628,11 @@ def next_column(table: Table, order: Order) -> Order:
 
 def totals(answer: Mapping[str, Any], rates: Rates) -> list[str]:
     """Return what there is in all, in parts of which the last ones may be left out."""
-    busy, cores = answer["cores"]
+    given, cores = answer["cores"]
+    computing = answer.get("computing")
     tasks = answer["tasks"]
-    parts = [f"{busy:g} of {cores:g} cores busy"]
+    computes = f", {cores_text(computing)} computing" if given and computing is not None else ""
+    parts = [f"{given:g} of {cores:g} cores given{computes}"]
     parts.append(f"{tasks['running']} running, {tasks['waiting']} waiting")
     parts.append(f"{tasks['done']} done, {tasks['failed']} failed")
     rate = sum(rates.rate(mission["id"]) for mission in answer["missions"])

@@ -6,7 +6,9 @@ Only ``views`` and ``notebook`` do I/O.
 Map:
 
 - ``failures``: failures by their cause
-- ``progress``: `Progress`: rate, estimate, busy cores
+- ``estimate``: the time until the tasks that were submitted so far have ended
+- ``total``: the calls that a program will make in all, as far as it has said so
+- ``progress``: `Progress`: rate, estimate, cores that were given and that compute
 - ``lines``: the lines of a terminal and of a log; the summary
 - ``views``: the line on a terminal, and the lines of a log
 - ``notebook``: the widget in a notebook

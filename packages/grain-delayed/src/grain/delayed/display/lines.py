@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from grain.head import Statistics
 
 _LEAST_BAR, _MOST_BAR = 8, 30  # characters
+_BAR_RANK = 3  # of the bar among the parts of a live line
+_NARROW = 100  # columns below which the estimate has fewer words
 
 
 class Part(NamedTuple):
@@ -32,11 +34,12 @@ def log_line(progress: Progress) -> str:
     """Return a line on the progress for a log."""
     now = progress.now
     parts = [f"{_done(now)}, {now.running} running, {now.queued} queued, {now.failed} failed"]
+    if progress.share is not None:
+        parts.insert(0, _percent(progress))
     parts.append(f"{span(progress.elapsed)} elapsed")
     if progress.ended:
         parts.append(rate_text(progress.rate))
-    if now.cores:
-        parts.append(f"{now.busy:g} of {now.cores:g} cores busy")
+    parts += [part.text for part in cores_parts(now)]
     if now.stuck and now.absent:
         parts.append(f"no worker is there: grain why {now.stuck_task}")
     elif now.stuck:
@@ -46,9 +49,53 @@ def log_line(progress: Progress) -> str:
         parts.append(f"{count} of those queued {fits} {which}: grain why {now.stuck_task}")
     elif _others_first(now):
         parts.append("other missions have the cores")
-    elif progress.seconds_left is not None:
-        parts.append(f"about {span(progress.seconds_left)} left")
+    if left := left_text(progress):
+        parts.append(left)
     return ", ".join(parts)
+
+
+def left_text(progress: Progress, *, short: bool = False) -> str:
+    """Return the time that is left, as what it is; empty if nothing is known of it.
+
+    Args:
+        progress: the progress.
+        short: True for fewer words.
+    """
+    left = progress.left
+    if left is None or (left.least and round(left.seconds) < 1):
+        return ""
+    time = f"{'at least' if left.least else 'about'} {span(left.seconds)}"
+    if left.without and not short:
+        time += f" without {left.without} {left.function}"
+    if progress.now.stuck:
+        return f"the others: {time}"
+    if progress.is_whole:
+        return f"left: {time}"
+    return f"so far: {time}" if short else f"submitted so far: {time}"
+
+
+def cores_parts(now: Statistics, of: str = " of ") -> list[Part]:
+    """Return the cores that tasks were given, and those on which something is computed.
+
+    Args:
+        now: the statistics.
+        of: stands between the given ones and all.
+    """
+    if not now.cores:
+        return []
+    parts = [Part(f"{now.given:g}{of}{now.cores:g} cores given", "dim")]
+    if now.computing is not None and now.given:
+        parts.append(Part(f"{cores_text(now.computing)} computing", "cyan"))
+    return parts
+
+
+def cores_text(cores: float) -> str:
+    """Return a measured number of cores: with a decimal where it is small.
+
+    >>> cores_text(0.92), cores_text(0.0), cores_text(48.3)
+    ('0.9', '0.0', '48')
+    """
+    return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
 def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "─")) -> list[Part]:
@@ -66,37 +113,37 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "�
     """
     now = progress.now
     end = _end(progress, width)
-    has_tasks = bool(progress.ended or progress.left)
+    share = progress.share
     # In the order of the line, each with its rank: the smaller, the more important.
     ranked = [
-        (1, Part(f"{int(100 * progress.share)} %" if has_tasks else "", "bold")),
+        (1, Part("" if share is None else _percent(progress), "bold")),
         (2, Part(f"{now.done} done", "green" if now.done else "")),
         (0, Part(f"{now.failed} failed" if now.failed else "", "bold red")),
         (4, Part(f"{now.cancelled} cancelled" if now.cancelled else "")),
-        (7, Part(f"{now.running} running")),
-        (8, Part("" if now.stuck else f"{now.queued} queued")),
-        (6, Part(rate_text(progress.rate) if progress.ended else "")),
-        (5, Part(f"{now.busy:g}/{now.cores:g} cores" if now.cores else "")),
+        (5, Part(f"{now.running} running")),
+        (7, Part("" if now.stuck else f"{now.queued} queued")),
+        (8, Part(rate_text(progress.rate) if progress.ended else "")),
+        *((6, part) for part in cores_parts(now, "/")),
         (9, Part(f"{span(progress.elapsed)} elapsed")),
         (0, end),
+        (3, Part(left_text(progress) if now.stuck else "")),
     ]
     ranked = [(rank, part) for rank, part in ranked if part.text]
-    bar_rank = 3
-    with_bar = has_tasks
-    while len(ranked) > 1 and _width(ranked) + with_bar * (_LEAST_BAR + 1) > width:
-        worst = max(rank for rank, _ in ranked)
-        if with_bar and worst < bar_rank:
-            with_bar = False
-        elif worst:
-            ranked = [(rank, part) for rank, part in ranked if rank != worst]
-        else:
-            ranked = ranked[-1:]
+    kept, with_bar = {0}, False
+    for rank in sorted({rank for rank, _ in ranked} - {0}):
+        if rank > _BAR_RANK and share is not None and not with_bar:
+            with_bar = _width_of(ranked, kept) + _LEAST_BAR + 1 <= width
+        if _width_of(ranked, kept | {rank}) + with_bar * (_LEAST_BAR + 1) <= width:
+            kept.add(rank)
+    ranked = [(rank, part) for rank, part in ranked if rank in kept] or ranked[:1]
+    if _width(ranked) > width:
+        ranked = ranked[-1:]
     line: list[Part] = []
     for i, (_, part) in enumerate(ranked):
         line += [Part(", ", "dim"), part] if i else [part]
-    if with_bar:
+    if with_bar and share is not None:
         room = min(_MOST_BAR, width - _width(ranked) - 1)
-        full = int(room * progress.share)
+        full = int(room * share)
         line = [Part(bar[0] * full, "green"), Part(bar[1] * (room - full) + " ", "dim"), *line]
     return line
 
@@ -117,8 +164,10 @@ def summary(progress: Progress, now: Statistics, failures: Failures, seconds: fl
     if not parts:
         return ""
     parts.append(span(seconds))
-    if progress.busy is not None:
-        parts.append(f"cores {100 * progress.busy:.0f} % busy")
+    if progress.given is not None:
+        parts.append(f"cores {100 * progress.given:.0f} % given")
+        if progress.computing is not None:
+            parts.append(f"{100 * progress.computing:.0f} % of that computing")
     return ", ".join(parts)
 
 
@@ -179,14 +228,18 @@ def _end(progress: Progress, width: int) -> Part:
         return Part(text, "yellow")
     if _others_first(now):
         return Part("other missions have the cores", "yellow")
-    if progress.seconds_left is not None:
-        return Part(f"{span(progress.seconds_left)} left")
-    return Part("")
+    return Part(left_text(progress, short=width < _NARROW))
+
+
+def _percent(progress: Progress) -> str:
+    """Return the part of all calls that have ended, and how many these are."""
+    share = progress.share or 0.0
+    return f"{int(100 * share)} % of {progress.calls}"
 
 
 def _others_first(now: Statistics) -> bool:
     """Return True if nothing of a mission runs, as cores are in use that are not by its tasks."""
-    return bool(now.queued and not now.running and now.busy)
+    return bool(now.queued and not now.running and now.given)
 
 
 def _stuck(now: Statistics) -> str:
@@ -201,6 +254,10 @@ def _stuck(now: Statistics) -> str:
 
 def _wait(tasks: int) -> str:
     return "waits" if tasks == 1 else "wait"
+
+
+def _width_of(ranked: Iterable[tuple[int, Part]], kept: set[int]) -> int:
+    return _width([(rank, part) for rank, part in ranked if rank in kept])
 
 
 def _width(ranked: Iterable[tuple[int, Part]]) -> int:

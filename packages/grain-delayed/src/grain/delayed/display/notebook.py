@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 _LOOK = 0.5  # seconds between two looks
 _WIDTH = 400  # columns: there is room for all parts of the line
-_COLOURS = {"green": "#2e7d32", "bold red": "#c62828", "yellow": "#b26a00"}
+_COLOURS = {
+    "green": "#2e7d32",
+    "bold red": "#c62828",
+    "yellow": "#b26a00",
+    "dim": "#757575",
+    "cyan": "#00695c",
+}
 
 
 class NotebookView:
@@ -70,7 +76,7 @@ class NotebookView:
         self.show()
 
     def _counts(self) -> tuple[int, int]:
-        return self._progress.ended, self._progress.left
+        return self._progress.ended, self._progress.unfinished
 
     def pause(self, _: float) -> float:
         """Return the seconds until the next look."""
@@ -104,11 +110,13 @@ def words(progress: Progress) -> list[Part]:
 
 
 def as_html(progress: Progress) -> str:
-    """Return the progress as HTML: a bar, which needs no script, and the line."""
+    """Return the progress as HTML: the line, and a bar if the number of all calls is known."""
     coloured = "".join(
         f'<span style="color:{_COLOURS[part.style]}">{html.escape(part.text)}</span>'
         if part.style in _COLOURS
         else html.escape(part.text)
         for part in words(progress)
     )
+    if progress.share is None:
+        return f"<span>{coloured}</span>"
     return f'<progress max="1" value="{progress.share:.3f}"></progress> {coloured}'

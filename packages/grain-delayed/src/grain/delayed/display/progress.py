@@ -1,18 +1,27 @@
-"""`Progress`: how a mission goes: rate, estimate, busy cores; from looks at its statistics."""
+"""`Progress`: how a mission goes: rate, estimate, cores; from looks at its statistics."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
 
+from grain.delayed.display.estimate import estimate
 from grain.head import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-_ENOUGH = 10  # looks from which a mean of busy cores says something, and ends from which a rate
+    from grain.delayed.display.estimate import Estimate
+    from grain.delayed.display.total import Total
+    from grain.head.base import KindNow
+    from grain.head.messages import Outlook
+
+_ENOUGH = 10  # looks from which a mean of cores says something, and ends from which a rate
 _SPANS = 32  # points in time that are kept at most, and half as many at least
 _LATELY = 60.0  # seconds that are lately, at least
+_ESTIMATED = 1.0  # seconds between two estimates, at least
+_FEW = 5000  # running tasks with which an estimate takes a millisecond or so
+_ROOM = 5.0  # seconds for which cores that tasks had count as theirs: one ends, the next begins
 
 NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 
@@ -20,29 +29,69 @@ NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 class Progress:
     """The progress of one mission. Times are in seconds, by any one clock.
 
+    Args:
+        total: the calls that there will be, as far as that is known.
+
     Attributes:
         now: the statistics at the last look.
         elapsed: the time between the first look and the last.
+        left: the time until what was submitted so far has ended, and all calls if the program has
+            said how many there are of each function; None if nothing is known of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, total: Total | None = None) -> None:
         self.now = NOTHING
         self.elapsed = 0.0
+        self.left: Estimate | None = None
+        self._total = total
         self._source: Callable[[], Statistics] = lambda: NOTHING
+        self._kinds: Callable[[], Sequence[KindNow]] = lambda: ()
+        self._estimate_due = 0.0
+        # The cores that this mission's tasks had lately, and when.
+        self._rooms: deque[tuple[float, float]] = deque()
         self._began: float | None = None
         self._tasks_began = 0.0
         self._looks = 0
-        # The integrals over time of busy cores and of all cores.
-        self._busy = self._cores = 0.0
+        # The integrals over time of given cores and of all cores; and of those that computed, with
+        # those that were given meanwhile.
+        self._given = self._cores = 0.0
+        self._computing = self._measured = 0.0
         # How many tasks had ended at points in time that are evenly spread, and when the next one
         # is due.
         self._points: deque[tuple[float, int]] = deque()
         self._spread = _LATELY / _SPANS * 2
         self._due = 0.0
 
-    def on_opened(self, source: Callable[[], Statistics]) -> None:
-        """Look at these statistics from now on; until then there are no tasks."""
+    def on_opened(
+        self,
+        source: Callable[[], Statistics],
+        kinds: Callable[[], Sequence[KindNow]] = lambda: (),
+    ) -> None:
+        """Look at these statistics from now on; until then there are no tasks.
+
+        Args:
+            source: returns the statistics.
+            kinds: returns the tasks by function and cores.
+        """
         self._source = source
+        self._kinds = kinds
+
+    def expect(self, total: Total) -> None:
+        """Take note of the calls that there will be."""
+        self._total = total
+
+    def outlook(self) -> Outlook:
+        """Return how far the mission is, for the scheduler."""
+        from grain.head.messages import Outlook  # few missions with a local worker need it
+
+        left = self.left
+        return Outlook(
+            self.ended,
+            self.calls or 0,
+            None if left is None else left.seconds,
+            left is not None and left.least,
+            self.is_whole,
+        )
 
     def look(self, at: float) -> None:
         """Look at the statistics at a point in time."""
@@ -54,11 +103,49 @@ class Progress:
         if not (before.running or self.ended or before.queued):
             self._tasks_began = self.elapsed
         elif self.now.running or before.running:
-            # Most often, what was busy at either end was busy in between.
+            # Most often, what was given at either end was given in between.
             self._looks += 1
-            self._busy += passed * (before.busy + self.now.busy) / 2
+            given = passed * (before.given + self.now.given) / 2
+            self._given += given
             self._cores += passed * (before.cores + self.now.cores) / 2
+            if self.now.computing is not None:
+                self._computing += passed * self.now.computing
+                self._measured += given
         self._keep_point()
+        if self.elapsed >= self._estimate_due:
+            self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Estimate the time that is left."""
+        kinds, now = self._kinds(), self.now
+        self._estimate_due = self.elapsed + _ESTIMATED * max(1.0, now.running / _FEW)
+        had = sum(kind.cores * len(kind.elapsed) for kind in kinds)
+        # Tasks count as running that were sent ahead to a worker, behind others.
+        had = min(had, now.given) if now.cores else had
+        self._rooms.append((self.elapsed, had))
+        while self._rooms[0][0] < self.elapsed - _ROOM:
+            self._rooms.popleft()
+        room = max(cores for _, cores in self._rooms)
+        self.left = None
+        if now.running:
+            coming = {} if self._total is None else self._total.coming()
+            self.left = estimate(kinds, room, coming)
+
+    @property
+    def calls(self) -> int | None:
+        """The number of all calls that there will be; None if the program has not said so."""
+        if self._total is None:
+            return None
+        return max(self._total.calls, self.ended + self.unfinished + self.now.cancelled)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the estimate is about all calls, and not only about those submitted so far."""
+        calls = self.calls
+        if calls is None or self._total is None:
+            return False
+        submitted = self.ended + self.unfinished + self.now.cancelled
+        return submitted >= calls or self._total.by_function
 
     def _keep_point(self) -> None:
         """Keep this point in time if one is due; of too many, every second one stays."""
@@ -80,15 +167,15 @@ class Progress:
         return self.now.done + self.now.failed
 
     @property
-    def left(self) -> int:
+    def unfinished(self) -> int:
         """The number of tasks that run or wait."""
         return self.now.running + self.now.queued
 
     @property
-    def share(self) -> float:
-        """The part of the tasks that have ended, from 0 to 1; 0 without tasks."""
-        tasks = self.ended + self.left + self.now.cancelled
-        return self.ended / tasks if tasks else 0.0
+    def share(self) -> float | None:
+        """The part of all calls that have ended, from 0 to 1; None if these are not known."""
+        calls = self.calls
+        return self.ended / calls if calls else None
 
     @property
     def rate(self) -> float:
@@ -108,16 +195,15 @@ class Progress:
         return self.ended / since if since > 0 else 0.0
 
     @property
-    def seconds_left(self) -> float | None:
-        """The time until all tasks have ended; None if it cannot be estimated.
-
-        It cannot while none has ended, and while nothing runs or what waits fits no worker.
-        """
-        if not (self.rate and self.now.running) or self.now.stuck:
-            return None
-        return self.left / self.rate
+    def given(self) -> float | None:
+        """The part of the cores that were given, from 0 to 1; None if there were too few looks."""
+        return self._given / self._cores if self._cores and self._looks >= _ENOUGH else None
 
     @property
-    def busy(self) -> float | None:
-        """The part of the cores that were busy, from 0 to 1; None if there were too few looks."""
-        return self._busy / self._cores if self._cores and self._looks >= _ENOUGH else None
+    def computing(self) -> float | None:
+        """The computing cores as a part of the given ones; more than 1 if programs take more.
+
+        None if there were too few looks, or if that is not known of most of the time.
+        """
+        known = self._looks >= _ENOUGH and self._measured > self._given / 2
+        return self._computing / self._measured if known else None

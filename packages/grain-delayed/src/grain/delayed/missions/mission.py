@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.display.failures import Failures
+    from grain.delayed.display.total import Total
     from grain.delayed.leaves.manager import LeafManager
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
@@ -50,6 +51,7 @@ class Mission:
         advice: takes note of what the user's code does.
         failures: counts the leaves that failed; the executor's listener fills it.
         run_log: takes note of leaves that are retried, if the mission has a log.
+        total: counts the calls, where the program has said how many there will be.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
@@ -69,7 +71,9 @@ class Mission:
         advice: Advice,
         failures: Failures,
         run_log: RunLog | None = None,
+        total: Total | None = None,
     ) -> None:
+        self._total = total
         self.failures = failures
         self.executor = executor
         self.branches = branches
@@ -132,6 +136,8 @@ class Mission:
         job = self.executor.submit_call(
             res, call, deliver, priority=self._priority, urgency=urgency, after=after
         )
+        if self._total is not None and not retry_of:
+            self._total.note(name_of(call.fn))
         if retry_of and self._run_log is not None:
             self._run_log.retried(job, retry_of)
         if job >= self._overload.look_at:
@@ -144,6 +150,8 @@ class Mission:
 
     def on_cached(self, call: Call) -> None:
         """Take note that the result of a call was found in the cache."""
+        if self._total is not None:
+            self._total.note(name_of(call.fn))
         if self._run_log is not None:
             self._run_log.cached(name_of(call.fn))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.advice import Advice, note_mistakes
+from grain.delayed.display.total import Total
 from grain.delayed.graph import woken_by
 from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.ending import ended_from_outside, second_interrupt_kills
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from typing import Any, Literal
 
+    from grain.delayed.display.total import Stated
     from grain.head.events import Event
     from grain.resource import Resource
     from grain.worker.messages import BlockingCode
@@ -47,6 +49,7 @@ async def mission(
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
     echo: bool = False,
+    total: Stated | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission inside an async program: delayed functions can be called in the block.
 
@@ -88,6 +91,9 @@ async def mission(
         echo: if true, what leaves print and log on workers elsewhere is shown on standard error,
             too, beginning with mission, task and function; no more than a person can read, 50
             lines a second and 300 at once. The worker's log has all of it.
+        total: how many calls of functions with resources there will be in all, for the progress;
+            or how many of each function, as ``{optimise: 600, "energy": 600}``, from which the time
+            follows that is left. Without it the progress is about what was called so far.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -103,7 +109,8 @@ async def mission(
         grain.worker.errors.RunnerUnusable: the process of an isolated local worker cannot be
             started.
         TypeError, ValueError: local is no resource, warn_queued no positive int, env no mapping of
-            strings, or event_log no bool and no path; isolated is set without local.
+            strings, total no number and no mapping to numbers, or event_log no bool and no path;
+            isolated is set without local.
     """
     if not trio.lowlevel.in_trio_task():
         from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
@@ -112,15 +119,17 @@ async def mission(
         options |= {"prioritized": prioritized, "progress": progress}
         options |= {"warn_queued": warn_queued, "cache": cache}
         options |= {"isolated": isolated, "env": env, "event_log": event_log}
-        options |= {"echo": echo}
+        options |= {"echo": echo, "total": total}
         async with hosted(lambda: mission(local, **options)) as entered:
             yield entered
         return
     # Only the outermost of nested missions shows progress: a terminal has one line for it.
-    reporter = Reporter(False if is_inside() else progress)
+    calls = None if total is None else Total(total)
+    reporter = Reporter(False if is_inside() else progress, total=calls)
     async with opened(
         local,
         reporter,
+        total=calls,
         config_file=config_file,
         name=name,
         prioritized=prioritized,
@@ -153,6 +162,7 @@ async def opened(
     local: Resource | None,
     reporter: Reporter,
     *,
+    total: Total | None = None,
     config_file: str | Literal[False] | None = None,
     name: str | None = None,
     prioritized: bool = False,
@@ -236,9 +246,9 @@ async def opened(
                             async with trio.open_nursery() as branches:
                                 current = Mission(
                                     executor, branches, int(prioritized), overload, results,
-                                    reporter.line, advice, reporter.failures, run_log,
+                                    reporter.line, advice, reporter.failures, run_log, total,
                                 )  # fmt: skip
-                                reporter.on_opened(current.statistics)
+                                reporter.on_opened(current)
                                 set_current(current)
                                 try:
                                     yield current

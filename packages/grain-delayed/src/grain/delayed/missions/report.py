@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Literal
 
+    from grain.delayed.display.total import Total
+    from grain.delayed.missions.mission import Mission
+    from grain.head.messages import Outlook
     from grain.resource import Resource
 
 
@@ -54,6 +57,7 @@ _LINES, _LINES_AT_ONCE = 50, 300  # of what tasks print, a second and at once
 _LONG = 10.0  # seconds from which on a mission has something to show
 _NAMED = 5  # workers that are named in a line
 _NOTE = 5.0  # seconds between two notes on lines that were left out
+_TOLD = 5.0  # seconds between two reports to the scheduler of how far the mission is
 
 
 class Reporter:
@@ -66,6 +70,7 @@ class Reporter:
         routine: True to report what happens in each mission: its configuration, the end of its
             workers, how its tasks ended, the time it took.
         elsewhere: another way to run where no worker is there, as part of a sentence.
+        total: the calls that there will be, as far as that is known.
         clock: returns the time in seconds, and never goes back.
         wall: returns it in seconds since Unix' epoch.
 
@@ -80,6 +85,7 @@ class Reporter:
         *,
         routine: bool = True,
         elsewhere: str = "",
+        total: Total | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -103,7 +109,9 @@ class Reporter:
         self._start_workers = "grain up"
         self._config_name = "grain.toml"
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
-        self._progress = Progress()
+        self._progress = Progress(total)
+        self._tell: Callable[[Outlook], object] | None = None
+        self._tell_due = _TOLD
         self._runs_left = 0
         # What tasks print: lines that may be shown, and how many were not; when to say so again.
         self._echoed = Allowance(_LINES, _LINES_AT_ONCE)
@@ -142,10 +150,16 @@ class Reporter:
         else:
             self.routine(f"Using config file {source}.")
 
-    def on_opened(self, statistics: Callable[[], Statistics]) -> None:
-        """Show the statistics of the mission from now on; until then there are no tasks."""
-        self._statistics = statistics
-        self._progress.on_opened(statistics)
+    def on_opened(self, mission: Mission) -> None:
+        """Show the progress of the mission from now on; until then there are no tasks."""
+        self._statistics = mission.statistics
+        self._progress.on_opened(mission.statistics, mission.executor.kinds)
+        if not mission.runs_in_process:  # nobody could look at it from elsewhere
+            self._tell = mission.executor.note_outlook
+
+    def expect(self, total: Total) -> None:
+        """Take note of the calls that there will be, which are known by now."""
+        self._progress.expect(total)
 
     def on_event(self, event: Event) -> None:
         """Report an event that concerns the user."""
@@ -332,6 +346,9 @@ class Reporter:
                     await trio.sleep(view.pause(elapsed))
                     self._progress.look(trio.current_time())
                     view.show()
+                    if self._tell is not None and self._progress.elapsed >= self._tell_due:
+                        self._tell_due = self._progress.elapsed + _TOLD
+                        self._tell(self._progress.outlook())
             finally:
                 self._progress.look(trio.current_time())
 

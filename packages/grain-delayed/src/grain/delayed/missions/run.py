@@ -18,6 +18,7 @@ from grain.worker.job import not_async
 if TYPE_CHECKING:
     import os
 
+    from grain.delayed.display.total import Stated
     from grain.resource import Resource
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ def run(
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
     echo: bool = False,
+    total: Stated | None = None,
 ) -> T: ...
 
 
@@ -57,6 +59,7 @@ def run(
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
     echo: bool = False,
+    total: Stated | None = None,
 ) -> list[T]: ...
 
 
@@ -74,6 +77,7 @@ def run(
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
     echo: bool = False,
+    total: Stated | None = None,
 ) -> Any:
     """Run your root async function(s), which start everything else: the main entry point.
 
@@ -87,7 +91,7 @@ def run(
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
         config_file: as for `mission`; so are name, prioritized, progress, warn_queued, cache,
-            isolated, env, event_log and echo.
+            isolated, env, event_log, echo and total.
 
     Returns:
         The result of the function, or a list of the results of the functions.
@@ -111,6 +115,7 @@ def run(
         "env": env,
         "event_log": event_log,
         "echo": echo,
+        "total": total,
     }
 
     async def main() -> list[Any]:

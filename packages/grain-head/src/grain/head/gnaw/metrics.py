@@ -49,7 +49,10 @@ METRICS = (
     Description("grain_tasks", "gauge", "state", "Tasks that have no outcome, by state."),
     Description("grain_tasks_ended_total", "counter", "outcome", "Tasks that have ended."),
     Description("grain_cores", "gauge", "", "Cores of all workers."),
-    Description("grain_cores_busy", "gauge", "", "Cores that tasks have."),
+    Description("grain_cores_given", "gauge", "", "Cores that tasks were given."),
+    Description(
+        "grain_cores_computing", "gauge", "", "Cores on which their processes compute, if known."
+    ),
     Description(
         "grain_waiting_requests", "gauge", "", "Different requests of tasks that wait for room."
     ),
@@ -89,7 +92,8 @@ class HubCollector:
         """Return the values of each metric, by the label."""
         hub = self._hub
         tasks = hub.tasks.counts()
-        busy, cores = hub.overview.cores
+        given, cores = hub.overview.cores
+        computing = hub.overview.computing
         missions = hub.registry.missions.values()
         states = [
             "paused" if m.paused else "away" if m.link is None else "connected" for m in missions
@@ -109,7 +113,8 @@ class HubCollector:
                 state: tasks[state] for state in ("done", "failed", "retried")
             },
             "grain_cores": {"": cores},
-            "grain_cores_busy": {"": busy},
+            "grain_cores_given": {"": given},
+            "grain_cores_computing": {} if computing is None else {"": computing},
             "grain_waiting_requests": {"": len(hub.scheduler.in_order_of_service)},
             "grain_unconfirmed_outcomes": {"": sum(m.unconfirmed for m in missions)},
             "grain_unconfirmed_bytes": {"": sum(m.unconfirmed_bytes for m in missions)},

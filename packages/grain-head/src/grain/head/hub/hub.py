@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from grain.edge.questions import pack
 from grain.edge.version import Versions
 from grain.head.hub.answers.demand import demand
-from grain.head.hub.answers.overview import Overview
+from grain.head.hub.answers.overview import Overview, measured
 from grain.head.hub.answers.snapshot import (
     find_mission,
     named_mission,
@@ -33,6 +33,7 @@ from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
+from grain.resource import Cores
 from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
@@ -459,6 +460,27 @@ class Hub:
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
+    def load(self) -> tuple[int, int, float | None]:
+        """Return how many cores tasks were given, how many there are, and how many compute.
+
+        The last one is None where that is not known of workers with more than a twentieth of the
+        given cores; those that have just begun are left out of it.
+        """
+        given, cores = self.scheduler.cores()
+        computing, unknown = 0.0, 0
+        for worker in self.registry.numbered.values():
+            scheduled = self.scheduler.workers[worker.number]
+            if not scheduled.tasks:
+                continue
+            if worker.computing is not None:
+                computing += worker.computing
+            else:
+                part = scheduled.supply.free.get(Cores)
+                if part is not None:
+                    free, owned = part._stat()
+                    unknown += owned - free
+        return given, cores, measured(computing, unknown, given)
+
     def _view(self, ask: Ask, now: float) -> Any:
         """Return how things stand, if that is the question; else None."""
         match ask.about:
@@ -469,7 +491,7 @@ class Hub:
             case "demand":
                 return demand(self.tasks, now)
             case "load":
-                return self.scheduler.cores()
+                return self.load()
         return None
 
 

@@ -33,6 +33,7 @@ from grain.head.messages import (
     Describe,
     Described,
     MissionRegistered,
+    Outlook,
     RegisterMission,
     Request,
     Retract,
@@ -150,6 +151,8 @@ class Missions:
                 self._on_synced(mission, now)
             case Described():
                 self._on_described(message)
+            case Outlook():
+                mission.outlook = message
             case Depart():
                 self._remove(mission, now)
 
@@ -212,6 +215,7 @@ class Missions:
         mission.requests.clear()
         mission.refused.clear()
         mission.noticed.clear()
+        mission.outlook = None
         mission.reported.clear()
         mission.workers.clear()
         self.links[link] = mission
@@ -321,6 +325,7 @@ class Missions:
         mission = self.links.pop(link, None)
         if mission is not None and mission.link == link:
             mission.link = None
+            mission.outlook = None
             mission.deadline = now + self._grace
             self._detach(mission)
 

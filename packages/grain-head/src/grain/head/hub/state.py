@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.edge.questions import Ask
     from grain.eventlog.usage import Report
     from grain.head.hub_log import HubLog
-    from grain.head.messages import Crash, Ending, Notice
+    from grain.head.messages import Crash, Ending, Notice, Outlook
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
     from grain.worker.messages import Attempt
@@ -266,6 +266,7 @@ class MissionRecord(PeerRecord):
         "last_submitted",
         "logged",
         "noticed",
+        "outlook",
         "parked",
         "paused",
         "prints",
@@ -300,6 +301,8 @@ class MissionRecord(PeerRecord):
         # for good, and that have failed and were tried again.
         self.function_names: dict[bytes, str] = {}
         self.done = self.failed = self.retried = 0
+        # How far it is, as it estimates itself; None if it has not said so on this link.
+        self.outlook: Outlook | None = None
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link that were looked at, each with the last notice about it.
@@ -546,6 +549,7 @@ class WorkerRecord(PeerRecord):
         "backlog",
         "chain_heads",
         "cluster",
+        "computing",
         "draining",
         "functions",
         "heard",
@@ -580,6 +584,8 @@ class WorkerRecord(PeerRecord):
         # Its job, as the batch system calls it.
         self.job = ""
         self.cluster = ""  # its name, for people
+        # On how many cores something is computed there; None where that is not known.
+        self.computing: float | None = None
         # While it reports: the first run of each chain reported so far, by the attempt that began
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}

@@ -25,6 +25,7 @@ from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
     Backlog,
+    CoresComputed,
     Draining,
     Inspect,
     Inspected,
@@ -123,6 +124,8 @@ class Workers:
                 self._outgoing.post(link, answer, pack({"programs": message.programs}))
             case Backlog() | Draining():
                 self._on_readiness(worker, message)
+            case CoresComputed():
+                worker.computing = message.cores
             case Leaving():
                 self._remove(worker, None, now)
             case _:
@@ -188,6 +191,7 @@ class Workers:
         worker.session += 1
         worker.sent = worker.arrived = 0
         worker.backlog = None
+        worker.computing = None
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
@@ -281,6 +285,7 @@ class Workers:
         if worker is not None and worker.link == link:
             worker.link = None
             worker.serving = False
+            worker.computing = None
             worker.away_since = now
             worker.deadline = now + self._grace
             self._table.scheduler.on_worker_draining(worker.number)

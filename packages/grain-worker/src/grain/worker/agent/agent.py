@@ -25,6 +25,7 @@ from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
 from grain.worker.agent.spool import Spool, SpooledOutcome
 from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, WorkerRegistered
+from grain.worker.processes.computing import Computing, keep_looking
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -104,10 +105,17 @@ class Agent:
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
                 nursery.start_soon(self._spool.run)
+                nursery.start_soon(
+                    keep_looking, Computing(), lambda: bool(self._session.runs), self._on_computing
+                )
                 await self._until_over()
                 self._runner.leave_within(self._lifecycle.time_over(trio.current_time()))
                 nursery.cancel_scope.cancel()
         return GAVE_UP if self._lifecycle.gave_up else self._code
+
+    def _on_computing(self, cores: float | None) -> None:
+        self._session.on_computing(cores)
+        self._settle()
 
     # ---- the operating system, and the clock
 

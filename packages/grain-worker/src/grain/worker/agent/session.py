@@ -27,6 +27,7 @@ from grain.worker.messages import (
     Backlog,
     BlockingCode,
     Cancel,
+    CoresComputed,
     DefineFunction,
     Ended,
     ForgetFunctions,
@@ -78,6 +79,7 @@ time is over: what is handed back then has outlived the worker, too."""
 
 _COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
+_SAME = 0.02  # cores, and the part of them, by which computing may change without a report
 _PRINT_DELAY = 0.2  # seconds by which lines that tasks print wait for company
 
 
@@ -193,6 +195,8 @@ class WorkerSession:
         self._print_due = math.inf
         self._chains = Chains(chain_patience)
         self._started = now
+        # On how many cores something is computed, as it was last reported.
+        self._computing: float | None = None
 
     @property
     def draining(self) -> bool:
@@ -254,6 +258,8 @@ class WorkerSession:
         if self.paused:
             self._send(Backlog(len(self.kept), self.kept_bytes))
         self._send(InventoryEnd())
+        if self._computing is not None:
+            self._send(CoresComputed(self._computing))
         for ended, payload, _ in self.kept.values():
             self._send(ended, payload)
 
@@ -300,6 +306,20 @@ class WorkerSession:
         """Pass on the answer of the runner."""
         if self.connected:
             self._send(answer)
+
+    def on_computing(self, cores: float | None) -> None:
+        """Report on how many cores something is computed, unless that has hardly changed."""
+        before = self._computing
+        if (
+            cores is not None
+            and before is not None
+            and abs(cores - before) < _SAME + before * _SAME
+        ):
+            return
+        if cores != before:
+            self._computing = cores
+            if self.connected:
+                self._send(CoresComputed(cores))
 
     def _send_count(self) -> None:
         """Report how many leases have arrived, which matters only if this worker should die."""

@@ -15,6 +15,7 @@ Map:
 
 - ``account``: the account of a run: its times, and what its programs have used
 - ``usage_now``: the CPU time and memory of programs that run, when somebody asks
+- ``computing``: how many cores the processes below this one compute on
 - ``environment``: from an allocation to environment variables and CPUs
 - ``out_of_memory``: the evidence that a program was killed for want of memory
 - ``forks``: signals in children that user code forks

@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from grain.edge.questions import pack
 from grain.head.hub.answers.snapshot import used_parts, worker_state
@@ -58,6 +59,9 @@ _FULL = 3
 _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
 _MISSIONS = 100  # missions in an answer
 
+_NO_CORES = (0, 0, 0.0, 0)
+_UNKNOWN = 0.05  # of the given cores, of which it need not be known how many compute
+
 _name = attrgetter("name")
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
@@ -68,7 +72,8 @@ class _Row:
     Attributes:
         data: what an answer has of it.
         state: as `worker_state` names it; empty before the first turn.
-        cores: of its cores, how many are in use, and how many there are.
+        cores: of its cores, how many tasks were given, how many there are, on how many something is
+            computed, and how many were given of which that is not known.
     """
 
     __slots__ = ("cores", "data", "state")
@@ -76,7 +81,7 @@ class _Row:
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
         self.state = ""
-        self.cores = (0, 0)
+        self.cores = _NO_CORES
 
 
 class Overview:
@@ -100,7 +105,8 @@ class Overview:
         self._names: Counter[str] = Counter()
         self._workers = (0, 0)
         self._states: Counter[str] = Counter()
-        self._busy = self._cores = 0
+        self._given = self._cores = self._unknown = 0
+        self._computing = 0.0
         self._answer = b""
         self._at = -math.inf
 
@@ -116,9 +122,10 @@ class Overview:
 
         Returns:
             ``at``: when, in seconds since Unix' epoch, as are all times. ``epoch`` of the head.
-            ``tasks``: counts, as in a snapshot. ``cores``: how many are in use, and how many there
-            are, of the workers in their last turn. ``workers``, ``missions``, ``queues``,
-            ``failures``, ``lost`` and ``troubles``, see the methods; ``more_workers``,
+            ``tasks``: counts, as in a snapshot. ``cores``: how many tasks were given, and how many
+            there are, of the workers in their last turn; ``computing``: on how many of the given
+            ones something is computed, None where that is not known. ``workers``, ``missions``,
+            ``queues``, ``failures``, ``lost`` and ``troubles``, see the methods; ``more_workers``,
             ``more_missions`` and ``more_queues``: how many are left out, of the workers those that
             still wait for their first turn; ``worker_states``: how many workers are in which state.
         """
@@ -132,7 +139,8 @@ class Overview:
             "at": table.wall_time(now),
             "epoch": table.epoch,
             "tasks": table.counts(),
-            "cores": [self._busy, self._cores],
+            "cores": [self._given, self._cores],
+            "computing": self.computing,
             "worker_states": dict(self._states),
             "workers": list(self._encoded.values()),
             "more_workers": len(numbered) - len(self._rows),
@@ -165,14 +173,19 @@ class Overview:
         more = 0
         record = self._registry.workers.get(worker)
         if record is not None:
-            runs = self._runs(record, _RUNS_OF_ONE)
+            runs = self._runs(record, _RUNS_OF_ONE, self._table.wall_time(0.0))
             more = max(len(self._table.scheduler.workers[record.number].tasks) - len(runs), 0)
         return {"runs": runs, "more": more, "at": self._table.wall_time(now)}
 
     @property
     def cores(self) -> tuple[int, int]:
-        """The number of cores in use, and that of all cores, by the last looks."""
-        return self._busy, self._cores
+        """The number of cores that tasks were given, and that of all, by the last looks."""
+        return self._given, self._cores
+
+    @property
+    def computing(self) -> float | None:
+        """The number of cores on which something is computed, by the last looks, if known."""
+        return measured(self._computing, self._unknown, self._given)
 
     @property
     def worker_states(self) -> Mapping[str, int]:
@@ -200,6 +213,7 @@ class Overview:
             # That takes its time, too; but the answer gets somewhere however often workers come.
             looks -= min(len(numbered) // _NAMES, _LOOKS // 2)
         most = max(_RUNS // max(len(numbered), 1), 1)
+        at = self._table.wall_time(now)
         for _ in range(min(_LOOKS, len(numbered))):
             while self._turns and self._turns[-1] not in numbered:
                 self._turns.pop()
@@ -211,14 +225,14 @@ class Overview:
             if looks < 0:
                 self._turns.append(worker.number)
                 return
-            self._look_at(worker, most, now)
+            self._look_at(worker, most, at, at - now)
 
     def _on_workers_changed(self) -> None:
         """Let it be the turn of workers that have come, and remove those that have left."""
         numbered = self._registry.numbered
         self._names = Counter(map(_name, numbered.values()))
         for number in [number for number in self._rows if number not in numbered]:
-            self._count(self._rows.pop(number), "", (0, 0))
+            self._count(self._rows.pop(number), "", _NO_CORES)
             del self._encoded[number]
         self._turns += [number for number in reversed(numbered) if number not in self._rows]
 
@@ -237,12 +251,13 @@ class Overview:
             }
         )
 
-    def _look_at(self, worker: WorkerRecord, most: int, now: float) -> None:
-        """Update the row of a worker.
+    def _look_at(self, worker: WorkerRecord, most: int, at: float, wall: float) -> None:
+        """Update the row of a worker, at a time of the wall, which is ahead of ours by so much.
 
         Its data: ``id``, ``name``, ``label``, ``host``, ``cluster``, ``state`` as in a snapshot;
         ``ends``: when its time is over, or None; ``total``: its resources, ``used``: the part of
-        each kind, None where it cannot be measured; ``running``: how many tasks run there, and
+        each kind, None where it cannot be measured; ``computing``: on how many cores something is
+        computed, None where that is not known; ``running``: how many tasks run there, and
         ``runs``: the oldest of them; ``at``: when that was.
         """
         number = worker.number
@@ -254,15 +269,20 @@ class Overview:
         data["label"] = peer_label(worker, alone=self._names[worker.name] == 1)
         data["state"] = state = worker_state(worker)
         data["used"] = used_parts(scheduled.supply)
-        data["running"] = len(scheduled.tasks)
-        data["runs"] = self._runs(worker, most)
-        data["at"] = self._table.wall_time(now)
+        data["running"] = running = len(scheduled.tasks)
+        data["computing"] = computing = worker.computing if running else 0.0
+        data["runs"] = self._runs(worker, most, wall)
+        data["at"] = at
         self._encoded[number] = msgspec.Raw(_encode(data))
         cores = scheduled.supply.free.get(Cores)
         free, total = (0, 0) if cores is None else cores._stat()
-        self._count(row, state, (total - free, total))
+        given = total - free
+        if computing is None:
+            self._count(row, state, (given, total, 0.0, given))
+        else:
+            self._count(row, state, (given, total, computing, 0))
 
-    def _count(self, row: _Row, state: str, cores: tuple[int, int]) -> None:
+    def _count(self, row: _Row, state: str, cores: tuple[int, int, float, int]) -> None:
         """Put a row's new state and cores into the sums, in the place of the former."""
         if row.state:
             self._states[row.state] -= 1
@@ -270,17 +290,19 @@ class Overview:
                 del self._states[row.state]
         if state:
             self._states[state] += 1
-        self._busy += cores[0] - row.cores[0]
-        self._cores += cores[1] - row.cores[1]
+        before = row.cores
+        self._given += cores[0] - before[0]
+        self._cores += cores[1] - before[1]
+        self._computing += cores[2] - before[2]
+        self._unknown += cores[3] - before[3]
         row.state, row.cores = state, cores
 
-    def _runs(self, worker: WorkerRecord, most: int) -> list[list[Any]]:
+    def _runs(self, worker: WorkerRecord, most: int, wall: float) -> list[list[Any]]:
         """Return the oldest runs of a worker, as lists.
 
         Each has the number that this head has for the mission, the task's number there, its
         function, when it began, and what it asks for, as far as its mission has submitted it here.
         """
-        wall = self._table.wall_time(0.0)
         return [
             [
                 task.mission.number,
@@ -303,8 +325,10 @@ class Overview:
         ``connected``, ``paused``, ``done``, ``failed`` and ``retried`` as in a snapshot;
         ``since``: when this head has first met it; ``left``: its tasks that have no outcome;
         ``running``: those of them that run, or None where there are too many different requests to
-        count them.
+        count them; ``outlook``: how far it is as it says itself, the fields of
+        `grain.head.messages.Outlook`, or None if it does not.
         """
+        outlook = mission.outlook
         return {
             "number": mission.number,
             "id": mission.id,
@@ -319,6 +343,7 @@ class Overview:
             "retried": mission.retried,
             "left": len(mission.tasks) - mission.unconfirmed,
             "running": None if running is None else running[mission.number],
+            "outlook": None if outlook is None else asdict(outlook),
         }
 
     def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
@@ -407,6 +432,17 @@ class Overview:
             "why": why,
             "retried": failed.retried,
         }
+
+
+def measured(computing: float, unknown: float, given: float) -> float | None:
+    """Return the cores that compute; None where that is not known of too many given ones.
+
+    Args:
+        computing: of workers that have told.
+        unknown: the given cores of those that have not.
+        given: those of all.
+    """
+    return None if unknown > _UNKNOWN * given else max(computing, 0.0)
 
 
 def _first(missions: Any) -> Iterator[MissionRecord]:

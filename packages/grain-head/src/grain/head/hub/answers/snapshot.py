@@ -40,8 +40,9 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
         ``epoch``; ``tasks``: counts; ``workers``, ``missions`` and ``queues``: a list of dicts
         each; ``more_queues``: how many are left out, those with the fewest tasks; ``ended``: the
         last missions that left, ``at`` in seconds since Unix' epoch. Resources are plain data,
-        times are seconds; ``used`` is the part of each kind, None where it has no class here. A
-        task is named ``mission:number``, with the mission's label.
+        times are seconds; ``used`` is the part of each kind that tasks were given, None where it
+        has no class here, ``computing`` on how many cores something is computed, None where that
+        is not known. A task is named ``mission:number``, with the mission's label.
     """
     scheduler, registry = table.scheduler, table.registry
     mission_labels = labels(registry.missions.values())
@@ -168,6 +169,7 @@ def _worker(
         "used": used_parts(scheduled.supply),
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
+        "computing": worker.computing if scheduled.tasks else 0.0,
         "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
         "versions": asdict(worker.versions),
     }
