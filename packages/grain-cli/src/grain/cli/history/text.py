@@ -120,7 +120,9 @@ def failures_text(summary: LogSummary, most: int | None) -> str:
     rest = summary.causes[_CAUSES:]
     if rest:
         count = sum(cause.runs for cause in rest)
-        text += _paragraph([f"{count} of {len(rest)} other causes; --json has all of them"], most)
+        causes = counted(len(rest), "other cause")
+        more = f"{counted(count, 'more run')} failed for {causes}; --json has all of them"
+        text += _paragraph([more], most)
     return text
 
 
