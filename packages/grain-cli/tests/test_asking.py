@@ -25,6 +25,7 @@ from grain.cli.status.versions_text import versions_text
 from grain.cli.workers.jobs import OwnJob
 from grain.edge import make_key
 from grain.edge.errors import DialError
+from grain_testkit import small_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -574,6 +575,26 @@ def test_why_shows_the_call_that_the_mission_has(address: str, answering: Any) -
         assert "energy('h2o.xyz')" == json.loads(grain("why", "--json", "opt:17").output)["call"]
     with answering(address, why=answer, arguments={"call": ""}, programs={}):
         assert "  it calls energy\n" in grain("why", "opt:17").output
+
+
+def test_why_reads_the_log_of_the_very_mission_and_of_no_namesake(
+    address: str, answering: Any
+) -> None:
+    """The scheduler knows which mission it means; another one of the name has left a log."""
+    small_log.write(small_log.HEADER, [*small_log.body(), small_log.END])
+    answer = {"task": 3, "state": "ended", "reasons": [], **RUN, "ended": "value"}
+
+    with answering(address, why={**answer, "mission_id": "0123456789"}, arguments={}, programs={}):
+        other = grain("why", "opt:3")
+    with answering(
+        address, why={**answer, "mission_id": small_log.HEADER.id}, arguments={}, programs={}
+    ):
+        same = grain("why", "opt:3")
+
+    assert "task opt:3 is done\n" in other.output
+    assert "by the event log of mission" not in other.output
+    assert "by the event log of mission opt (a1b2c3d4) of " in same.output
+    assert "mission_id" not in other.output
 
 
 def test_why_of_what_is_not_there(address: str, answering: Any) -> None:

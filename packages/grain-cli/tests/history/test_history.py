@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import completion, main
-from grain.cli.history.summary import Summariser
+from grain.cli.history.summary import Cause, LogSummary, Summariser
+from grain.cli.history.text import failures_text
 from grain.eventlog.schema import (
     VERSION,
     CachedResults,
@@ -27,6 +28,7 @@ from grain.eventlog.schema import (
     encode,
 )
 from grain.eventlog.usage import Usage
+from grain_testkit.campaign import Campaign
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ def test_failures_are_grouped_by_cause() -> None:
 
     at = next(at for at, line in enumerate(lines) if "exit code 2" in line)
     assert ["optimise", "2", "1", "3"] == lines[at - 1].split()
-    assert "ExternalError: xtb … --opt: exit code 2: no convergence" == lines[at].strip()
+    assert "ExternalError: xtb …: exit code 2: no convergence" == lines[at].strip()
     assert "as in: xtb a.xyz --opt: exit code 2: no convergence" == lines[at + 1].strip()
     assert "all of them on w1" == lines[at + 2].strip()
 
@@ -244,6 +246,32 @@ def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
 
 
 @pytest.mark.usefixtures("opt")
+def test_rare_causes_are_counted_with_their_runs() -> None:
+    causes = [
+        Cause(
+            function="f", error="E", pattern=f"p{at}", runs=3, final=3, first=at, example="",
+            workers={},
+        )
+        for at in range(23)
+    ]  # fmt: skip
+
+    text = failures_text(LogSummary(causes=causes), 80)
+    assert text.endswith("9 more runs failed for 3 other causes; --json has all of them\n")
+    text = failures_text(LogSummary(causes=causes[:21]), 80)
+    assert text.endswith("3 more runs failed for 1 other cause; --json has all of them\n")
+
+
+def test_failures_that_differ_in_a_word_of_the_command_have_one_cause() -> None:
+    write(HEADER, [*Campaign(63).lines()][1:])
+
+    failed = history("--failed", "opt").stdout
+    causes = [line for line in failed.splitlines() if "ExternalError" in line]
+    assert [
+        "  ExternalError: xtb …: exit code 128: SCF did not converge in … cycles",
+        "  ExternalError: orca …: exit code 25: the basis set has no such element",
+    ] == causes
+
+
 def test_a_row_for_each_run_and_each_open_task() -> None:
     rows = list(csv.DictReader(io.StringIO(history("--csv", "opt").stdout)))
 

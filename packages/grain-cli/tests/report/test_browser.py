@@ -69,9 +69,9 @@ def test_the_page_is_drawn_at_any_size_without_a_complaint(
 
     colours = window.evaluate(COLOURS)
     # The four functions, and what was in vain.
-    painted = ["63,138,230", "232,138,60", "47,181,158", "255,90,77"]
+    painted = ["22,118,230", "231,127,24", "41,170,135", "220,89,88"]
     if not dark:
-        painted = ["42,120,214", "217,115,31", "31,158,137", "214,40,30"]
+        painted = ["86,135,209", "231,149,48", "52,151,109", "179,22,9"]
     assert all(colours.get(colour, 0) > 50 for colour in painted), colours
     wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     assert window.evaluate(wide), "the page is wider than the window"
@@ -114,6 +114,25 @@ def test_a_task_is_found_by_its_number(window: Browser, file: Path) -> None:
     assert window.evaluate(PICKED).startswith("Task 123, ")
     window.evaluate('find.value = "99999"; find.dispatchEvent(new Event("change"))')
     assert "No bar of a single run is that of task 99999." == window.evaluate(PICKED)
+    assert [] == window.complaints
+
+
+def test_failures_are_striped_and_can_be_shown_alone(window: Browser, file: Path) -> None:
+    window.open(file)
+    window.evaluate(SETTLED)
+    whole = window.evaluate(COLOURS)
+    window.evaluate('const only = document.getElementById("only"); only.click()')
+    window.evaluate(SETTLED)
+
+    failed, one, gap = "179,22,9", "86,135,209", "255,255,255"
+    alone = window.evaluate(COLOURS)
+    assert whole[one] > 1000 > alone.get(one, 0)
+    assert min(whole[failed], alone[failed]) > 50
+    assert whole.get(gap, 0) > 20, "no stripes"
+    window.evaluate('document.getElementById("canvas").focus()')
+    for _ in range(3):
+        window.press("n")
+        assert "ended without a value" in window.evaluate(PICKED)
     assert [] == window.complaints
 
 

@@ -390,7 +390,7 @@ def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None
 
     assert (
         "5 x TypeError, first: f(0); 4 x OSError, first: f(0); 3 x ExternalError SIGSEGV, "
-        "first: f(0); 3 of 2 other causes" == str(failures)
+        "first: f(0); 3 more for 2 other causes" == str(failures)
     )
 
 

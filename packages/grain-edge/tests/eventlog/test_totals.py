@@ -143,7 +143,14 @@ def test_causes_that_all_differ_do_not_take_ever_more_memory() -> None:
 @pytest.mark.parametrize(
     ("message", "pattern"),
     [
-        ("xtb mol7.xyz --opt: exit code 128", "xtb … --opt: exit code 128"),
+        ("xtb mol7.xyz --opt: exit code 128", "xtb …: exit code 128"),
+        ("/opt/bin/xtb water --gfn 2: exit code 128", "xtb …: exit code 128"),
+        ("xtb 'a b': ended by signal SIGSEGV", "xtb …: ended by signal SIGSEGV"),
+        (
+            "xtb a b: exit code 1; on host nodea; in directory /a b; no: exit code 2",
+            "xtb …: exit code 1; on host …; in directory …; no: exit code 2",
+        ),
+        ("the energy of water: no exit code", "the energy of water: no exit code"),
         ("no convergence in /scratch/a b after 30 cycles", "no convergence in … b after … cycles"),
         ("KeyError: 'n17'", "KeyError: '…'"),
         ("", ""),

@@ -292,7 +292,7 @@ def test_why_of_a_run_has_its_function_worker_host_and_time(harness: HubHarness)
     answer = asked(harness, "why", 1)
     assert "running" == answer["state"]
     facts = {"function": "energy", "worker": "w", "host": "host", "began": 0.0, "seconds": 90.0}
-    assert facts.items() <= answer.items()
+    assert {**facts, "mission_id": "m"}.items() <= answer.items()
     waiting = asked(harness, "why", 2)
     assert ("energy", False) == (waiting["function"], "worker" in waiting)
 
@@ -311,7 +311,7 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
     harness.send("m", Depart())
     assert ended.items() <= asked(harness, "why", 1).items()
     gone = asked(harness, "why", 9)
-    assert "unknown" == gone["state"]
+    assert ("unknown", "m") == (gone["state"], gone["mission_id"])
     assert "the last tasks alone are remembered" in gone["reasons"][0]
 
 

@@ -222,6 +222,17 @@ def test_nothing_stays_of_amounts_of_memory_that_were_free_once() -> None:
     assert len(quiet.heap) <= 1024
 
 
+def test_workers_with_the_same_reason_have_one_line() -> None:
+    cluster = Cluster(*[Cores(4)] * 26, Cores(8))
+    never = cluster.submit(Cores(9))
+
+    asks, *lines = cluster.why(never).reasons
+    assert "it asks for Cores(9)" == asks
+    assert ["w0, w1, w2 and 23 more: never, ", "w26: never, "] == [
+        line[: line.index("never, ") + 7] for line in lines
+    ]
+
+
 def test_every_reason_why_a_task_does_not_run_is_stated() -> None:
     cluster = Cluster(Cores(4), max_overtakes=1)
     first = cluster.submit(Cores(2))

@@ -185,7 +185,8 @@ class Campaign:
     """The campaign, simulated while its lines are read.
 
     Args:
-        molecules: how many; a tenth of `MOLECULES` fails a tenth as often, each kind at least once.
+        molecules: how many; a tenth of `MOLECULES` fails a tenth as often, and each kind twice at
+            least.
         gpu_tasks: the tasks that no worker has room for.
         loses_a_worker: False if no worker is killed.
     """
@@ -265,7 +266,7 @@ class Campaign:
         """Return the failure of the runs that fail, by function and molecule; None: only once."""
         chosen: list[tuple[str, Failure | None]] = []
         for failure in FAILURES:
-            number = max(1, round(failure.tasks * self._molecules / MOLECULES))
+            number = max(2, round(failure.tasks * self._molecules / MOLECULES))
             chosen += [(failure.function, failure)] * number
         chosen += [("optimise", None)] * round(_MADE_UP * self._molecules / MOLECULES)
         molecules = self._rng.sample(range(1, self._molecules + 1), len(chosen))

@@ -408,8 +408,21 @@ def cause_of(run: Run) -> Cause:
 
 
 def pattern_of(message: str) -> str:
-    """Return a message with its paths and numbers replaced by dots."""
-    return _VARIES.sub("…", message)
+    """Return a message without what differs: dots for paths, numbers, and arguments of programs.
+
+    >>> pattern_of("/opt/xtb aspirin --opt: exit code 128; on host nodea; SCF did not converge")
+    'xtb …: exit code 128; on host …; SCF did not converge'
+    """
+    return _VARIES.sub("…", _PLACE.sub(r"\1…", _COMMAND.sub(r"\1 …", message, count=1)))
+
+
+# A failed program, as `grain.worker.errors.ExternalError` puts it: its name, and its arguments.
+_COMMAND = re.compile(
+    r"^(?:[^\s:]*/)?([^\s/:]+) .*?(?=: (?:exit code|exit status|ended by signal|ended after) )"
+)
+
+# Where it ran, as a line of its own, which the log has after a semicolon.
+_PLACE = re.compile(r"((?:^|; )(?:on host|in directory) )[^;]*")
 
 
 # A word with a slash, a dot or a digit: a path, the name of a file, a number, an id, a name of a

@@ -127,7 +127,9 @@ def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> 
     rest = summary.causes[_CAUSES:]
     if rest:
         count = sum(cause.runs for cause in rest)
-        text += _paragraph([f"{count} of {len(rest)} other causes; --json has all of them"], most)
+        causes = counted(len(rest), "other cause")
+        more = f"{counted(count, 'more run')} failed for {causes}; --json has all of them"
+        text += _paragraph([more], most)
     if any(one.call for cause in summary.causes for one in cause.calls):
         # A command that is folded could not be copied.
         text += f"\nThe calls that failed, one in a line: grain history --calls {clean(word)}\n"

@@ -45,7 +45,8 @@ def why(
         if task is None:
             raise click.UsageError(_missing(config, patience))
         explanation = _explanation(config, mission, int(number), patience)
-        explanation.pop("mission_runs", None)
+        for key in ("mission_id", "mission_runs"):
+            explanation.pop(key, None)
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
@@ -78,9 +79,10 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         explanation = _asked(config, named, number, patience)
     if explanation["state"] != "unknown" and "ended" not in explanation:
         return explanation
-    logged = _logged(config, mission, number)
+    # Others may have had the same name, before or elsewhere.
+    logged = _logged(config, explanation.get("mission_id") or mission, number)
     if logged is None or ("ended" in explanation and "ended" not in logged):
-        return explanation  # the log may be of another mission, or not have its end yet
+        return explanation  # the log may not have its end yet
     # The mission may still know the arguments.
     return logged | {key: explanation[key] for key in ("call",) if key in explanation}
 

@@ -88,7 +88,7 @@ class Failures:
         texts = [str(cause) for cause in causes[:_CAUSES]]
         if len(causes) > _CAUSES:
             rest = sum(cause.count for cause in causes[_CAUSES:])
-            texts.append(f"{rest} of {len(causes) - _CAUSES} other causes")
+            texts.append(_rest(rest, len(causes) - _CAUSES))
         return "; ".join(texts)
 
 
@@ -120,9 +120,18 @@ def grouped(error: BaseException) -> BaseException:
         lines += [f"  {len(members)} x {cause}{_place(first)}", f"      {_sentence(first)}"]
     if len(alike) > _CAUSES:
         rest = sum(len(members) for _, members in alike[_CAUSES:])
-        lines.append(f"  {rest} of {len(alike) - _CAUSES} other causes")
+        lines.append(f"  {_rest(rest, len(alike) - _CAUSES)}")
     stand_in = GroupedFailures("\n".join(lines))
     return stand_in.with_traceback(error.__traceback__)
+
+
+def _rest(failures: int, causes: int) -> str:
+    """Return how many failures are not described.
+
+    >>> _rest(9, 3), _rest(1, 1)
+    ('9 more for 3 other causes', '1 more for another cause')
+    """
+    return f"{failures} more for {'another cause' if causes == 1 else f'{causes} other causes'}"
 
 
 def _place(error: BaseException) -> str:

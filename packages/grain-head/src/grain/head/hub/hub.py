@@ -326,8 +326,12 @@ class Hub:
 
     def facts(self, mission: str, task: int, now: float) -> dict[str, Any]:
         """Return what is known of a task, as `grain.head.hub.answers.snapshot.task_facts` does."""
-        owner = find_mission(self.registry, mission) or self._ended(mission)
+        owner = self._meant(mission)
         return {} if owner is None else task_facts(self.tasks, owner, task, now)
+
+    def _meant(self, word: str) -> MissionRecord | None:
+        """Return the mission of a word, also one that has left."""
+        return find_mission(self.registry, word) or self._ended(word)
 
     def _ended(self, word: str) -> MissionRecord | None:
         """Return the last mission of a name or an id that has left."""
@@ -458,6 +462,8 @@ class Hub:
             why = self.why(mission, ask.task, now)
             facts = self.facts(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
+            if (owner := self._meant(mission)) is not None:
+                answer["mission_id"] = owner.id  # of several of a name
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
     def load(self) -> tuple[int, int, float | None]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # So many tasks are looked at one by one; of a longer queue, a bound is given.
 _COUNTED = 10_000
 
+_NAMED = 3  # workers with the same reason
+
 
 class Explanation(msgspec.Struct, frozen=True):
     """The state of a task and the reasons for it.
@@ -27,7 +29,8 @@ class Explanation(msgspec.Struct, frozen=True):
     Attributes:
         task: the task's id.
         state: ``"running"``, ``"waiting"`` or ``"unknown"`` (ended, or never submitted).
-        reasons: sentences; of a waiting task one for each worker, after those that hold for all.
+        reasons: sentences; of a waiting task those that hold wherever it will run, then one for
+            each worker, or for all that have the same reason.
     """
 
     task: int
@@ -62,8 +65,21 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons += _standing(queue, scheduler.max_overtakes, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
-    reasons += [f"{w.name}: {_why_not(queue, w, now)}" for w in scheduler.workers.values()]
+    alike: dict[str, list[str]] = {}
+    for worker in scheduler.workers.values():
+        alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
+    reasons += [f"{_named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def _named(workers: list[str]) -> str:
+    """Return the names of workers, of many the first ones and their number.
+
+    >>> _named(["a", "b"]), _named(["a", "b", "c", "d", "e"])
+    ('a, b', 'a, b, c and 2 more')
+    """
+    more = len(workers) - _NAMED
+    return ", ".join(workers[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _before(task: Task) -> str:
