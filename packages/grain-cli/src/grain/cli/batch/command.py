@@ -89,7 +89,7 @@ def run(
     stdin: str = "",
     cwd: str | None = None,
     submits: Sequence[BatchJob] = (),
-    seconds: float = SECONDS,
+    seconds: float | None = None,
 ) -> CommandResult:
     """Run a command to its end, whatever its exit code.
 
@@ -100,7 +100,7 @@ def run(
         cwd: Its working directory; this process's by default.
         submits: The jobs that it submits. Such a command runs with the user's language, as the job
             may inherit it; others answer in English.
-        seconds: The time that it has.
+        seconds: The time that it has; None for a minute.
 
     Raises:
         SubmissionUnknown: It submits, did not end in time, and was killed.
@@ -124,6 +124,7 @@ def run(
         raise BatchError(f"{argv[0]}: there is no such command", remedy=words.missing) from None
     except OSError as error:
         raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
+    seconds = SECONDS if seconds is None else seconds
     with process:
         try:
             out, err = process.communicate(stdin, seconds)
