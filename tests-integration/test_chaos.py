@@ -293,7 +293,7 @@ def restarted_before_the_time_of_its_worker_was_over(case: MadeUp) -> None:
 
 
 def on_a_worker_that_has_left(case: MadeUp) -> None:
-    case.events.append(case.event("time over", "agent", "unix-1", 90.0, 97.5))
+    case.events.append(case.event("time over", "agent", "unix-1", 85.0, 90.5))
 
 
 def begin_twice(case: MadeUp, first_ends: float) -> None:

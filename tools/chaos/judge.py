@@ -62,7 +62,7 @@ CRASHES = 5
 PROMPT = {"kill": 10.0, "terminate": 20.0}
 """Seconds after which nothing of a mission runs any more that was killed, or asked to end."""
 
-GONE = 3.0
+GONE = 10.0
 """Seconds after the end of a worker by which nothing of it runs any more."""
 
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
