@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -383,12 +384,16 @@ def test_a_damaged_summary_is_made_anew(alone: Path) -> None:
 @pytest.mark.usefixtures("alone")
 def test_a_mission_without_an_end_runs_or_was_killed() -> None:
     folder = write(HEADER, body())
+    before = time.time()
     assert "running" == data()[0]["state"]
     assert "1 running\n" in history("opt").stdout
+    # Its log has had no line for a while: its time goes on all the same.
+    assert before - BEGAN <= data()[0]["seconds"] <= time.time() - BEGAN
+    assert before - BEGAN <= data("opt")["seconds"] <= time.time() - BEGAN
 
     os.utime(folder / "events.jsonl", (BEGAN, BEGAN))  # months ago
 
-    assert "killed" == data()[0]["state"]
+    assert ("killed", 600.0) == (data()[0]["state"], data()[0]["seconds"])
     assert "1 running at the end\n" in history("opt").stdout
 
 
@@ -481,8 +486,13 @@ def test_a_log_that_is_cut_and_whose_clock_jumped_is_counted() -> None:
     with (folder / "events.jsonl").open("ab") as log:
         log.write(b'{"event":"run en')
 
+    before = time.time()
     [mission] = data()
+    assert before + 5000 <= BEGAN + mission["seconds"] <= time.time() + 5000
 
+    os.utime(folder / "events.jsonl", (BEGAN, BEGAN))  # it runs no more
+
+    [mission] = data()
     assert (2, 600.0) == (mission["done"], mission["seconds"])
 
 

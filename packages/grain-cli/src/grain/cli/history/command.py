@@ -101,7 +101,7 @@ def history(
 def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: str | None) -> None:
     """List the last missions, the newest first."""
     from grain.cli.history.kept import KeptSummaries
-    from grain.cli.history.logs import state_of
+    from grain.cli.history.logs import state_of, up_to_now
     from grain.cli.history.text import MISSION_COLUMNS, mission_row, missions_text
     from grain.cli.mission_names import StartLabels
     from grain.eventlog.errors import LogError
@@ -119,7 +119,8 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
             unreadable.append(f"{log.folder.name} cannot be read: {error}")
         else:
             label = labels.of(summary.host, summary.pid, summary.began)
-            missions.append((label, state_of(log, summary.status), summary))
+            state = state_of(log, summary.status)
+            missions.append((label, state, up_to_now(state, summary)))
     rows = (mission_row(*mission) for mission in missions)
     if as_json:
         print_json(list(rows))
@@ -143,12 +144,13 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
 def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
     """Show the tasks of a mission by function, or its failures by cause."""
     from grain.cli.history.kept import KeptSummaries
-    from grain.cli.history.logs import state_of
+    from grain.cli.history.logs import state_of, up_to_now
     from grain.cli.history.text import failures_text, mission_data, summary_text
 
     log = _find(config, word)
     summary = KeptSummaries().of(log)
     state = state_of(log, summary.status)
+    summary = up_to_now(state, summary)
     if as_json:
         print_json(mission_data(state, summary))
     elif failed:

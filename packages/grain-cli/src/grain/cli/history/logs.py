@@ -6,9 +6,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from grain.cli.history.summary import LogSummary
     from grain.eventlog.reader import LogReader
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.store import StoredLog
@@ -31,6 +34,17 @@ def state_of(log: StoredLog, status: str) -> str:
         return "running"
     end = log.end()  # its process may have ended in good order since
     return "killed" if end is None else end.status
+
+
+def up_to_now(state: str, summary: LogSummary) -> LogSummary:
+    """Return the summary of a mission; while it runs, its time goes on.
+
+    The log of a mission in which nothing begins or ends has no new line.
+    """
+    if state != "running":
+        return summary
+    now = time.time() - summary.clock_change
+    return msgspec.structs.replace(summary, last=max(summary.last, now))
 
 
 def _lost_elsewhere(log: StoredLog) -> bool:

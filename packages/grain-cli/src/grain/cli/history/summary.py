@@ -137,6 +137,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
         pid: its process id.
         began: when the log began, in Unix seconds.
         last: the time of its last line, by the clock with which it began.
+        clock_change: seconds that were added to that clock since.
         status: as in `grain.eventlog.schema.LogEnded`; empty if the log has no end.
         message: the exception with which the mission ended.
         unwritten: lines that the writer had to drop, as the disk was full.
@@ -158,6 +159,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
     pid: int = 0
     began: float = 0.0
     last: float = 0.0
+    clock_change: float = 0.0
     status: str = ""
     message: str = ""
     unwritten: int = 0
@@ -230,6 +232,7 @@ class Summariser:
         counts = LogSummary(
             began=self._assembly.first or 0.0,
             last=self._assembly.now,
+            clock_change=self._assembly.clock_change,
             workers=len(self._workers),
             functions=functions,
             lost_runs=self._totals.lost,
