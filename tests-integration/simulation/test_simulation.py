@@ -68,7 +68,11 @@ def test_pauses_that_begin_with_each_look_are_not_one_long_pause() -> None:
 
 def test_a_turn_that_went_to_a_task_whose_earlier_run_is_reported_late_counts() -> None:
     """The outcomes of 13 tasks that came anew; runs whose places urgent tasks have taken."""
-    assert ["", ""] == [run_seed(seed)[0] for seed in (701067, 705135)]
+    assert ["", "", ""] == [run_seed(seed)[0] for seed in (700642, 701067, 705135)]
+
+
+def test_a_due_task_whose_worker_a_returned_run_has_taken_looks_for_another() -> None:
+    assert ["", ""] == [run_seed(seed)[0] for seed in (702538, 702946)]
 
 
 def misfits(bug: Cast) -> list[str]:

@@ -405,3 +405,29 @@ def test_an_older_task_that_is_due_ends_the_service_of_an_emptied_worker() -> No
         cluster.finish(*cluster.running)
 
     assert [*wide[:3], older] == began[:4]
+
+
+def test_a_run_that_comes_back_leaves_the_next_task_that_is_due_a_worker() -> None:
+    """The first of a queue has the worker that is reserved; there is another one for the next."""
+    cluster = Cluster(max_overtakes=1)
+    for _ in range(3):
+        cluster.join(Cores(2))
+        small = cluster.submit_many(Cores(1), Cores(1))
+    first, second = cluster.submit_many(Cores(2), Cores(2))
+    young = cluster.submit(Cores(1))
+    cluster.finish(small[0])
+    scheduler = cluster.scheduler
+    queue, age = scheduler.tasks[first].queue, scheduler.tasks[first].age
+    assert young in cluster.running
+    assert 2 == len(queue.reservations)
+
+    worker = queue.reservations[0].worker
+    cluster.finish(*worker.tasks)
+    assert [second] == cluster.waiting
+    assert [first] == list(worker.tasks)
+    cluster.drain(worker.id)
+    scheduler.on_finished(first, cluster.now)
+    scheduler.on_submitted(first, queue, age)
+    cluster.settle()
+
+    assert 2 == len(queue.reservations)

@@ -593,6 +593,7 @@ class Scheduler:
             queue.enter_urgent(task)
         queue.tasks.insert(place, task)
         self._waiting += 1
+        self._guard.on_older(queue)
         if queue.rank is None or queue.rank[1] != queue.tasks[0].age:
             self._rerank(queue)
             # Being older, the task may start where a reservation forbids it to a younger one.

@@ -202,6 +202,14 @@ class StarvationGuard:
             self.end(reservations[0])
         self.on_fewer(queue)
 
+    def on_older(self, queue: TaskQueue) -> None:
+        """Let due tasks look for a worker again: an older one came, and may take that of another.
+
+        A run that was handed back is one, whose worker was reserved until it had started.
+        """
+        if queue.overtakers:
+            self._openings += 1
+
     def on_fewer(self, queue: TaskQueue) -> None:
         """End the reservations of a queue for which it has no tasks left."""
         while len(queue.reservations) > queue.waiting:
