@@ -42,7 +42,6 @@ WORKER = {
     "used": {"Cores": 0.75, "Memory": 0.6723, "Licences": None},
     "left": 2530.0,
     "running": 3,
-    "computing": 11.7,
     "tasks": ["opt:3", "opt:5"],
 }
 STATE: dict[str, Any] = {
@@ -148,8 +147,7 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert "runs opt:3 opt:5 ...\n" in done.output
     assert (
         "given Cores 75%, Memory 67%, Licences ? of Cores(16) & Memory(59.5) & "
-        'Licences({"orca": 3}); 11.7 cores computing; '
-        'free Cores(4) & Memory(19.5) & Licences({"orca": 1}) '
+        'Licences({"orca": 3}); free Cores(4) & Memory(19.5) & Licences({"orca": 1}) '
     ) in words
     assert ["opt", "login1", "connected", "3", "13", "120", "2", "4"] in lines
     assert "opt      0         3        12       opt:6   Cores(4)\n  waits: the " in done.output
@@ -235,10 +233,6 @@ def test_ls_sums_up_many_workers() -> None:
     assert "  w00 w01 w02 ..." in lines
     assert "Each of the 25 workers: grain ls --all" in lines
     assert "of Cores" in text
-    assert "each; 11.7 cores computing" in text
-    unknown = {**STATE, "workers": [{**WORKER, "computing": None}]}
-    assert "computing" not in state_text(unknown)
-    assert "computing" not in state_text({**STATE, "workers": [{**WORKER, "running": 0}]})
     each = state_text({**STATE, "workers": workers}, everything=True)
     assert [each] == [text for text in [each] if all(str(one["name"]) in text for one in workers)]
     assert "COUNT" not in state_text({**STATE, "workers": workers[:MANY]})

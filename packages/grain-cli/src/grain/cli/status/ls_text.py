@@ -89,7 +89,7 @@ def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
         names = [one.get("label") or one["name"] for one in members]
         others = ["..."] * (len(names) > _NAMED)
         more = [
-            f"given {_given(members)} of {owns} each{_computing(members)}",
+            f"given {_given(members)} of {owns} each",
             " ".join([*names[:_NAMED], *others]),
         ]
         running = sum(one["running"] for one in members)
@@ -117,22 +117,13 @@ def _given(workers: list[dict[str, Any]]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _computing(workers: list[dict[str, Any]]) -> str:
-    """Return on how many cores workers compute, on average; empty where that is not known."""
-    computing = [worker.get("computing") for worker in workers]
-    cores = [one for one in computing if one is not None]
-    if len(cores) < len(workers) or not any(worker["running"] for worker in workers):
-        return ""
-    return f"; {sum(cores) / len(cores):.1f} cores computing"
-
-
 def _worker(worker: dict[str, Any], *, with_cluster: bool) -> Row:
     more = []
     if worker["tasks"]:
         others = " ..." if worker["running"] > len(worker["tasks"]) else ""
         more.append(f"runs {' '.join(worker['tasks'])}{others}")
     owns, free = resources(worker["total"]), resources(worker["free"])
-    more.append(f"given {_given([worker])} of {owns}{_computing([worker])}; free {free}")
+    more.append(f"given {_given([worker])} of {owns}; free {free}")
     cells = (
         worker.get("label") or worker["name"],
         *[worker.get("cluster") or "-"] * with_cluster,
