@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
 
 from grain.edge import PeerProcess, serve
 from grain.edge.channel import MemoryChannel, MemoryDirection, memory_channels
+from grain.edge.errors import ChannelBroken
 from grain.edge.meeting.host import start_time
 from grain.edge.messages import Hello, Payload
 from grain.head.hub.hub import MAX_SILENCE
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from grain.edge.channel import WireChannel
+    from grain.edge.channel import WireBatch, WireChannel
 
 MISSION = """
 import sys, trio
@@ -106,6 +107,69 @@ async def test_a_mission_that_lost_its_connection_and_lives_is_waited_for(
         assert not service.hub.idle
         await trio.sleep(20)
         assert service.hub.idle
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_worker_whose_process_has_ended_is_not_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody else has its runs, so they start elsewhere at once."""
+    sleeping = start_process("sleep", "1000")
+    process = PeerProcess(sleeping.pid, start_time(sleeping.pid) or 0)
+    service = Service(grace=100.0)
+    ours: WireChannel
+    theirs: WireChannel
+    ours, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        nursery.start_soon(partial(service.serve, theirs, "worker", process=process))
+        ours.post(
+            [
+                (RegisterWorker("w", "w", "n1", {"Cores": 1}, connection=1), None),
+                (InventoryEnd(), None),
+            ]
+        )
+        await trio.sleep(1)
+        sleeping.kill()
+        sleeping.wait()
+        assert service.hub.registry.workers
+        await ours.aclose()
+        await trio.sleep(2)
+        assert not service.hub.registry.workers
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("direct", "seconds"), [(True, 50), (False, 100)])
+async def test_the_end_of_a_connection_through_a_server_says_nothing_of_the_worker(
+    autojump_clock: MockClock, direct: bool, seconds: float
+) -> None:
+    """The server of a bridge may have been killed."""
+    service = Service(grace=100.0)
+
+    class Closed:
+        """A channel that is closed at the other end after a worker has registered."""
+
+        congested = False
+
+        def post(self, batch: WireBatch) -> None:
+            pass
+
+        def silent_for(self) -> float:
+            return 0.0
+
+        async def receive_into(self, handle: Callable[[WireBatch], object]) -> None:
+            register = RegisterWorker("w", "w", "n1", {"Cores": 1}, connection=1)
+            handle([(register, None), (InventoryEnd(), None)])
+            raise ChannelBroken("the connection ended", ended=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        with pytest.raises(ChannelBroken):
+            await service.serve(cast("WireChannel", Closed()), "worker", direct=direct)
+        await trio.sleep(seconds - 5)
+        assert service.hub.registry.workers
+        await trio.sleep(10)
+        assert not service.hub.registry.workers
         nursery.cancel_scope.cancel()
 
 

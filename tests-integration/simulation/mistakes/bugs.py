@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from grain.worker.messages import InventoryRun, Outlived, RunEnded
 
 
-def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
+def free_when_link_is_lost(self: Workers, link: object, now: float, *, ended: bool = False) -> None:
     record = self.links.get(link)
-    Workers.on_link_lost(self, link, now)
+    Workers.on_link_lost(self, link, now, ended=ended)
     for lease in list(record.leases.values()) if record is not None else ():
         self._table.on_run_lost(lease, None, now)
 

@@ -209,7 +209,7 @@ SLIPS: dict[str, Slip] = {
         Workers, "_register", "worker.sent = worker.arrived = 0", "worker.sent = 0"
     ),
     "a worker that drained may be blamed when it is lost": Slip(
-        Workers, "on_tick", "ended = worker.draining or", "ended ="
+        Workers, "_lose", "ended = worker.draining or", "ended ="
     ),
     "a worker that is away is waited for for ever": Slip(
         Workers, "on_link_lost", "worker.deadline = now + self._grace", "pass"

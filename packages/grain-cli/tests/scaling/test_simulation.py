@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from statistics import fmean
 
@@ -64,23 +65,49 @@ def test_pulses_cost_no_more_submissions_than_the_bound(minutes: int, most: int)
     assert world.longest_idle <= 1800 + 2 * STEP
 
 
-def test_a_burst_takes_at_most_twice_as_long_as_with_all_workers_at_once() -> None:
-    """From the second burst on, when it is known how fast workers come."""
-    took: dict[bool, list[float]] = {True: [], False: []}
-    for learns, times in took.items():
-        scaler = Scaler([NODE], most=20, worth=None if learns else 1.0)
-        world = VirtualCluster(scaler, [NODE], lambda: 10.0)
-        for burst in range(4):
-            while world.now < burst * 3 * 3600:  # by then all have left
-                world.step()
-            began, done = world.now, len(world.ended)
-            for _ in range(640):
-                world.submit(1, 30.0)
-            while len(world.ended) < done + 640:
-                world.step()
-            times.append(world.now - began)
+MOST = 20
 
-    assert all(slow <= 2 * fast for slow, fast in zip(took[True][1:], took[False][1:], strict=True))
+
+def pulse(world: VirtualCluster, tasks: int, seconds: float) -> float:
+    """Let all workers leave, submit tasks, and return how long these take."""
+    until = world.now + 3 * 3600
+    while world.now < until:
+        world.step()
+    began, done = world.now, len(world.ended)
+    for _ in range(tasks):
+        world.submit(1, seconds)
+    while len(world.ended) < done + tasks:
+        world.step()
+    return max(task.ended or 0.0 for task in world.ended[done:]) - began
+
+
+def at_once(queue: float, tasks: int, seconds: float) -> float:
+    """Return how long these tasks take after `grain up -n`, if the site gives all in that time."""
+    workers = min(math.ceil(tasks / 16), MOST)
+    return queue + math.ceil(tasks / (16 * workers)) * seconds
+
+
+@pytest.mark.parametrize(("tasks", "seconds"), [(64, 30.0), (320, 120.0), (640, 30.0)])
+@pytest.mark.parametrize("queue", [1.0, 10.0, 60.0, 300.0])
+def test_a_pulse_takes_at_most_twice_as_long_as_with_all_workers_submitted_at_once(
+    queue: float, tasks: int, seconds: float
+) -> None:
+    """Besides the looks of the loop, one to submit and one to go on. The first pulse, too."""
+    world = cluster(queue, MOST)
+    for _ in range(2):
+        took = pulse(world, tasks, seconds)
+        assert took <= 2 * at_once(queue, tasks, seconds) + 2 * STEP
+
+
+def test_a_pulse_is_as_fast_when_the_queue_has_become_short() -> None:
+    """One worker that comes at once shows that others would, too, whatever was before."""
+    queue = [600.0]
+    world = VirtualCluster(Scaler([NODE], most=MOST), [NODE], lambda: queue[0])
+    for _ in range(3):
+        pulse(world, 320, 120.0)
+
+    queue[0] = 1.0
+    assert pulse(world, 320, 120.0) <= 2 * at_once(1.0, 320, 120.0) + 2 * STEP
 
 
 def test_a_worker_is_worth_as_much_work_as_workers_take_to_come() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch import BatchError, JobPhase, JobRecord, JobRecords, JobState
 from grain.cli.workers.jobs import (
@@ -15,8 +15,10 @@ from grain.cli.workers.jobs import (
     OwnJob,
     failed_at_once,
     prune,
+    report_ended,
     warning,
 )
+from grain.config import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +120,27 @@ def test_looking_does_not_wait_for_ever() -> None:
 
     assert "has not answered" in BackgroundQuery(slow).wait(0.05)[1]
     stuck.set()
+
+
+def test_the_scheduler_is_told_of_jobs_that_have_ended_and_whose_workers_it_still_has(
+    address: str, answering: Any
+) -> None:
+    """So that it waits for none of them."""
+    phases = {"1": JobPhase.GONE, "2": JobPhase.GONE, "3": JobPhase.RUNNING, "4": JobPhase.GONE}
+    states = {one: JobState(phase) for one, phase in phases.items()}
+    names = {"1": "w1", "2": "w2", "3": "w3"}
+    with answering(address, ended={"workers": 1}) as fake:
+        report_ended(load(), states, names, lambda: ["w1", "w3", "w9"])
+
+    assert [("ended", "w1")] == [(ask.about, ask.pattern) for ask in fake.asked]
+
+
+def test_where_no_job_has_ended_nobody_is_asked_for_workers(address: str) -> None:
+    def workers() -> list[str]:
+        raise AssertionError("they do not matter")
+
+    report_ended(load(), {"1": JobState(JobPhase.RUNNING)}, {"1": "w1"}, workers)
+
+
+def test_without_a_scheduler_there_is_nobody_to_tell(address: str) -> None:
+    report_ended(load(), {"1": JobState(JobPhase.GONE)}, {"1": "w1"}, lambda: ["w1"])

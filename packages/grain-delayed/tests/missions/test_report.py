@@ -20,6 +20,7 @@ from grain.delayed.times import span
 from grain.head.events import (
     CanStart,
     Event,
+    LastTasksAway,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -148,6 +149,28 @@ def test_troubles_of_the_scheduler_are_shown_and_taken_back(
     assert (
         "warning: the scheduler, process 7 on n1, cannot ...\n"
         "The scheduler can store something again in /e.d.\n"
+    ) == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (LastTasksAway(1, "w1", "n7", 1, 59.6), "the last task is on w1 on n7, "),
+        (
+            LastTasksAway(3, "w", "n", 2, 60),
+            "the last 3 tasks are on w on n and 1 more worker, ",
+        ),
+        (LastTasksAway(9, "w", "n", 4, 60), "the last 9 tasks are on w on n and 3 more workers, "),
+    ],
+)
+def test_a_mission_says_for_whom_it_waits_at_its_end(
+    event: LastTasksAway, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Reporter().on_event(event)
+
+    assert (
+        f"warning: {words}which the scheduler does not reach: it waits up to 1 min 0 s, and then "
+        f"starts {'it' if event.tasks == 1 else 'them'} elsewhere\n"
     ) == capsys.readouterr().err
 
 

@@ -98,8 +98,9 @@ async def test_an_end_without_a_goodbye_is_a_loss() -> None:
     link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.aclose()
-        with pytest.raises(ChannelBroken, match="without a goodbye"):
+        with pytest.raises(ChannelBroken, match="without a goodbye") as info:
             await b.receive()
+        assert info.value.ended
 
 
 async def test_a_peer_that_breaks_a_rule_is_named_and_cut_off() -> None:
@@ -135,9 +136,10 @@ async def test_a_minute_of_silence_breaks_the_channel(autojump_clock: MockClock)
         link.there.hold()
         nursery.start_soon(a.send, [(Note("x"), None)])
         start = trio.current_time()
-        with pytest.raises(ChannelBroken, match="silent for [67]0 s"):
+        with pytest.raises(ChannelBroken, match="silent for [67]0 s") as info:
             await b.receive()
 
+        assert not info.value.ended
         assert 60 <= trio.current_time() - start <= 80
         assert b.silent_for() > b.suspect_after
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel
@@ -128,6 +129,28 @@ async def test_a_post_to_a_peer_that_is_gone_breaks_the_channel() -> None:
             for n in range(100):
                 a.post([(Note("x", n), None)])
                 await trio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("error", "ended"), [(104, True), (32, True), (110, False), (113, False)])
+async def test_a_connection_that_is_reset_has_ended_and_one_that_times_out_has_not(
+    error: int, ended: bool
+) -> None:
+    class Failing(trio.abc.ReceiveStream):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:  # noqa: ARG002
+            raise trio.BrokenResourceError from OSError(error, "what the kernel says")
+
+        async def aclose(self) -> None:
+            pass
+
+    sending, _ = trio.testing.memory_stream_one_way_pair()
+    stream = trio.StapledStream(sending, Failing())
+    async with FramedChannel(stream, CODEC) as channel:
+        with pytest.raises(ChannelBroken) as first:
+            await channel.receive()
+        with pytest.raises(ChannelBroken) as again:
+            await channel.send([(Note("x"), None)])
+
+    assert [ended, ended] == [first.value.ended, again.value.ended]
 
 
 async def test_a_flood_of_small_messages_comes_in_portions() -> None:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from grain.head.messages import Crashed, RegisterMission, Request, Synced
+from grain.edge.questions import Ask
+from grain.head.messages import (
+    Crashed,
+    LastAway,
+    RegisterMission,
+    Request,
+    Synced,
+    WorkerEnded,
+)
 from grain.worker.messages import (
     ArrivedCount,
     DefineFunction,
     Draining,
+    InventoryEnd,
     Lease,
     Leaving,
+    RegisterWorker,
     Retire,
     Revoke,
 )
@@ -137,3 +147,130 @@ def test_a_worker_that_is_away_is_asked_to_leave_when_it_is_back(harness: HubHar
     harness.worker("w", link="w again")
 
     assert [Retire(at_once=True)] == harness.sent("w again", Retire)
+
+
+def run_on(harness: HubHarness, *workers: str, tasks: int = 1) -> tuple[str, list[str]]:
+    """Have workers with a run each of one mission."""
+    links = [harness.worker(one, cores=1) for one in workers]
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, *range(1, tasks + 1))
+    for link in links:
+        harness.send(link, ArrivedCount(1))
+    return mission, links
+
+
+@pytest.mark.parametrize(("ended", "seconds"), [(True, 30), (False, 60)])
+def test_a_worker_whose_connection_was_closed_at_its_side_is_waited_for_half_as_long(
+    harness: HubHarness, ended: bool, seconds: float
+) -> None:
+    """Its process has ended, or comes again at once."""
+    mission, [worker] = run_on(harness, "w")
+    harness.lose(worker, ended=ended)
+
+    harness.wait(seconds - 5)
+    assert [] == harness.sent(mission, Crashed)
+    harness.wait(5)
+    assert 1 == len(harness.sent(mission, Crashed))
+
+
+def test_a_short_grace_is_no_shorter_for_a_connection_that_was_closed() -> None:
+    harness = HubHarness(grace=20.0)
+    mission, [worker] = run_on(harness, "w")
+    harness.lose(worker, ended=True)
+
+    harness.wait(15)
+    assert [] == harness.sent(mission, Crashed)
+    harness.wait(5)
+    assert 1 == len(harness.sent(mission, Crashed))
+
+
+def test_a_worker_whose_process_has_ended_is_not_waited_for(harness: HubHarness) -> None:
+    mission, [worker] = run_on(harness, "w")
+    harness.hub.on_worker_ended("w", harness.now)
+    assert [] == harness.sent(mission, WorkerEnded)  # it is here
+
+    harness.lose(worker)
+    harness.hub.on_worker_ended("w", harness.now)
+    harness.dispatch()
+
+    [ended] = harness.sent(mission, WorkerEnded)
+    assert "its process has ended" == ended.why
+    assert 1 == len(harness.sent(mission, Crashed))
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+def test_a_worker_whose_job_has_ended_is_not_waited_for(
+    harness: HubHarness, lost_first: bool
+) -> None:
+    """The batch system may know it before the connection is lost."""
+    mission, [worker] = run_on(harness, "w")
+    if lost_first:
+        harness.lose(worker)
+        harness.send("cli", Ask("ended", pattern="w"))
+    else:
+        harness.send("cli", Ask("ended", pattern="w"))
+        assert [] == harness.sent(mission, WorkerEnded)
+        harness.lose(worker)
+        harness.wait(1)
+
+    [ended] = harness.sent(mission, WorkerEnded)
+    assert "its job has ended" == ended.why
+
+
+def test_a_job_that_goes_on_is_waited_for_whatever_was_said_of_it(harness: HubHarness) -> None:
+    """A worker that comes again has a job."""
+    mission, [worker] = run_on(harness, "w", tasks=0)
+    harness.send("cli", Ask("ended", pattern="w"))
+    harness.lose(worker)
+    harness.worker("w", link="again")
+    harness.lose("again")
+    harness.wait(50)
+
+    assert "w" in harness.hub.registry.workers
+    assert [] == harness.sent(mission, WorkerEnded)
+
+
+def test_where_two_workers_have_one_name_no_word_on_a_job_counts(harness: HubHarness) -> None:
+    for one in ("a", "b"):
+        register = RegisterWorker(one, "w", "host", {"Cores": 1}, connection=1)
+        harness.send(one, register, InventoryEnd())
+        harness.lose(one)
+
+    harness.send("cli", Ask("ended", pattern="w"))
+
+    assert {"a", "b"} == set(harness.hub.registry.workers)
+
+
+def test_a_mission_learns_for_whom_it_waits_when_nothing_else_is_left(harness: HubHarness) -> None:
+    mission, [one, other] = run_on(harness, "one", "other", tasks=2)
+    leases = {link: harness.sent(link, Lease)[0] for link in (one, other)}
+    harness.lose(one)
+    harness.wait(10)
+    assert [] == harness.sent(mission, LastAway)
+
+    harness.send(other, harness.ended(leases[other]))
+    harness.wait(10)
+
+    [said] = harness.sent(mission, LastAway)
+    assert (1, "one", "host", 1) == (said.tasks, said.worker, said.host, said.workers)
+    assert 40 <= said.seconds <= 50
+    harness.wait(10)
+    assert [] == harness.sent(mission, LastAway)
+
+
+def test_a_mission_that_waits_for_several_workers_learns_it_once(harness: HubHarness) -> None:
+    """Also when one of them is back, and again when it is away again."""
+    mission, links = run_on(harness, "one", "other", tasks=2)
+    [lease] = harness.sent("one", Lease)
+    for link in links:
+        harness.lose(link)
+    harness.wait(5)
+    assert [(2, 2)] == [(one.tasks, one.workers) for one in harness.sent(mission, LastAway)]
+
+    harness.worker("one", 1, (held(lease),), link="again")
+    harness.wait(5)
+    assert [] == harness.sent(mission, LastAway)
+    harness.lose("again")
+    harness.wait(5)
+    assert [2] == [one.workers for one in harness.sent(mission, LastAway)]

@@ -54,8 +54,8 @@ class HubHarness:
         reserved = sum(worker is not None for worker in waiting)
         assert reserved <= max(1, self.most_workers // 4), "too many workers are held for suspects"
 
-    def lose(self, link: str, silent: float = 0.0) -> None:
-        self.hub.on_link_lost(link, self.now, silent)
+    def lose(self, link: str, silent: float = 0.0, *, ended: bool = False) -> None:
+        self.hub.on_link_lost(link, self.now, silent, ended=ended)
         self.dispatch()
 
     def wait(self, seconds: float) -> None:

@@ -191,7 +191,16 @@ class ChannelError(EdgeError):
 
 
 class ChannelBroken(ChannelError, trio.BrokenResourceError):
-    """The connection was lost: reset, ended without a goodbye, or silent for too long."""
+    """The connection was lost: reset, ended without a goodbye, or silent for too long.
+
+    Attributes:
+        ended: the kernel at the other end has closed or reset it, or somebody on the way: its
+            process has ended, or learns of it at once.
+    """
+
+    def __init__(self, why: str = "", *, ended: bool = False) -> None:
+        super().__init__(why)
+        self.ended = ended
 
 
 class LocalProtocolError(ChannelError):

@@ -31,13 +31,14 @@ class Ask(Message, frozen=True):
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
             how many there are. ``"retire"``: workers whose names match a pattern are to leave.
+            ``"ended"``: the job of the worker of that name has ended, says its batch system.
             ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it, is
             to end.
         mission: the task's mission, for questions about one: its name, label or id; empty for
             the asking mission.
         task: the task's number, for questions about one; 0 cancels the whole mission.
         pattern: names of workers, as in a shell, for ``"retire"``; a worker's id, for
-            ``"runs"``.
+            ``"runs"``; a name, for ``"ended"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
         by: who asks, for people, for ``"cancel"``.
         number: comes back with the answer: those that others than the head give may overtake each
@@ -54,6 +55,7 @@ class Ask(Message, frozen=True):
         "programs",
         "load",
         "retire",
+        "ended",
         "find",
         "cancel",
     ]

@@ -150,6 +150,24 @@ class SchedulerTrouble(Event, frozen=True):
     why: str
 
 
+class LastTasksAway(Event, frozen=True):
+    """All tasks that have not ended are on workers that the shared scheduler does not reach.
+
+    Attributes:
+        tasks: how many.
+        worker: the name of one of these workers.
+        host: where it is.
+        workers: how many there are.
+        seconds: until the scheduler gives the last of them up, and starts the tasks elsewhere.
+    """
+
+    tasks: int
+    worker: str
+    host: str
+    workers: int
+    seconds: float
+
+
 class RunsEnded(Event, frozen=True):
     """The scheduler has ended runs of this mission, which was away for too long; they run again.
 

@@ -307,6 +307,24 @@ class Trouble(Message, frozen=True):
     why: str
 
 
+class LastAway(Message, frozen=True):
+    """All tasks of this mission that have not ended are on workers that are away.
+
+    Attributes:
+        tasks: how many.
+        worker: the name of one of these workers.
+        host: where it is.
+        workers: how many there are.
+        seconds: until the last of them is given up.
+    """
+
+    tasks: int
+    worker: str
+    host: str
+    workers: int
+    seconds: float
+
+
 class OtherVersions(Message, frozen=True):
     """A worker that cannot exchange everything with this mission, the first of its versions.
 
@@ -410,6 +428,7 @@ HEAD = (
     CancelMission,
     Notice,
     Trouble,
+    LastAway,
     OtherVersions,
     WorkerFacts,
     WorkerEnded,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import ChannelError, LocalProtocolError
+from grain.edge.errors import ChannelBroken, ChannelError, LocalProtocolError
 from grain.edge.messages import Codec
 from grain.edge.version import own_versions
 from grain.head import messages as mission
@@ -48,6 +48,7 @@ _log = logging.getLogger("grain.head")
 
 _TICK = 1.0  # seconds between two ticks of the hub
 _LOOK = 0.05  # seconds between two looks at a process that is about to end
+_DIRECT = frozenset({"unix", "tcp", "reverse"})
 _ENDING = 5.0  # seconds within which a process ends whose connections its kernel has closed
 
 
@@ -90,8 +91,8 @@ class Service:
         # By their identity, each with its last connection: a mission that was cut off comes back
         # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
-        # The processes of missions whose connection has just ended, by the mission's id, with the
-        # time until which they are looked at: one that was killed takes a moment to end.
+        # The processes of peers whose connection has just ended, by the peer's id, with the time
+        # until which they are looked at: one that was killed takes a moment to end.
         self._ending: dict[str, tuple[PeerProcess, float]] = {}
         self._look = trio.Event()
 
@@ -135,7 +136,12 @@ class Service:
         _log.info("%s %s has connected by %s", role, name, peer.transport)
         try:
             identity = getattr(greeting, "identity", "")
-            await self.serve(peer.channel, role, identity, process=peer.process, name=name)
+            await self.serve(
+                *(peer.channel, role, identity),
+                process=peer.process,
+                name=name,
+                direct=peer.transport in _DIRECT,
+            )
         finally:
             _log.info("%s %s is disconnected", role, name)
 
@@ -147,6 +153,7 @@ class Service:
         *,
         process: PeerProcess | None = None,
         name: str = "",
+        direct: bool = False,
     ) -> None:
         """Serve one channel until it ends, or until the hub dismisses the peer.
 
@@ -158,9 +165,10 @@ class Service:
             role: what the peer is.
             identity: by which it is recognised on its next connection, as in
                 `grain.edge.messages.Hello`.
-            process: the peer's, if it is on this host: a mission whose process has ended is not
-                waited for.
+            process: the peer's, if it is on this host: a peer whose process has ended is not waited
+                for.
             name: what people call the peer.
+            direct: the peer's kernel holds the connection, and no server in between.
 
         Raises:
             ChannelError: the connection is lost.
@@ -174,15 +182,21 @@ class Service:
         peer = f"{role} {name}".strip() or "a peer"
         if role == "mission":
             self._missions[who] = link
+        ended = False
         try:
             with scope:
                 await channel.receive_into(lambda batch: self._take(link, peer, batch))
+        except ChannelBroken as error:
+            ended = direct and error.ended
+            raise
         finally:
             del self._channels[link], self._scopes[link]
             if self._missions.get(who) == link:
                 del self._missions[who]
-            lost = self.hub.missions.links.get(link)
-            self.hub.on_link_lost(link, trio.current_time(), channel.silent_for())
+            lost = self.hub.missions.links.get(link) or self.hub.workers.links.get(link)
+            self.hub.on_link_lost(
+                link, trio.current_time(), channel.silent_for(), ended=ended
+            )
             self.dispatch()
             if lost is not None and process is not None:
                 self._ending[lost.id] = (process, trio.current_time() + _ENDING)
@@ -234,19 +248,23 @@ class Service:
                 await self._look.wait()
                 await trio.sleep(_LOOK)
             self._look = trio.Event()
-            self._end_missions()
+            self._end_peers()
             if trio.current_time() >= tick:
                 tick = trio.current_time() + _TICK
                 self.hub.on_tick(trio.current_time())
                 self.dispatch()
 
-    def _end_missions(self) -> None:
-        """End the missions whose connection has ended because their process has."""
+    def _end_peers(self) -> None:
+        """End the missions and workers whose connection has ended because their process has."""
         now = trio.current_time()
         for ended, (process, until) in list(self._ending.items()):
             if not process.alive:
-                _log.info("the process of mission %s has ended: its runs end", ended)
-                self.hub.on_mission_ended(ended, now)
+                kind = "worker" if ended in self.hub.registry.workers else "mission"
+                _log.info("the process of %s %s has ended, and its runs", kind, ended)
+                if kind == "worker":
+                    self.hub.on_worker_ended(ended, now)
+                else:
+                    self.hub.on_mission_ended(ended, now)
                 self.dispatch()
             elif now < until:
                 continue

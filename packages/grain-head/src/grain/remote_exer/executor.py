@@ -24,6 +24,7 @@ from grain.head.errors import Cancelled, TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CanStart,
     Event,
+    LastTasksAway,
     MissionCancelled,
     NeverStarts,
     NoWorkers,
@@ -39,7 +40,7 @@ from grain.head.events import (
     TasksPrinted,
     WorkersLost,
 )
-from grain.head.messages import Ask, OtherVersions, Submit, Trouble
+from grain.head.messages import Ask, LastAway, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -494,6 +495,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 continue
             if isinstance(notice, Trouble):
                 self._on_event(SchedulerTrouble(notice.what, notice.why))
+                continue
+            if isinstance(notice, LastAway):
+                facts = (notice.tasks, notice.worker, notice.host, notice.workers, notice.seconds)
+                self._on_event(LastTasksAway(*facts))
                 continue
             request = from_data(self._session.request_of(notice.request).resources)
             if not notice.why:

@@ -30,6 +30,7 @@ from grain.head.messages import (
     Depart,
     Describe,
     Described,
+    LastAway,
     MissionRegistered,
     Notice,
     OtherVersions,
@@ -204,7 +205,7 @@ class MissionSession:
         )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
-        self.notices: list[Notice | OtherVersions | Trouble] = []
+        self.notices: list[Notice | OtherVersions | Trouble | LastAway] = []
         # The troubles of this head, by where they are, and those that the one before had.
         self._troubles: set[str] = set()
         self._troubles_before: set[str] = set()
@@ -266,7 +267,7 @@ class MissionSession:
         resolved, self.resolved = self.resolved, []
         return resolved
 
-    def take_notices(self) -> list[Notice | OtherVersions | Trouble]:
+    def take_notices(self) -> list[Notice | OtherVersions | Trouble | LastAway]:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
@@ -479,7 +480,7 @@ class MissionSession:
                 if message.versions not in self._other_versions:  # or another head has said so
                     self._other_versions.add(message.versions)
                     self.notices.append(message)
-            case Trouble():
+            case Trouble() | LastAway():
                 self._on_trouble(message)
             case Blocked():
                 self.blocked.append(message)
@@ -529,7 +530,10 @@ class MissionSession:
             self.notices.append(Trouble(what, ""))
         self._troubles_before = set()
 
-    def _on_trouble(self, trouble: Trouble) -> None:
+    def _on_trouble(self, trouble: Trouble | LastAway) -> None:
+        if isinstance(trouble, LastAway):
+            self.notices.append(trouble)
+            return
         if trouble.why:
             self._troubles.add(trouble.what)
         else:

@@ -100,12 +100,13 @@ class _Sort:
             worker: The worker.
             delay: The seconds from its submission until it had joined, if they are known. A worker
                 is worth it for as much work as it takes to come: so a burst of tasks takes at most
-                twice as long as if all workers had been submitted that it needs.
+                twice as long as if all workers had been submitted that it needs. One that comes
+                sooner than usual shows that nodes are idle, and that others would, too.
         """
         self.joined = True
         if self._delays is not None and delay is not None:
             self._delays.append(delay)
-            worth = min(max(median(self._delays), SOONEST), WORTH)
+            worth = min(max(min(median(self._delays), delay), SOONEST), WORTH)
             self.shape = replace(self.shape, worth=worth)
         seconds = self.shape.seconds
         self.shape = replace(

@@ -14,7 +14,7 @@ from grain.cli.query import NoScheduler, ask
 from grain.cli.scaling.model import TaskClass, View, Worker, WorkerShape
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
-from grain.cli.workers.jobs import joined, own_jobs
+from grain.cli.workers.jobs import joined, own_jobs, report_ended
 from grain.cli.workers.loop import SignalLoop, seconds_between
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
@@ -185,7 +185,10 @@ class AutoLoop:
             self._complain("batch system", str(error))
             return
         self._troubles.pop("batch system", None)
-        decision = self._scaler.decide(self._view(states), time.monotonic())
+        view = self._view(states)
+        here = [] if view.workers is None else [one.name for one in view.workers]
+        report_ended(self._config, states, self._names, lambda: here)
+        decision = self._scaler.decide(view, time.monotonic())
         for line in decision.news:
             self._report(line)
         self._cancel(decision)

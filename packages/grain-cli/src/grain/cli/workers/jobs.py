@@ -6,6 +6,7 @@ import glob
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,6 +121,32 @@ def joined(
     names = submitted_names(workers()) if lost else set()
     here = [one for name, one in lost.items() if name in names]
     return {**states, **dict.fromkeys(here, JobState(JobPhase.RUNNING))}
+
+
+def report_ended(
+    config: Config,
+    states: Mapping[str, JobState],
+    names: Mapping[str, str],
+    workers: Callable[[], Iterable[str]],
+) -> None:
+    """Say to the scheduler which jobs have ended, so that it waits for none of their workers.
+
+    Args:
+        config: The configuration.
+        states: The states of jobs.
+        names: The names of the workers, by job.
+        workers: Returns the names of the workers with the scheduler, those that are away included;
+            called only if that matters.
+    """
+    from grain.cli.query import NoScheduler, ask
+    from grain.edge.questions import Ask
+
+    gone = [one for one, state in states.items() if state.phase is JobPhase.GONE]
+    ended = {names[one] for one in gone if one in names}
+    left = sorted(ended.intersection(workers())) if ended else []
+    if left:
+        with suppress(NoScheduler):  # another one has none of these workers
+            ask(config, *(Ask("ended", pattern=name) for name in left))
 
 
 def _unseen(state: JobState) -> bool:

@@ -328,7 +328,7 @@ class SwarmLoop:
     def _look(self) -> bool:
         """Query the states of the jobs; return True if the batch system answered."""
         from grain.cli.batch import BatchError, open_system
-        from grain.cli.workers.jobs import joined
+        from grain.cli.workers.jobs import joined, report_ended
 
         asked = self._swarm.jobs
         try:
@@ -337,6 +337,7 @@ class SwarmLoop:
             self._complain(str(error))
             return False
         self._trouble = ""
+        report_ended(self._config, states, self._names, self._workers)
         now = time.monotonic()
         failed = self._swarm.look(states, now)
         ended = len(asked) - len(self._swarm.jobs)

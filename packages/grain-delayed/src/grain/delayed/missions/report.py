@@ -22,6 +22,7 @@ from grain.head.events import (
     CanStart,
     Event,
     HostingFailed,
+    LastTasksAway,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -195,6 +196,8 @@ class Reporter:
                 self.line(f"warning: {why}")
             case SchedulerTrouble(what):
                 self.line(f"The scheduler can store something again in {what}.")
+            case LastTasksAway():
+                self.line(last_away_line(event))
             case RunsEnded():
                 self.line(ended_runs_line(event))
             case TaskOutlived():
@@ -351,6 +354,18 @@ class Reporter:
                         self._tell(self._progress.outlook())
             finally:
                 self._progress.look(trio.current_time())
+
+
+def last_away_line(event: LastTasksAway) -> str:
+    """Return the line on a mission that waits for workers alone which are not reached."""
+    tasks = "the last task is" if event.tasks == 1 else f"the last {event.tasks} tasks are"
+    more = event.workers - 1
+    others = f" and {more} more worker{'s' * (more > 1)}" * (more > 0)
+    where = f"{event.worker} on {event.host}{others}"
+    return (
+        f"warning: {tasks} on {where}, which the scheduler does not reach: it waits up to "
+        f"{span(event.seconds)}, and then starts {'it' if event.tasks == 1 else 'them'} elsewhere"
+    )
 
 
 def ended_runs_line(event: RunsEnded) -> str:

@@ -9,6 +9,7 @@ was stopped for an hour has missed one beat, and must first read what came meanw
 
 from __future__ import annotations
 
+import errno
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
 
@@ -183,7 +184,7 @@ class FramedChannel(WireChannel):
                 if self._direct is not None and self._writer.state not in (IDLE, BROKEN, CLOSED):
                     self._write_now(self._direct)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
-                self._break(f"the connection was lost while sending: {e}")
+                self._break(f"the connection was lost while sending: {e}", ended=_is_reset(e))
             if not self._writer.congested:
                 self._report_progress()
             await trio.lowlevel.checkpoint()
@@ -199,8 +200,8 @@ class FramedChannel(WireChannel):
         self._progress.set()
         self._progress = trio.Event()
 
-    def _break(self, why: str) -> None:
-        self._writer.failed(ChannelBroken(why))
+    def _break(self, why: str, *, ended: bool = False) -> None:
+        self._writer.failed(ChannelBroken(why, ended=ended))
         self._wake.set()
         self._report_progress()
 
@@ -260,10 +261,11 @@ class FramedChannel(WireChannel):
             self._writer.check_open()
             raise
         except trio.BrokenResourceError as e:
-            self._break(f"the connection was lost: {e}")
-            raise ChannelBroken(str(self._writer.error)) from e
+            self._break(f"the connection was lost: {e}", ended=_is_reset(e))
+            raise ChannelBroken(str(self._writer.error), ended=_is_reset(e)) from e
         if not count:
-            self._break("the connection ended without a goodbye: the peer was killed or cut off")
+            why = "the connection ended without a goodbye: the peer was killed or cut off"
+            self._break(why, ended=True)
             self._writer.check_open()
         self._read_at = trio.current_time()
         try:
@@ -355,3 +357,9 @@ class FramedChannel(WireChannel):
         self._wake.set()
         self._report_progress()
         await trio.aclose_forcefully(self._stream)
+
+
+def _is_reset(error: Exception) -> bool:
+    """Return True if the other end has closed a connection, which has not just timed out."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in {errno.ECONNRESET, errno.EPIPE}

@@ -133,7 +133,8 @@ class Writer:
         if self.state is CLOSED or self.finishing:
             raise trio.ClosedResourceError("this channel was closed")
         if self.error is not None:
-            raise ChannelBroken(str(self.error)) from self.error
+            ended = isinstance(self.error, ChannelBroken) and self.error.ended
+            raise ChannelBroken(str(self.error), ended=ended) from self.error
 
     def put(self, batch: WireBatch) -> None:
         """Queue a batch for the writer task.

@@ -184,13 +184,16 @@ class Hub:
         else:
             self.workers.on_message(link, message, payload, now)
 
-    def on_link_lost(self, link: Link, now: float, silent: float = 0.0) -> None:
+    def on_link_lost(
+        self, link: Link, now: float, silent: float = 0.0, *, ended: bool = False
+    ) -> None:
         """Detach the peer whose connection is lost or was closed.
 
         Args:
             link: the connection.
             now: the time.
             silent: for how many seconds nothing has come from the peer, for people.
+            ended: as of `ChannelBroken`: it was not lost for silence.
         """
         self._look(now)
         worker = self.workers.links.get(link)
@@ -198,7 +201,7 @@ class Hub:
             worker.heard = now - silent
         self._outgoing.drop(link)
         self.missions.on_link_lost(link, now)
-        self.workers.on_link_lost(link, now)
+        self.workers.on_link_lost(link, now, ended=ended)
 
     def dismiss(self, link: Link, why: str, now: float, *, refused: bool = False) -> None:
         """Detach a peer as if its connection were lost, and inform it; then close that.
@@ -216,6 +219,11 @@ class Hub:
         """End a mission whose process is known to have ended: it cannot come back."""
         self._look(now)
         self.missions.on_ended(mission, now)
+
+    def on_worker_ended(self, worker: str, now: float) -> None:
+        """Give up a worker whose process is known to have ended: it cannot come back."""
+        self._look(now)
+        self.workers.on_ended(worker, now)
 
     def on_trouble(self, what: str, why: str) -> None:
         """Report to missions what keeps this head from working as it should.
@@ -452,6 +460,8 @@ class Hub:
             answer = {"programs": []}
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
+        elif ask.about == "ended":
+            answer = self.workers.on_job_ended(ask.pattern, now)
         elif ask.about == "find":
             answer = self.find(ask.mission)
         elif ask.about == "cancel":

@@ -216,6 +216,7 @@ class Missions:
         mission.refused.clear()
         mission.noticed.clear()
         mission.outlook = None
+        mission.last_away = frozenset()
         mission.reported.clear()
         mission.workers.clear()
         self.links[link] = mission

@@ -7,7 +7,9 @@
     and none fits, or one fits by now, which takes the earlier notice back.
 3.  A worker that is away, has yet to report what it has, or waits for missions that take their
     outcomes, may be back in a moment: as long as it would do, nothing is said.
-4.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
+4.  A mission whose last tasks are all on workers that are away learns for whom it waits, once for
+    the same workers.
+5.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
     it is taken back when it is over.
 """
 
@@ -15,10 +17,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Notice, Trouble
+from grain.head.messages import LastAway, Notice, Trouble
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import Link, MissionRecord, Outgoing, Registry, TaskRecord
+    from grain.head.hub.state import (
+        Link,
+        MissionRecord,
+        Outgoing,
+        Registry,
+        TaskRecord,
+        WorkerRecord,
+    )
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import TaskQueue
 
@@ -69,6 +78,7 @@ class Notices:
 
     def on_tick(self, now: float) -> None:
         """Look at the requests with waiting tasks, if the set of workers has changed."""
+        self._report_last(now)
         if not self._changed:
             return
         self._changed = False
@@ -84,6 +94,30 @@ class Notices:
                     # None waits any more: one that comes later is looked at anew.
                     self._send(mission, number, None)
                     del mission.noticed[number]
+
+    def _report_last(self, now: float) -> None:
+        """Report to missions that wait for nothing but workers that are away."""
+        away = [one for one in self._registry.workers.values() if one.link is None and one.leases]
+        on_away: dict[MissionRecord, dict[WorkerRecord, int]] = {}
+        for worker in away:
+            for lease in worker.leases.values():
+                if lease.task is not None:
+                    counts = on_away.setdefault(lease.task.mission, {})
+                    counts[worker] = counts.get(worker, 0) + 1
+        for mission in self._registry.missions.values():
+            counts = on_away.get(mission, {})
+            left = len(mission.tasks) - mission.unconfirmed
+            if not counts or sum(counts.values()) < left or not mission.synced:
+                mission.last_away = frozenset()
+                continue
+            workers = frozenset(one.id for one in counts)
+            if workers <= mission.last_away:
+                continue
+            mission.last_away = workers
+            longest = max(counts, key=lambda one: one.deadline)
+            seconds = max(0.0, longest.deadline - now)
+            facts = (longest.unique_name, longest.host, len(counts), seconds)
+            self._outgoing.post(mission.link, LastAway(left, *facts))
 
     def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
         why = None

@@ -263,6 +263,7 @@ class MissionRecord(PeerRecord):
         "failed",
         "function_names",
         "functions",
+        "last_away",
         "last_submitted",
         "logged",
         "noticed",
@@ -311,6 +312,8 @@ class MissionRecord(PeerRecord):
         self.reported: set[Versions] = set()
         # The ids of the workers that the mission was informed of on this link.
         self.workers: set[str] = set()
+        # The workers for which the mission was last said to wait alone.
+        self.last_away: frozenset[str] = frozenset()
         self.last_submitted = -1
         # The tasks that were forgotten with the last connection, and have a line in the event log:
         # submitted again, they need no other one.
@@ -553,6 +556,7 @@ class WorkerRecord(PeerRecord):
         "draining",
         "functions",
         "heard",
+        "is_over",
         "job",
         "leases",
         "reserved",
@@ -592,6 +596,8 @@ class WorkerRecord(PeerRecord):
         self.away_since = math.inf
         # While it is away, when there was the last sign of it.
         self.heard = math.inf
+        # True once its batch system has said that its job has ended.
+        self.is_over = False
 
     @property
     def takes_runs(self) -> bool:

@@ -3,7 +3,9 @@
 1.  What a worker reports on a connection settles what was sent on *earlier* ones, once: what it
     does not mention has never arrived. Nothing is sent to it before.
 2.  A worker whose connection is lost is away: nothing new goes there, nothing of it is started
-    elsewhere. After the grace period it is lost, and its runs with it.
+    elsewhere. After the grace period it is lost, and its runs with it. That is shorter where the
+    kernel at the other end has ended the connection: a worker that lives comes again at once. It is
+    over as soon as the process, or the job, is known to have ended.
 3.  A lost worker that comes back is a new one that has runs already.
 4.  A worker that has too many outcomes which their missions do not take gets no runs until half of
     them are confirmed. Those that it has go on.
@@ -52,6 +54,13 @@ if TYPE_CHECKING:
     from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
     from grain.head.messages import Ask
+
+ENDED = 30.0
+"""Seconds for which a worker is waited for at least whose connection was ended at its side.
+
+If it lives, and something on the way has ended the connection, it notices that when it sends its
+next sign of life, and connects again.
+"""
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
@@ -197,6 +206,7 @@ class Workers:
         worker.functions = set(message.functions)
         worker.chain_heads.clear()
         worker.deadline = worker.away_since = worker.heard = math.inf
+        worker.is_over = False
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
         total = resources_of(message.total)
@@ -279,8 +289,14 @@ class Workers:
 
     # ---- leaving
 
-    def on_link_lost(self, link: Link, now: float) -> None:
-        """Wait for the worker whose connection is lost; nothing new goes there."""
+    def on_link_lost(self, link: Link, now: float, *, ended: bool = False) -> None:
+        """Wait for the worker whose connection is lost; nothing new goes there.
+
+        Args:
+            link: the connection.
+            now: the time.
+            ended: the kernel at the other end has closed it.
+        """
         worker = self.links.pop(link, None)
         if worker is not None and worker.link == link:
             worker.link = None
@@ -288,6 +304,10 @@ class Workers:
             worker.computing = None
             worker.away_since = now
             worker.deadline = now + self._grace
+            if ended:
+                worker.deadline = min(worker.deadline, now + max(ENDED, self._grace / 2))
+            if worker.is_over:
+                worker.deadline = now
             self._table.scheduler.on_worker_draining(worker.number)
 
     def _remove(
@@ -330,15 +350,42 @@ class Workers:
     def on_tick(self, now: float) -> None:
         """Remove the workers whose grace period is over."""
         for worker in [w for w in self._registry.workers.values() if w.deadline <= now]:
-            # One that drained, or whose walltime was nearly over when it went, was ended by its
-            # batch system most likely, and not by a run.
-            scheduled = self._table.scheduler.workers[worker.number]
-            left = scheduled.end - worker.away_since
-            ended = worker.draining or left < _WALLTIME_SLACK
-            # Of a short life so much is more than the impatience of a batch system.
-            over = worker.away_since if left < min(_WALLTIME_SLACK, scheduled.life / 10) else None
             why = "its connection was lost, and it did not come back"
-            self._remove(worker, None if ended else "its worker was lost", now, why, over)
+            self._lose(worker, "its job has ended" if worker.is_over else why, now)
+
+    def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
+        """Give up a worker that is away, as its process has ended."""
+        worker = self._registry.workers.get(id)
+        if worker is not None and worker.link is None:
+            self._lose(worker, "its process has ended", now)
+
+    def on_job_ended(self, name: str, now: float) -> dict[str, int]:
+        """Give up a worker whose job has ended, now or when its connection is lost.
+
+        Nothing is done if several have that name.
+
+        Returns:
+            How many are given up: ``workers``.
+        """
+        named = [one for one in self._registry.workers.values() if one.name == name]
+        if len(named) != 1:
+            return {"workers": 0}
+        [worker] = named
+        worker.is_over = True
+        if worker.link is None:
+            self._lose(worker, "its job has ended", now)
+        return {"workers": 1}
+
+    def _lose(self, worker: WorkerRecord, why: str, now: float) -> None:
+        """Remove a worker that is away, and does not come back."""
+        # One that drained, or whose walltime was nearly over when it went, was ended by its
+        # batch system most likely, and not by a run.
+        scheduled = self._table.scheduler.workers[worker.number]
+        left = scheduled.end - worker.away_since
+        ended = worker.draining or left < _WALLTIME_SLACK
+        # Of a short life so much is more than the impatience of a batch system.
+        over = worker.away_since if left < min(_WALLTIME_SLACK, scheduled.life / 10) else None
+        self._remove(worker, None if ended else "its worker was lost", now, why, over)
 
     def postpone(self, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and nobody could reach it."""
