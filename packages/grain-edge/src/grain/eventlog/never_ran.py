@@ -14,7 +14,7 @@ _OFFERS = 1000  # different ones that are remembered
 Amounts = tuple[tuple[str, float], ...]
 
 CANCELLED, ENDED, WAITING = "cancelled", "ended", "waiting"
-"""How a task came to never run: its caller cancelled it; it failed; it waited to the end."""
+"""Ways in which a task came to never run: its caller cancelled it; it failed; it waited on."""
 
 _OTHERWISE = {
     CANCELLED: "cancelled while waiting",
