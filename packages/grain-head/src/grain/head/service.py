@@ -194,9 +194,7 @@ class Service:
             if self._missions.get(who) == link:
                 del self._missions[who]
             lost = self.hub.missions.links.get(link) or self.hub.workers.links.get(link)
-            self.hub.on_link_lost(
-                link, trio.current_time(), channel.silent_for(), ended=ended
-            )
+            self.hub.on_link_lost(link, trio.current_time(), channel.silent_for(), ended=ended)
             self.dispatch()
             if lost is not None and process is not None:
                 self._ending[lost.id] = (process, trio.current_time() + _ENDING)
