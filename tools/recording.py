@@ -45,6 +45,8 @@ walltime = "01:00:00"
 idle_quit = "00:00:05"
 """
 
+PATIENT = "--patience 30"  # a busy machine may keep the scheduler from answering at once
+
 MISSION = """
 from grain.delayed import delayed, each, run
 from grain.resource import Cores, Memory
@@ -179,14 +181,15 @@ def cluster(directory: Path, target: Path = STATIC / "cluster.svg", mission: str
     session.run("grain up -n 2")
     with session.background("python scan.py"):
         try:
-            while _running(session) < 2:
+            while not _compute(session):
                 time.sleep(0.5)
-            session.run("grain ls")
+            session.run("grain ls", f"grain ls {PATIENT}")
             # The mission has two seconds to name the call.
-            session.run("grain why mersenne:3", until="it calls ")
+            why = f"grain why {PATIENT} mersenne:3"
+            session.run("grain why mersenne:3", why, until="it calls ")
         finally:
             # Before the mission ends, and the scheduler soon after it.
-            session.ask("grain quit -f '*'")
+            session.ask(f"grain quit {PATIENT} -f '*'")
     session.save(target, "what runs, what waits, and why")
 
 
@@ -200,12 +203,16 @@ def text_of(picture: Path) -> str:
     return "".join(f"{lines[at]}\n" for at in sorted(lines)).replace("\xa0", " ")
 
 
-def _running(session: Session) -> int:
-    """Return the number of running tasks; zero while no scheduler answers yet."""
+def _compute(session: Session) -> bool:
+    """Return True if two workers run tasks and it is known how much these compute.
+
+    False while no scheduler answers yet.
+    """
     try:
-        return int(sum(q["running"] for q in json.loads(session.ask("grain ls --json"))["queues"]))
+        workers = json.loads(session.ask(f"grain ls {PATIENT} --json"))["workers"]
     except (subprocess.CalledProcessError, json.JSONDecodeError):
-        return 0
+        return False
+    return sum(one["running"] == 1 and one["computing"] is not None for one in workers) == 2
 
 
 if __name__ == "__main__":
