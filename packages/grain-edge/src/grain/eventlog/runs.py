@@ -302,8 +302,28 @@ def _is_only_length(line: RunEnded) -> bool:
 
 
 def clocks_of(lines: Iterable[AnyLine]) -> WorkerClocks:
-    """Return by how much the clocks of workers differ, over the whole of a log."""
-    assembly = RunAssembly()
+    """Return by how much the clocks of workers differ, over the whole of a log.
+
+    It looks at nothing else, and so takes less time than a `RunAssembly`.
+    """
+    clocks = WorkerClocks()
+    given: dict[tuple[str, int], float] = {}
+    now, change = 0.0, 0.0
     for line in lines:
-        assembly.feed(line)
-    return assembly.clocks
+        if isinstance(line, ClockChanged):
+            change += line.by
+            clocks.reset_all()
+        time = line.time - change
+        now = max(now, time)
+        if isinstance(line, TaskStarted):
+            given[line.mission, line.task] = time
+        elif isinstance(line, RunEnded):
+            begin = given.pop((line.mission, line.task), None)
+            if begin is None or line.started is None or line.ended is None:
+                continue
+            if line.usage is not None and not _is_only_length(line):
+                least = begin - (line.started - change)
+                clocks.learn(line.worker, now, least, now - (line.ended - change))
+        elif isinstance(line, WorkerJoined):
+            clocks.reset(line.worker)
+    return clocks

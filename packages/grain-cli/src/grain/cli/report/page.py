@@ -306,18 +306,19 @@ class _View:
             )
         if timeline.hidden:
             parts.append(
-                f"{_counted(timeline.hidden, 'run')} that no worker has reported, being lost, "
-                "handed back or still there, found no free CPU: they had hardly begun, and are not "
-                "shown."
+                f"{_counted(timeline.hidden, 'run')} more that no worker has reported may not have "
+                "begun, as no CPU was free for them: they are not shown."
             )
         if len(timeline.lanes) > _WORKERS:
             parts.append(f"It shows {_WORKERS:,} of {len(timeline.lanes):,} workers.")
         return " ".join(parts)
 
     def _legend(self) -> Iterator[dict[str, str]]:
+        totals = self._report.totals.functions
         for number_, colour in self._colours.items():
-            name = self._report.functions[number_] or _NAMELESS
-            yield {"style": f"f{colour}", "name": name}
+            name = self._report.functions[number_]
+            if name not in totals or not totals[name].never_ran.count or totals[name].runs:
+                yield {"style": f"f{colour}", "name": name or _NAMELESS}
         if len(self._report.functions) > len(self._colours):
             yield {"style": f"f{charts.COLOURS}", "name": "other functions"}
         yield {"style": "vain", "name": "ended without a value"}
