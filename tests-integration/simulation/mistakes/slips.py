@@ -215,7 +215,10 @@ SLIPS: dict[str, Slip] = {
         Workers, "on_link_lost", "worker.deadline = now + self._grace", "pass"
     ),
     "a worker that comes back is given up all the same": Slip(
-        Workers, "_register", "worker.deadline = worker.away_since = worker.heard = math.inf", "pass"
+        Workers,
+        "_register",
+        "worker.deadline = worker.away_since = worker.heard = math.inf",
+        "pass",
     ),
     "a worker that is away when it is to leave stays": Slip(
         Workers, "_on_inventory_end", "if worker.retired is not None:", "if False:"
