@@ -11,12 +11,17 @@ from textual.color import Color
 from textual.widgets import Input
 
 from grain.cli.batch import JobRecord, JobRecords
+from grain.cli.show import moment
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
 from grain.cli.top.pane import Pane
+from grain.cli.top.picture import ASCII
+from grain.cli.top.plain import text
 from grain.cli.top.prompts import KEYS, Confirm, Help
-from grain_testkit.overviews import overview, worker
+from grain.cli.top.rates import Rates
+from grain.cli.top.tables import losses
+from grain_testkit.overviews import AT, overview, worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -197,6 +202,25 @@ def test_troubles_of_the_scheduler_are_on_the_second_line() -> None:
     lines = picture(Seen(overview(troubles=["the disk is full"])))
 
     assert "the disk is full" == lines[1]
+
+
+def test_workers_that_were_lost_lately_are_on_the_second_line() -> None:
+    def lost(name: str, before: float, tasks: int) -> dict[str, Any]:
+        at = AT - before
+        return {"name": name, "host": "n", "heard": at - 60, "at": at, "tasks": tasks}
+
+    answer = overview(lost=[lost("n00", 3600, 4), lost("n01", 90, 0), lost("n\x1b2", 30, 2)])
+    many = overview(lost=[lost(f"n{number}", 9 - number, 1) for number in range(5)])
+
+    def when(before: float) -> str:
+        return moment(AT - before, AT)
+
+    first = f"{when(30)} worker n?2 is lost; 2 tasks run again elsewhere"
+    assert [first, f"{when(90)} worker n01 is lost"] == losses(answer)
+    assert picture(Seen(answer))[1].startswith(first)
+    assert f"Note: {first}." in text(answer, Rates(), 120, ASCII).splitlines()
+    assert "1 task runs again elsewhere" in losses(many)[0]
+    assert "2 more are lost" == losses(many)[-1]
 
 
 def test_keys_choose_a_table_and_sort_it() -> None:

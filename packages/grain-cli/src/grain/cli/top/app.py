@@ -21,7 +21,7 @@ from grain.cli.top.pane import Pane
 from grain.cli.top.picture import UNICODE, Marks, fitted, heights, marks
 from grain.cli.top.prompts import Confirm, Help
 from grain.cli.top.rates import Rates
-from grain.cli.top.tables import PANES, Use, next_column, tables, totals, use_of
+from grain.cli.top.tables import PANES, Use, losses, next_column, tables, totals, use_of
 from grain.edge.questions import Ask
 
 if TYPE_CHECKING:
@@ -180,6 +180,8 @@ class Top(App[int]):
             return f"looking for the scheduler at {clean(self._address)} ...", "dim"
         if troubles := self._answer.get("troubles"):
             return "; ".join(map(clean, troubles)), "bad"
+        if lost := losses(self._answer):
+            return ", ".join(lost), "warn"
         return clean(self._address), "dim"
 
     def _lay_out(self) -> None:

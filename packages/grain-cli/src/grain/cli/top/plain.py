@@ -13,7 +13,7 @@ from grain.cli.show import clean
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.picture import fitted, head_line, places, row_line
 from grain.cli.top.rates import Rates
-from grain.cli.top.tables import PANES, Use, tables, totals, use_of
+from grain.cli.top.tables import PANES, Use, losses, tables, totals, use_of
 from grain.edge.questions import Ask
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def text(
     first, *others = totals(answer, rates)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.get("troubles", ())]
+    lines += [f"Note: {lost}." for lost in losses(answer)]
     by_name = tables(answer, rates, uses or {})
     for name in PANES:
         table = by_name[name]

@@ -639,3 +639,21 @@ def totals(answer: Mapping[str, Any], rates: Rates) -> list[str]:
     if rate > 0:
         parts.append(rate_text(rate))
     return parts
+
+
+_NEWS = 600.0  # seconds for which a lost worker is news
+_LOST = 3  # that are named
+
+
+def losses(answer: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on each worker that was lost lately, the last one first."""
+    at = answer["at"]
+    lost = [one for one in reversed(answer.get("lost", ())) if at - one["at"] < _NEWS]
+    texts = []
+    for one in lost[:_LOST]:
+        tasks = "1 task runs" if one["tasks"] == 1 else f"{one['tasks']} tasks run"
+        then = f"; {tasks} again elsewhere" if one["tasks"] else ""
+        texts.append(f"{moment(one['at'], at)} worker {clean(one['name'])} is lost{then}")
+    if len(lost) > _LOST:
+        texts.append(f"{len(lost) - _LOST} more are lost")
+    return texts
