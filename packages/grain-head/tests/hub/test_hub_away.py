@@ -192,7 +192,9 @@ def test_a_worker_whose_process_has_ended_is_not_waited_for(harness: HubHarness)
 
     harness.lose(worker)
     harness.hub.on_worker_ended("w", harness.now)
-    harness.dispatch()
+    harness.wait(9)
+    assert [] == harness.sent(mission, WorkerEnded)  # its guards end what it ran
+    harness.wait(1)
 
     [ended] = harness.sent(mission, WorkerEnded)
     assert "its process has ended" == ended.why

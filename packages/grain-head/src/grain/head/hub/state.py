@@ -556,9 +556,9 @@ class WorkerRecord(PeerRecord):
         "draining",
         "functions",
         "heard",
-        "is_over",
         "job",
         "leases",
+        "over",
         "reserved",
         "retired",
         "sent",
@@ -596,8 +596,8 @@ class WorkerRecord(PeerRecord):
         self.away_since = math.inf
         # While it is away, when there was the last sign of it.
         self.heard = math.inf
-        # True once its batch system has said that its job has ended.
-        self.is_over = False
+        # Why it does not come back, once its process or its job is known to have ended.
+        self.over = ""
 
     @property
     def takes_runs(self) -> bool:

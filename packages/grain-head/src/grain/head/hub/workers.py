@@ -62,6 +62,12 @@ If it lives, and something on the way has ended the connection, it notices that 
 next sign of life, and connects again.
 """
 
+SWEPT = 10.0
+"""Seconds in which the guards of a worker end what it ran, once its process has ended.
+
+The batch system has ended all processes of a job that has ended; of this host nobody else does.
+"""
+
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
 
@@ -206,7 +212,7 @@ class Workers:
         worker.functions = set(message.functions)
         worker.chain_heads.clear()
         worker.deadline = worker.away_since = worker.heard = math.inf
-        worker.is_over = False
+        worker.over = ""
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
         total = resources_of(message.total)
@@ -306,7 +312,7 @@ class Workers:
             worker.deadline = now + self._grace
             if ended:
                 worker.deadline = min(worker.deadline, now + max(ENDED, self._grace / 2))
-            if worker.is_over:
+            if worker.over:
                 worker.deadline = now
             self._table.scheduler.on_worker_draining(worker.number)
 
@@ -351,13 +357,14 @@ class Workers:
         """Remove the workers whose grace period is over."""
         for worker in [w for w in self._registry.workers.values() if w.deadline <= now]:
             why = "its connection was lost, and it did not come back"
-            self._lose(worker, "its job has ended" if worker.is_over else why, now)
+            self._lose(worker, worker.over or why, now)
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
-        """Give up a worker that is away, as its process has ended."""
+        """Give up a worker that is away, as its process has ended, when its guards have swept."""
         worker = self._registry.workers.get(id)
         if worker is not None and worker.link is None:
-            self._lose(worker, "its process has ended", now)
+            worker.over = "its process has ended"
+            worker.deadline = min(worker.deadline, now + SWEPT)
 
     def on_job_ended(self, name: str, now: float) -> dict[str, int]:
         """Give up a worker whose job has ended, now or when its connection is lost.
@@ -371,9 +378,9 @@ class Workers:
         if len(named) != 1:
             return {"workers": 0}
         [worker] = named
-        worker.is_over = True
+        worker.over = "its job has ended"
         if worker.link is None:
-            self._lose(worker, "its job has ended", now)
+            self._lose(worker, worker.over, now)
         return {"workers": 1}
 
     def _lose(self, worker: WorkerRecord, why: str, now: float) -> None:
