@@ -181,7 +181,7 @@ def cluster(directory: Path, target: Path = STATIC / "cluster.svg", mission: str
     session.run("grain up -n 2")
     with session.background("python scan.py"):
         try:
-            while not _compute(session):
+            while _running(session) < 2:
                 time.sleep(0.5)
             session.run("grain ls", f"grain ls {PATIENT}")
             # The mission has two seconds to name the call.
@@ -203,16 +203,13 @@ def text_of(picture: Path) -> str:
     return "".join(f"{lines[at]}\n" for at in sorted(lines)).replace("\xa0", " ")
 
 
-def _compute(session: Session) -> bool:
-    """Return True if two workers run tasks and it is known how much these compute.
-
-    False while no scheduler answers yet.
-    """
+def _running(session: Session) -> int:
+    """Return the number of running tasks; zero while no scheduler answers yet."""
     try:
-        workers = json.loads(session.ask(f"grain ls {PATIENT} --json"))["workers"]
+        queues = json.loads(session.ask(f"grain ls {PATIENT} --json"))["queues"]
     except (subprocess.CalledProcessError, json.JSONDecodeError):
-        return False
-    return sum(one["running"] == 1 and one["computing"] is not None for one in workers) == 2
+        return 0
+    return sum(int(queue["running"]) for queue in queues)
 
 
 if __name__ == "__main__":
