@@ -189,7 +189,7 @@ def execute(home: Path, config: str, local: str, script: str = "mission.py") -> 
     """Run the mission, and return what it prints."""
     (home / "mine.toml").write_text(f'address = "edge://{home}/meeting/point"\n{config}')
     environment = {**os.environ, "HOME": str(home)}
-    done = run(home / script, local, cwd=home, env=environment, timeout=120)
+    done = run(home / script, local, cwd=home, env=environment, timeout=600)
     assert 0 == done.returncode, done.stderr
     return done.stdout
 

@@ -273,10 +273,16 @@ def test_start_runs_the_mission_as_a_job(user: User) -> None:
 
 def test_doctor_reports_whether_the_batch_system_answers(user: User) -> None:
     """The batch system answers; one that does not is reported with a remedy."""
-    well = user.grain("doctor", "--json")
-    checks = {one["check"]: one["state"] for one in json.loads(well.stdout)}
+    # The checks have 15 s, in which those of a busy machine may get no processor.
+    looks: list[subprocess.CompletedProcess[str]] = []
 
-    assert 0 == well.returncode, well.stdout
+    def is_well() -> bool:
+        looks.append(user.grain("doctor", "--json"))
+        return not looks[-1].returncode
+
+    until(is_well)
+    checks = {one["check"]: one["state"] for one in json.loads(looks[-1].stdout)}
+
     assert "ok" == checks["batch system"] == checks["outputs"] == checks["grain-worker"]
     if "FAKE_BATCH" in user.env:
         user.batch.hush()
