@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -366,6 +367,11 @@ def coarser(
     """Return at most so many bars, or one in each row, and the grain of the timeline then."""
     coarse = list(rows)
     count = sum(map(len, coarse))
+    if count > most:
+        # Each bar less needs two neighbours that fit into the grain: no smaller one is tried.
+        spans = sorted(two.end - one.start for row in coarse for one, two in pairwise(row))
+        while spans and 2 * grain < spans[min(count - most, len(spans)) - 1]:
+            grain *= 2
     while count > most and any(len(row) > 1 for row in coarse):
         grain *= 2
         coarse = [_joined_up_to(grain, row) for row in coarse]
