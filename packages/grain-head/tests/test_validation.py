@@ -22,6 +22,7 @@ from grain.remote_exer import RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker.messages import (
     BlockingCode,
+    CoresComputed,
     DefineFunction,
     Dismissed,
     Inspected,
@@ -121,6 +122,8 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         TasksPrinted("m", "x" * 20_000),
         TasksPrinted("m", "x", -1),
         DefineFunction(bytes(100)),
+        CoresComputed(-0.5),
+        CoresComputed(math.nan),
         Inspected(1, (ProgramNow("xtb", math.nan),)),
         Inspected(1, (ProgramNow("xtb", 1.0, math.inf),)),
     ],

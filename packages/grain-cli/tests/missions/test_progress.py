@@ -8,7 +8,7 @@ import pytest
 
 from grain.cli.missions.progress import ProgressLine, progress_text
 from grain.cli.top.link import Seen
-from grain_testkit.overviews import mission, overview
+from grain_testkit.overviews import mission, outlook, overview
 
 CLEAR = "\r\x1b[K"
 
@@ -28,15 +28,27 @@ def test_the_line_has_counts_rate_and_estimate_as_far_as_there_is_room() -> None
     counts = mission(1, 6)
 
     assert (
-        "37 %, 2400 done, 3 failed, 6 running, 3994 waiting, 2/s, 00:33:20 left"
-    ) == progress_text(counts, 2.0, 79)
-    assert "37 %, 2400 done, 3 failed" == progress_text(counts, 2.0, 30)
-    assert "0 %, 0 done, 0 running, 0 waiting" == progress_text(
-        mission(0, 0, done=0, left=0), 0.0, 79
+        "23 % of 5200, 2400 done, 3 failed, 6 running, 3994 waiting, 2/s, left: about 00:55:33"
+    ) == progress_text(counts, 2.0, 99)
+    assert "23 % of 5200, 2400 done" == progress_text(counts, 2.0, 30)
+    assert "0 done, 0 running, 0 waiting" == progress_text(
+        mission(0, 0, done=0, left=0, outlook=None), 0.0, 79
     )
-    assert "23 %, away from its scheduler, 1200 done, 4000 running or waiting" == progress_text(
-        mission(0, None, connected=False), 0.0, 79
+    assert "away from its scheduler, 1200 done, 4000 running or waiting" == progress_text(
+        mission(0, None, connected=False, outlook=None), 0.0, 79
     )
+
+
+def test_a_time_and_a_share_are_shown_as_what_the_mission_says_they_are() -> None:
+    said = outlook(total=0, whole=False, least=True)
+    counts = mission(0, 6, outlook=said)
+
+    assert (
+        "1200 done, 6 running, 3994 waiting, submitted so far: at least 00:55:33"
+        == progress_text(counts, 0.0, 99)
+    )
+    hardly = mission(0, 6, outlook={**said, "left": 0.2})
+    assert progress_text(hardly, 0.0, 99).endswith("3994 waiting")
 
 
 def test_the_line_is_that_of_the_mission_and_makes_room_for_output(terminal: Terminal) -> None:
@@ -46,7 +58,7 @@ def test_the_line_is_that_of_the_mission_and_makes_room_for_output(terminal: Ter
 
     line.on_seen(Seen(overview()))
     line.show()
-    assert terminal.getvalue().startswith(f"{CLEAR}37 %, 2400 done, 3 failed, ")
+    assert terminal.getvalue().startswith(f"{CLEAR}23 % of 5200, 2400 done, 3 failed, ")
 
     line.hide()
     line.hide()

@@ -105,6 +105,7 @@ def test_states_without_members_are_zero_and_not_absent() -> None:
 def test_there_is_no_figure_of_cores_that_compute_where_a_worker_has_not_told() -> None:
     harness = busy()
     harness.send("w0", CoresComputed(None))
+    harness.hub.overview.look(1.0)
 
     found = values(Exposition(harness.hub, 1.0).text().decode())
     assert "grain_cores_computing" not in found

@@ -299,8 +299,8 @@ def test_with_too_many_requests_the_running_tasks_of_missions_are_not_counted(
 def test_cores_are_given_and_some_of_them_compute(harness: HubHarness) -> None:
     """Of a worker on which nothing runs that is known without a word from it."""
     harness.worker("w", 2)
-    harness.worker("idle", 2)
     submitted(harness, 1, 2)
+    harness.worker("idle", 2)
     assert ([2, 4], None) == cores(harness)
     harness.send("w", CoresComputed(0.9))
     answer = state(harness)

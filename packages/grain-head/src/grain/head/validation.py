@@ -240,13 +240,15 @@ def _check_programs(message: Inspected) -> None:
 def _check_outlook(message: Outlook) -> None:
     if message.left is not None:
         _check_seconds("the time left", message.left)
-    if message.ended < 0 or message.total < 0:
-        raise BadMessage(f"{message.ended} of {message.total} calls have ended")
+    if min(message.ended, message.total, message.left or 0.0) < 0:
+        raise BadMessage(f"{message.ended} of {message.total} calls, {message.left} s left")
 
 
 def _check_computed(message: CoresComputed) -> None:
     if message.cores is not None:
         _check_seconds("cores that compute", message.cores)
+        if message.cores < 0:
+            raise BadMessage(f"{message.cores} cores compute")
 
 
 def _check_printed(message: TasksPrinted) -> None:

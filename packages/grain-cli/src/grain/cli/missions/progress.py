@@ -33,8 +33,10 @@ def progress_text(mission: Mapping[str, Any], rate: float, columns: int) -> str:
         columns: those of the terminal.
     """
     done, failed, left, running = (mission[name] for name in ("done", "failed", "left", "running"))
-    ended = done + failed
-    parts = [f"{math.floor(100 * ended / (ended + left)) if ended + left else 0} %"]
+    outlook = mission.get("outlook") or {}
+    parts = []
+    if total := outlook.get("total"):
+        parts.append(f"{math.floor(100 * min(outlook['ended'] / total, 1.0))} % of {total}")
     if not mission["connected"]:
         parts.append("away from its scheduler")
     parts.append(f"{done} done")
@@ -44,8 +46,19 @@ def progress_text(mission: Mapping[str, Any], rate: float, columns: int) -> str:
     else:
         parts += [f"{running} running", f"{max(left - running, 0)} waiting"]
     if rate > 0:
-        parts += [rate_text(rate), *([f"{span(left / rate)} left"] if running else [])]
+        parts.append(rate_text(rate))
+    if left and (estimate := _left(outlook)):
+        parts.append(estimate)
     return fitted(parts, columns, ", ")
+
+
+def _left(outlook: Mapping[str, Any]) -> str:
+    """Return the time left as the mission states it, and what it is about; empty without one."""
+    seconds, least = outlook.get("left"), outlook.get("least")
+    if seconds is None or (least and round(seconds) < 1):
+        return ""
+    about = "left" if outlook.get("whole") else "submitted so far"
+    return f"{about}: {'at least' if least else 'about'} {span(seconds)}"
 
 
 class ProgressLine:

@@ -248,7 +248,13 @@ async def opened(
                                     executor, branches, int(prioritized), overload, results,
                                     reporter.line, advice, reporter.failures, run_log, total,
                                 )  # fmt: skip
-                                reporter.on_opened(current)
+                                # Nobody could look at a local worker alone from elsewhere.
+                                tell = executor.note_outlook
+                                reporter.on_opened(
+                                    current.statistics,
+                                    executor.kinds,
+                                    None if current.runs_in_process else tell,
+                                )
                                 set_current(current)
                                 try:
                                     yield current

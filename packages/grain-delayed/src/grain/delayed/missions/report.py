@@ -45,11 +45,11 @@ from grain.worker.errors import printable
 from grain.worker.logs import Allowance
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from typing import Literal
 
     from grain.delayed.display.total import Total
-    from grain.delayed.missions.mission import Mission
+    from grain.head.base import KindNow
     from grain.head.messages import Outlook
     from grain.resource import Resource
 
@@ -151,12 +151,22 @@ class Reporter:
         else:
             self.routine(f"Using config file {source}.")
 
-    def on_opened(self, mission: Mission) -> None:
-        """Show the progress of the mission from now on; until then there are no tasks."""
-        self._statistics = mission.statistics
-        self._progress.on_opened(mission.statistics, mission.executor.kinds)
-        if not mission.runs_in_process:  # nobody could look at it from elsewhere
-            self._tell = mission.executor.note_outlook
+    def on_opened(
+        self,
+        statistics: Callable[[], Statistics],
+        kinds: Callable[[], Sequence[KindNow]] = lambda: (),
+        tell: Callable[[Outlook], object] | None = None,
+    ) -> None:
+        """Show the progress of the mission from now on; until then there are no tasks.
+
+        Args:
+            statistics: returns its statistics.
+            kinds: returns its tasks by function and cores.
+            tell: tells those who watch it from elsewhere how far it is; None if that cannot be.
+        """
+        self._statistics = statistics
+        self._progress.on_opened(statistics, kinds)
+        self._tell = tell
 
     def expect(self, total: Total) -> None:
         """Take note of the calls that there will be, which are known by now."""
