@@ -1,9 +1,9 @@
 """The colours of runs can be told apart, also by those who are blind to red or to green.
 
 Colours are simulated with the matrices for severity 1.0 of G. M. Machado, M. M. Oliveira, L. A. F.
-Fernandes, "A physiologically-based model for simulation of color vision deficiency", IEEE
-Transactions on Visualization and Computer Graphics 15, 2009, in linear RGB; distances are CIEDE2000
-(ISO/CIE 11664-6), of which 1 is about what can just be seen.
+Fernandes, "A physiologically-based model for simulation of color vision deficiency", IEEE TVCG 15,
+2009, in linear RGB; distances are CIEDE2000 (ISO/CIE 11664-6), of which 1 is about what can just be
+seen.
 """
 
 from __future__ import annotations
