@@ -273,7 +273,7 @@ def test_what_never_ran_has_one_sentence_and_no_figures_of_runs() -> None:
 
 
 def test_the_makespan_is_that_of_what_ran() -> None:
-    lines = [
+    lines: list[AnyLine] = [
         HEADER,
         *(TaskSubmitted(time=1000.0, task=task, function="f") for task in (1, 2)),
         TaskStarted(time=1000.0, task=1, worker="w"),
