@@ -207,7 +207,7 @@ def test_the_calls_that_failed_stand_one_in_a_line_behind_their_causes() -> None
         "# task 11, of whose call the log has a part: optimise('m…11.xyz')",
         "# task 12, whose call is not in the log",
         "xtb 'a b'",
-        "# 1 call of optimise: ExternalError: xtb … --opt: exit code 2: no convergence",
+        "# 1 call of optimise: ExternalError: xtb …: exit code 2: no convergence",
         "# task 4, whose call is not in the log",
     ] == done.stdout.splitlines()
     assert done.stdout == history("--failed", "--calls", "opt").stdout
