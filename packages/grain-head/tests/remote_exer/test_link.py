@@ -404,25 +404,6 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     assert (1, 2) == session.count_stuck()
 
 
-async def test_jobs_are_counted_by_function_and_cores_and_stuck_ones_apart() -> None:
-    returned = Payloads("w").dump_outcome(outcome.Value(None))
-    async with listened_to() as (executor, head, _):
-        for _ in range(3):
-            executor.submit(Cores(2), nothing)
-        executor.submit(Cores(64), nothing)
-        head.post([(MissionRegistered(1, label="opt@2"), None)])
-        head.post([(Started("w", (2, 3)), None), (Notice(2, "too small", larger=True), None)])
-        head.post([(Resolved(2, "value", report=7.0), returned)])
-        await wait_all_tasks_blocked()
-        now = {kind.cores: kind for kind in executor.kinds()}
-        head.post([(Retracted(task), None) for task in (1, 3, 4, 5)])
-
-    assert (1, 0, 1, 1, 7.0) == (
-        now[2].waiting, now[2].blocked, len(now[2].elapsed), now[2].timed, now[2].seconds,
-    )  # fmt: skip
-    assert (0, 1, ()) == (now[64].waiting, now[64].blocked, now[64].elapsed)
-
-
 def test_how_far_a_mission_is_is_told_again_on_another_connection() -> None:
     session = MissionSession("id", "opt")
     session.on_connected()
