@@ -246,7 +246,6 @@ def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
     assert "\x1b" not in history("--failed", "opt").stdout
 
 
-@pytest.mark.usefixtures("opt")
 def test_rare_causes_are_counted_with_their_runs() -> None:
     causes = [
         Cause(
@@ -262,6 +261,7 @@ def test_rare_causes_are_counted_with_their_runs() -> None:
     assert text.endswith("3 more runs failed for 1 other cause; --json has all of them\n")
 
 
+@pytest.mark.usefixtures("alone")
 def test_failures_that_differ_in_a_word_of_the_command_have_one_cause() -> None:
     write(HEADER, [*Campaign(63).lines()][1:])
 
@@ -273,6 +273,7 @@ def test_failures_that_differ_in_a_word_of_the_command_have_one_cause() -> None:
     ] == causes
 
 
+@pytest.mark.usefixtures("opt")
 def test_a_row_for_each_run_and_each_open_task() -> None:
     rows = list(csv.DictReader(io.StringIO(history("--csv", "opt").stdout)))
 

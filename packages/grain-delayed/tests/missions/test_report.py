@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -389,12 +388,7 @@ def test_the_last_line_names_the_command_that_shows_more(
     """Not for a mission of some seconds, whose output is that of the tutorial."""
     now = [0.0]
     reporter = Reporter(**options, clock=lambda: now[0])
-    opened: Any = SimpleNamespace(
-        statistics=lambda: Statistics(0, 0, 3, failed, 0, 0),
-        executor=SimpleNamespace(kinds=list),
-        runs_in_process=True,
-    )
-    reporter.on_opened(opened)
+    reporter.on_opened(lambda: Statistics(0, 0, 3, failed, 0, 0))
     now[0] = took
     reporter.on_ended(interrupted=False)
     before = capsys.readouterr().err
