@@ -132,26 +132,26 @@ class Kinds:
     """The kinds of an executor's jobs.
 
     Attributes:
-        function: of the last job; any object, the same one for most jobs of a function.
+        function: the name of that of the last job. The function itself may hold what the user
+            expects to be freed, as a bound method holds its object.
         request: of the last job.
         last: its kind.
     """
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, float], Kind] = {}
-        self.function: object = None
+        self.function = ""
         self.request: object = None
         self.last = Kind("", 0)
 
-    def of(self, function: object, request: Resource, name: str) -> Kind:
+    def of(self, function: str, request: Resource) -> Kind:
         """Return the kind of a job, which is `last` from then on.
 
         Args:
             function: as the attribute.
             request: what it asks for.
-            name: the name of the function.
         """
-        key = name, cores_of(request)
+        key = function, cores_of(request)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = Kind(*key)

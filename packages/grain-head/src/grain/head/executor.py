@@ -260,9 +260,9 @@ class GrainExecutor(ExecutorBase[Job]):
                 run_log.tick()
         submitted = None if run_log is None else run_log.now
         kinds = self._kinds
-        kind = kinds.last
-        if call.fn is not kinds.function or queue.request is not kinds.request:
-            kind = kinds.of(call.fn, queue.request, name_of(call.fn))
+        kind, name = kinds.last, name_of(call.fn)
+        if name != kinds.function or queue.request is not kinds.request:
+            kind = kinds.of(name, queue.request)
         kind.left += 1
         self._jobs[job] = Job(call, deliver, queue.request, kind, urgency, after, submitted)
         return job

@@ -274,8 +274,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         submitted = None if run_log is None else run_log.now
         asked, kinds = self._numbered[request], self._kinds
         kind = kinds.last
-        if function.name is not kinds.function or asked is not kinds.request:
-            kind = kinds.of(function.name, asked, function.name)
+        if function.name != kinds.function or asked is not kinds.request:
+            kind = kinds.of(function.name, asked)
         kind.left += 1
         self._jobs[job] = RemoteJob(function.name, deliver, asked, kind, urgency, after, submitted)
         if unsent and not unsent % AT_ONCE:
