@@ -164,6 +164,17 @@ def test_cancel_ends_no_process_that_does_not_write_the_log(mission: Mission) ->
     assert f"if it is, `kill {process.pid}` ends it" in done.stderr
 
 
+def test_cancel_ends_no_process_that_has_only_the_target_of_a_link_open(
+    mission: Mission, tmp_path: Path
+) -> None:
+    """In a folder that others share, one of them could name any process of the user."""
+    process = mission(writes=False)
+    [folder] = {path.parent for path in tmp_path.rglob("events.jsonl")}
+    (folder / "events.1.jsonl").symlink_to(os.devnull)
+    done = grain("cancel", "--patience", "0.1", "-y", "opt")
+    assert (1, None) == (done.exit_code, process.poll())
+
+
 def test_cancel_of_a_mission_of_another_host_says_where_to_type_it(mission: Mission) -> None:
     mission(host="login7")
     done = grain("cancel", "--patience", "0.1", "-y", "opt")

@@ -305,3 +305,12 @@ def test_only_wanted_plain_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").symlink_to(folder)
     with pytest.raises(OSError, match="Not a directory|symbolic links"):
         trust.remove_files(tmp_path / "elsewhere", lambda *_: True)
+
+
+def test_a_folder_that_is_not_there_yet_is_only_missing(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(FileNotFoundError):
+        trust.check_private(tmp_path / "grain")
+    (tmp_path / "grain").mkdir(mode=0o700)
+    with pytest.raises(PermissionError, match=f"everybody may write to {tmp_path}"):
+        trust.check_private(tmp_path / "grain")

@@ -136,3 +136,13 @@ def test_an_id_takes_the_place_of_the_mark_that_was_written_before(tmp_path: Pat
     records.settle(file, [marks[3].id])
     assert {"?w3.abc", "7", "8"} == {one.id for one in records.read()}
     assert "?w2.abc" not in file.read_text()
+
+
+def test_records_that_another_user_may_have_written_are_not_believed(tmp_path: Path) -> None:
+    """`grain quit` would end the processes that they name."""
+    records = JobRecords(tmp_path / "jobs")
+    records.add(records.new_file(), RECORD)
+    tmp_path.chmod(0o777)
+
+    with pytest.raises(PermissionError, match=f"everybody may write to {tmp_path}"):
+        records.read()

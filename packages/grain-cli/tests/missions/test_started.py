@@ -23,7 +23,8 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main
 from grain.cli.batch import JobPhase, JobRecord, JobState
-from grain.cli.mission_records import Record, Start
+from grain.cli.mission_names import starts
+from grain.cli.mission_records import Record, Start, make, read, remove_old
 from grain.cli.missions.attach import begin_at
 from grain.cli.workers.jobs import OwnJob
 
@@ -374,6 +375,22 @@ def test_a_start_that_another_user_may_have_written_is_not_run(folder: Path) -> 
     (folder / "state/grain/started/opt@1").chmod(0o777)
     assert [] == listed()
     assert "no mission opt was started" in grain("resume", "opt").output
+
+
+def test_starts_in_a_directory_that_another_user_could_exchange_are_not_believed(
+    folder: Path,
+) -> None:
+    """`grain cancel` would end the process that one names."""
+    started = folder / "state/grain/started"
+    make(started, Start(name="opt", command=("x",), directory="/", environment={}, at=1.0))
+    assert ["opt"] == [one.start.name for one in starts()]
+    (folder / "state").chmod(0o777)
+    assert [] == starts()
+    for look in (read, remove_old):
+        with pytest.raises(PermissionError, match=f"everybody may write to {folder}/state"):
+            look(started)
+    assert f"everybody may write to {folder}/state" in grain("missions").output
+    (folder / "state").chmod(0o700)
 
 
 def test_a_detached_mission_with_a_wrong_configuration_is_not_started(folder: Path) -> None:

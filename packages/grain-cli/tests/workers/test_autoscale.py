@@ -219,3 +219,11 @@ def test_a_state_that_is_old_or_cut_off_is_not_shown(tmp_path: Path) -> None:
     for text in ('{"time": 1.0}', '{"time', "[]", '{"time": "x"}'):
         path.write_text(text)
         assert read_state(tmp_path, "a") is None
+
+
+def test_a_state_that_another_user_may_have_written_is_not_read(tmp_path: Path) -> None:
+    """A named pipe there would hold up `grain ls`."""
+    ScalingState(tmp_path, "a").write({"count": 1})
+    assert read_state(tmp_path, "a") is not None
+    tmp_path.chmod(0o777)
+    assert None is read_state(tmp_path, "a")

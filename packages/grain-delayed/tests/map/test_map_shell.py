@@ -197,6 +197,11 @@ HOLES = [
     "x={}; [ $x ]",
     "a=([{}]=1)",
     "PS4={}; set -x; :",
+    "echo x >& {}.log",
+    "x={}; echo x 2>&$x",
+    "RANDOM={}; echo $RANDOM",
+    "for OPTIND in {}; do :; done",
+    "select SECONDS in {}; do :; done",
 ]
 
 

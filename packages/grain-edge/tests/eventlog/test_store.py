@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from grain.eventlog.errors import AmbiguousLog, NewerLog, NoSuchLog, NotALog
 from grain.eventlog.names import fit_name, folder_name, logs_folder, parse_folder
+from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import VERSION, LogEnded, LogStarted, encode
 from grain.eventlog.store import LogStore
 
@@ -234,3 +236,30 @@ def test_a_folder_that_a_reader_holds_open_on_nfs_is_removed_the_next_time(tmp_p
     assert [] == store.remove_old(now=NOW + 99 * DAY)
     silly.unlink()
     assert [name] == store.remove_old(now=NOW + 99 * DAY)
+
+
+def test_a_named_pipe_in_a_folder_that_others_share_holds_nobody_up(tmp_path: Path) -> None:
+    name = log(tmp_path, "opt", "a1", age=99 * DAY, end=False)
+    os.mkfifo(tmp_path / name / "events.1.jsonl")
+    os.utime(tmp_path / name / "events.1.jsonl", (1, 1))
+    os.mkfifo(tmp_path / ".looked")
+    os.utime(tmp_path / ".looked", (1, 1))
+    store = LogStore(tmp_path)
+    [found] = store.logs()
+    assert None is found.end()
+    with pytest.raises(OSError, match="not a plain file"):
+        list(LogReader(found.folder))
+    with pytest.raises(OSError, match=os.strerror(errno.ENXIO)):
+        store.is_neglected(NOW)
+    assert [] == store.remove_old(now=NOW)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_the_size_of_logs_of_another_user_costs_none_of_ours(tmp_path: Path) -> None:
+    own = log(tmp_path, "opt", "a1", age=DAY)
+    theirs = log(tmp_path, "huge", "b2", started=NOW + 1)
+    os.truncate(tmp_path / theirs / "events.jsonl", 10**10)  # sparse
+    os.chown(tmp_path / theirs, 12345, 12345)
+    store = LogStore(tmp_path)
+    assert [] == store.remove_old(now=NOW)
+    assert {own, theirs} == names(store)

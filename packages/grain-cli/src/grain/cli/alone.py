@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -166,13 +167,18 @@ def end(mission: AloneMission) -> None:
 
 
 def _writes(pid: int, folder: Path) -> bool:
-    """Return True if a process has a file of a log open."""
+    """Return True if a process has a file of a log open.
+
+    Only plain files of this user count: in a folder that others share, a link to /dev/null would
+    make a mission of most processes.
+    """
     parts = set()
     with suppress(OSError):
         for file in folder.iterdir():
             if part_number(file.name) is not None:
-                status = file.stat()
-                parts.add((status.st_dev, status.st_ino))
+                status = file.lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                    parts.add((status.st_dev, status.st_ino))
     with suppress(OSError):
         for opened in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):

@@ -43,6 +43,14 @@ PATIENCE = 0.5
 _EARLY = 5.0  # seconds by which clocks of two hosts may differ
 
 
+def starts() -> list[Record]:
+    """Return the starts by `grain run`; none where another user may have written them."""
+    try:
+        return read(missions_folder())
+    except PermissionError:  # the commands that only know starts say so
+        return []
+
+
 def store_of(config: Config) -> LogStore:
     """Return the logs of the missions of a configuration."""
     return LogStore(logs_folder(config.head.event_log.folder))
@@ -110,7 +118,7 @@ def find_log(config: Config, word: str) -> StoredLog:
         ]
         raise SeveralRun(several_text(word, labels), error.candidates, error.ids) from None
     except NoSuchLog:
-        record = find_start(read(missions_folder()), word)
+        record = find_start(starts(), word)
         log = None if record is None else log_of(store, record)
         if log is not None:
             return log
@@ -156,7 +164,7 @@ def _labelled(config: Config, store: LogStore, label: str) -> StoredLog | None:
     mission = next((one for one in missions_here(config) if one["label"] == label), None)
     if mission is not None:
         return next((log for log in store.logs() if log.id == mission["id"]), None)
-    record = next((one for one in read(missions_folder()) if one.label == label), None)
+    record = next((one for one in starts() if one.label == label), None)
     if record is not None and (log := log_of(store, record)) is not None:
         return log
     name, _, ordinal = label.rpartition("@")
@@ -228,7 +236,7 @@ def start_of(log: StoredLog) -> Record | None:
         return None
     if header is None:
         return None
-    for record in reversed(read(missions_folder())):
+    for record in reversed(starts()):
         process = record.process
         if (
             process is not None
@@ -244,7 +252,7 @@ class StartLabels:
 
     def __init__(self) -> None:
         self._starts: dict[tuple[str, int], list[Record]] = {}
-        for record in read(missions_folder()):
+        for record in starts():
             if (process := record.process) is not None:
                 self._starts.setdefault((process.host, process.pid), []).append(record)
 
@@ -260,7 +268,7 @@ def id_of(config: Config, word: str) -> str:
 
     It is that of the start by `grain run` that the word means, which has other labels there.
     """
-    record = find_start(read(missions_folder()), word)
+    record = find_start(starts(), word)
     log = None if record is None else log_of(store_of(config), record)
     return "" if log is None else log.id
 

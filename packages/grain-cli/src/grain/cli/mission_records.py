@@ -27,7 +27,7 @@ from typing import TypeVar
 import msgspec
 
 from grain.cli.batch import state_folder
-from grain.edge.trust import mistrust, private_folder
+from grain.edge.trust import check_private, mistrust, private_folder
 
 STARTING = 60.0
 """Seconds for which a start without a process counts as alive: it is about to begin."""
@@ -239,9 +239,15 @@ def read(folder: Path, name: str | None = None) -> list[Record]:
 
     A folder without a readable ``start.json`` is skipped: it was cut off, or is of another version.
     So is one that another user may have written.
+
+    Raises:
+        PermissionError: another user may have put another directory in the place of this one.
     """
     try:
+        check_private(folder)
         paths = list(folder.glob("*@*"))
+    except PermissionError:
+        raise
     except OSError:
         return []
     records = [
@@ -306,12 +312,17 @@ def find(records: list[Record], word: str) -> Record | None:
 
 
 def remove_old(folder: Path, now: float | None = None) -> None:
-    """Remove the folders of starts that ended, or gave no sign of life, 30 days ago."""
+    """Remove the folders of starts that ended, or gave no sign of life, 30 days ago.
+
+    Raises:
+        PermissionError: as of `read`.
+    """
+    records = read(folder)
     before = (time_of_files(folder) if now is None else now) - KEPT
     for cut_off in folder.glob(f"{_ASIDE}*"):
         if _time(cut_off) < before:
             shutil.rmtree(cut_off, ignore_errors=True)
-    for record in read(folder):
+    for record in records:
         last = record.end.at if record.end is not None else max(record.alive, record.start.at)
         if last < before:
             shutil.rmtree(record.folder, ignore_errors=True)

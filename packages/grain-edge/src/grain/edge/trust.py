@@ -107,6 +107,19 @@ def private_folder(path: Path) -> None:
         OSError: it cannot be made, or another user could exchange it; the text says where.
     """
     make_folder(path)
+    check_private(path)
+
+
+def check_private(path: Path) -> None:
+    """Check that a directory is ours as `private_folder` has it, before anything in it is believed.
+
+    What another user has written there could have us end processes, or wait at a named pipe.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: another user could exchange it; the text says where.
+    """
+    path.stat()
     for place, status in _way_to(path):
         sticky = status.st_mode & stat.S_ISVTX and status.st_uid in {0, os.geteuid()}
         problem = "" if sticky or stat.S_ISLNK(status.st_mode) else mistrust(place, status)

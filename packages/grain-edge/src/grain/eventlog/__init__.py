@@ -17,7 +17,7 @@ Map:
 - ``store``: all logs: listed, looked up, and removed when they are old.
 - ``errors``: the errors of those who read and look up.
 - ``writer``: takes lines, and has a thread write them.
-- ``files``: the files of one log that is being written.
+- ``files``: the files of one log, for its writer; how readers open them.
 - ``usage``: what a run has used, and how that was measured.
 - ``runs``: lines put together to runs, on one axis of time.
 - ``clocks``: by how much the clocks of workers differ from the writer's.

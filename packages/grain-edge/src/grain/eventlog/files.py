@@ -1,11 +1,12 @@
-"""`LogFiles`: the files of one log, as the one process that writes them sees them."""
+"""`LogFiles`: the files of one log, as the one process that writes them sees them; `open_part`."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def open_part(path: Path) -> BinaryIO:
+    """Open a file of a log to read.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file: where others may write, one of them may
+            have made a named pipe, at which a reader would wait without an end.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    return os.fdopen(fd, "rb")
 
 
 class LogFiles:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, get_args
 import msgspec
 
 from grain.eventlog.errors import NewerLog, NotALog
+from grain.eventlog.files import open_part
 from grain.eventlog.names import FIRST_PART, part_name, part_number
 from grain.eventlog.schema import (
     UNREADABLE,
@@ -122,7 +123,7 @@ class LogReader:
             last: True if nothing will be added to it.
         """
         try:
-            file = path.open("rb")
+            file = open_part(path)
         except FileNotFoundError:
             if path is self._path:
                 raise
@@ -218,7 +219,7 @@ class LogReader:
             NotALog: it is not that of a log.
         """
         path = self._path / FIRST_PART if self._path.is_dir() else self._path
-        with path.open("rb") as file:
+        with open_part(path) as file:
             first = file.readline(LONGEST_LINE)
         try:
             line = decode(first)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
+from grain.eventlog.files import open_part
 from grain.eventlog.names import (
     FIRST_PART,
     fit_name,
@@ -251,7 +252,8 @@ class LogStore:
         with suppress(FileNotFoundError):
             if 0 <= now - stamp.lstat().st_mtime < _BETWEEN:
                 return False
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        # Non-blocking, as another user may have made a named pipe of it.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(stamp, flags, 0o600)
         try:
             os.utime(fd)
@@ -266,7 +268,8 @@ class LogStore:
 
         A log that is being written stays. Only the files of logs are removed, by no link, so a
         folder with anything else in it stays, without its log. Several processes may do this at
-        once.
+        once. Logs of other users, in a folder that they share, are not looked at: they neither go
+        nor take room.
 
         Args:
             seconds: logs that were written to within so many seconds stay if there is room.
@@ -284,6 +287,8 @@ class LogStore:
         removed = []
         with _opened(self.folder) as store:
             for log in self.logs():
+                if not _is_ours(log.folder):
+                    continue
                 total += log.size()
                 old = now - log.modified() > seconds
                 if (
@@ -330,10 +335,17 @@ def _at(path: Path) -> StoredLog:
     return StoredLog(folder, started, fit_name(header.name), header.id)
 
 
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except OSError:  # another process has removed it
+        return False
+
+
 def _last_line(folder: Path) -> LogEnded | None:
     numbers = (part_number(name) for name in os.listdir(folder))
     last = max((number for number in numbers if number is not None), default=0)
-    with (folder / part_name(last)).open("rb") as file:
+    with open_part(folder / part_name(last)) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - LONGEST_LINE))
         lines = file.read().rsplit(b"\n", 2)

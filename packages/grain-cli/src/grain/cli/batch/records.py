@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.trust import private_folder, remove_files
+from grain.edge.trust import check_private, private_folder, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -219,9 +219,16 @@ class JobRecords:
             new.replace(file)
 
     def read(self) -> list[JobRecord]:
-        """Read all records, the oldest first."""
+        """Read all records, the oldest first.
+
+        Raises:
+            PermissionError: Another user may have written them: they say which processes to end.
+        """
         try:
+            check_private(self._folder)
             files = sorted(self._folder.glob("*.jsonl"))
+        except PermissionError:
+            raise
         except OSError:
             return []
         found = [record for file in files for record in _without_replaced(list(_records(file)))]

@@ -84,11 +84,11 @@ def _input(call: str) -> str | None:
         if arguments and _name(arguments[0]) == "Path":
             arguments = _arguments(arguments[0])
         value = ast.literal_eval(arguments[0]) if arguments else None
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return None
+        text = str(value)  # Python refuses to write a number of thousands of digits
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    text = str(value)
     return text if text.strip() and text.isprintable() and LEFT_OUT not in text else None
 
 
@@ -126,6 +126,7 @@ def calls_data(failures: Iterable[Failures]) -> list[dict[str, Any]]:
 def _line(failed: FailedCall) -> str:
     if not failed.call:
         return f"# task {failed.task}, whose call is not in the log"
-    if LEFT_OUT in failed.call:
+    # With a question mark for what controls a terminal, it would be another call.
+    if LEFT_OUT in failed.call or clean(failed.call) != failed.call:
         return f"# task {failed.task}, of whose call the log has a part: {failed.call}"
     return failed.call

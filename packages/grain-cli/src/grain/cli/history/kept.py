@@ -18,7 +18,7 @@ import msgspec
 
 from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
-from grain.edge.trust import private_folder, remove_files
+from grain.edge.trust import check_private, private_folder, remove_files
 from grain.eventlog.names import parse_folder
 from grain.eventlog.reader import LogReader
 
@@ -59,6 +59,7 @@ class KeptSummaries:
         size, modified = log.size(), log.modified()
         file = self._file(log)
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            check_private(self._folder)
             kept = _DECODER.decode(_own(file))
             if (kept.version, kept.size, kept.modified) == (_VERSION, size, modified):
                 return kept.summary
@@ -71,6 +72,7 @@ class KeptSummaries:
         """Remove the summaries of logs that are not there any more."""
         there = {self._file(log).name for log in logs}
         with suppress(OSError):
+            check_private(self._folder)
             remove_files(self._folder, lambda name, _: is_summary(name) and name not in there)
 
     def _file(self, log: StoredLog) -> Path:

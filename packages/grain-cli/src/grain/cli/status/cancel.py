@@ -109,8 +109,8 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
         click.ClickException: several missions that run are meant.
     """
     from grain.cli.alone import alone, named
-    from grain.cli.mission_names import several_text, start_of
-    from grain.cli.mission_records import find, missions_folder, read
+    from grain.cli.mission_names import several_text, start_of, starts
+    from grain.cli.mission_records import find
     from grain.cli.query import NoScheduler, ask
     from grain.edge.questions import Ask
 
@@ -135,7 +135,7 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
         return None
     # One that `grain run` has started has the state of its start besides.
     start = start_of(found[0].log)
-    return None if start is not None and find(read(missions_folder()), word) == start else found[0]
+    return None if start is not None and find(starts(), word) == start else found[0]
 
 
 def _end_alone(mission: AloneMission, task: int, *, yes: bool) -> str:
@@ -171,14 +171,14 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
     Raises:
         click.ClickException: the start does not run.
     """
-    from grain.cli.mission_names import id_of
-    from grain.cli.mission_records import find, missions_folder, read
+    from grain.cli.mission_names import id_of, starts
+    from grain.cli.mission_records import find
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.starting import state_of
     from grain.cli.query import NoScheduler, ask
     from grain.edge.questions import Ask
 
-    record = find(read(missions_folder()), word)
+    record = find(starts(), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
         return word, None
@@ -238,11 +238,12 @@ def _note(record: Record) -> Path | None:
 
 def _end_started(config: Config, word: str, *, yes: bool) -> str:
     """End a mission that no scheduler has; return a sentence for the user."""
-    from grain.cli.mission_records import find, missions_folder, read
+    from grain.cli.mission_names import starts
+    from grain.cli.mission_records import find
     from grain.cli.missions.jobs import end_job, find_job
     from grain.cli.missions.starting import end
 
-    record = find(read(missions_folder()), word)
+    record = find(starts(), word)
     label = clean(record.label if record is not None else word)
     if not yes:
         click.confirm(f"End mission {label}?", abort=True)

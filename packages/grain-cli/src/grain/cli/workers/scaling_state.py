@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.trust import private_folder
+from grain.edge.trust import check_private, private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +61,12 @@ class ScalingState:
 
 
 def read_state(folder: Path, address: str) -> dict[str, Any] | None:
-    """Return the last state of a `grain scale --auto` that runs; None if there is none."""
+    """Return the last state of a `grain scale --auto` that runs; None if there is none.
+
+    What another user may have written counts as none.
+    """
     try:
+        check_private(folder)
         text = (folder / f"scale-{mark_of(address)}.json").read_text(encoding="utf-8")
         state = json.loads(text)
         fresh = time.time() - state["time"] < FRESH

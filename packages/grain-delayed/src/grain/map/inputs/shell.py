@@ -290,6 +290,7 @@ _START = (
     r"(?:\A|[;&|(){}`!\n]|(?<![\w-])(?:if|then|elif|else|do|while|until|time|command|builtin|exec)"
     rf"\s)\s*{_ASSIGNMENTS}"
 )
+_INTEGERS = r"(?:S?RANDOM|SECONDS|OPTIND|HISTCMD|LINENO|BASHPID|EPOCHSECONDS)"
 _NUMBERS_ONLY = [
     _SHELL,
     r"(?<![\w./-])(?:eval|trap|source|alias)(?![\w./-])",
@@ -303,6 +304,8 @@ _NUMBERS_ONLY = [
     # A variable whose name is an expansion.
     rf"{_START}{_NAMING}(?:\s+[^\s;|&<>()]+)*?\s+[^\s=;|&<>()]*[$`{HOLE}]",
     rf"\b(?:printf\s+-v|wait\s+-\w*p)\s*[^\s=;|&<>()]*[$`{HOLE}]",
+    # bash expands what follows `>&` and is no descriptor, and then what came of it once more.
+    r"[<>]&(?!\s*(?:\d+-?|-)(?![^\s;|&<>()`}]))",
     # A format may be an option.
     rf"\bprintf\s+(?:-v\s*\S+\s+)?[$`{HOLE}]",
 ]
@@ -313,6 +316,9 @@ _TEXT_ONLY = [
     r"\w\[",
     r"=\(",
     r"\$\{(?!#?\w+(?:\}|:[-+]|[-+%#/]))",
+    # Variables that are integers: bash evaluates what is assigned to them.
+    rf"(?<!\w){_INTEGERS}\+?=",
+    rf"\b(?:for|select)\s+{_INTEGERS}(?!\w)",
     rf"(?<![\w./-])(?:let|{_NAMING})(?![\w./-])",
     r"\bprintf\s+-\w*v",
     rf"\bwait\s{_REST}[-${HOLE}]",
