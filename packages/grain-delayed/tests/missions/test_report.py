@@ -306,6 +306,8 @@ def test_what_a_line_quotes_does_not_control_the_terminal(
 def test_what_a_line_quotes_begins_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     Reporter().line("warning: worker x\nerror: all is lost\rw")
     assert "warning: worker x error: all is lost w\n" == capsys.readouterr().err
+    Reporter().routine("worker x\nerror: all is lost\rw clear")
+    assert "worker x error: all is lost w clear\n" == capsys.readouterr().err
 
 
 @delayed

@@ -312,7 +312,7 @@ class Reporter:
 
     def routine(self, line: str) -> None:
         """Write a line that stands in the background, where that can be shown."""
-        self._write(dimmed(printable(line)))
+        self._write(dimmed(printable(" ".join(line.splitlines()))))
 
     def line(self, line: str, *, at: float | None = None) -> None:
         """Write one line; the progress line, if there is one, stays below it.
