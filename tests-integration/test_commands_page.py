@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from grain.worker.messages import CODEC, InventoryEnd, RegisterWorker
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 SAMPLES = {
@@ -135,16 +135,19 @@ async def test_every_sample_is_compared() -> None:
     } == SAMPLES.keys()
 
 
-@asynccontextmanager
-async def worker_by_hand(address: str, name: str, res: dict[str, float]) -> AsyncIterator[None]:
-    """Be a worker for a block, which is away afterwards.
+async def be_worker(
+    leaves: trio.CancelScope, address: str, name: str, res: dict[str, float]
+) -> None:
+    """Be a worker until a scope is cancelled, and away from then on.
 
     Of one that is killed on its own host the scheduler knows soon that it does not come back.
     """
-    async with dial(address, role="worker", codec=CODEC, name=name) as peer:
-        register = RegisterWorker(name, name, socket.gethostname(), res, versions=own_versions())
-        await peer.channel.send([(register, None), (InventoryEnd(), None)])
-        yield
+    register = RegisterWorker(name, name, socket.gethostname(), res, versions=own_versions())
+    with leaves:
+        async with dial(address, role="worker", codec=CODEC, name=name) as peer:
+            await peer.channel.send([(register, None), (InventoryEnd(), None)])
+            while True:
+                await peer.channel.receive()
 
 
 async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
@@ -155,8 +158,9 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
     res = {"Cores": 16, "Memory": 59.5, "WTime": 2532}
     with home.gnaw(grace=600) as gnaw, home.worker("w093015-0", **res), trio.fail_after(300):
         await home.until(lambda s: s["workers"])
-        async with AsyncExitStack() as connection:
-            await connection.enter_async_context(worker_by_hand(home.address, "w093015-1", res))
+        async with trio.open_nursery() as nursery:
+            leaves = trio.CancelScope()
+            nursery.start_soon(be_worker, leaves, home.address, "w093015-1", res)
             await home.until(lambda s: len(s["workers"]) == 2)
             connect = GnawConnector(home.address, name="opt", start=False).connect
             with trio.CancelScope() as scope:
@@ -166,7 +170,7 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
                         executor.submit_call(one, sleep, lambda _: None)
                     await home.until(lambda s: s["tasks"]["running"] == 4)
                     assert 0 == (await home.grain("up")).returncode
-                    await connection.aclose()
+                    leaves.cancel()
                     await home.until(lambda s: "away" in str(s["workers"]))
                     await home.until_listed(lambda s: s["jobs"])
                     # It does not wait for the batch system for more than some seconds.
