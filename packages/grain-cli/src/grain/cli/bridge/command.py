@@ -75,17 +75,10 @@ def meeting(ctx: click.Context, key: str | None, config_file: str | None) -> Non
 
 
 def _has_key(text: str) -> bool:
-    """Return True if a text is a key, or an address with one, and not the name of a file."""
-    from grain.edge.bridge.key import parse_key
-    from grain.edge.errors import AddressError
-
+    """Return True if a text may be a key, or a part or an address of one, and names no file."""
     if text.startswith("bridge://"):
         return not text.startswith("bridge://@")
-    try:
-        parse_key(text)
-    except AddressError:
-        return False
-    return not Path(text).exists()
+    return re.fullmatch(r"[\w-]{20,}", text) is not None and not Path(text).exists()
 
 
 def _hide_from_others() -> None:
