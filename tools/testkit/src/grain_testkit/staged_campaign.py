@@ -156,7 +156,7 @@ class _Run:
     def _submit(self, stage: int, molecule: int) -> None:
         one = self._campaign.stages[stage]
         request = Cores(one.cores)
-        kind = self._kinds.of(one.function, request, one.function)
+        kind = self._kinds.of(one.function, request)
         kind.left += 1
         self._note(one.function)
         task = len(self._calls) + 1
