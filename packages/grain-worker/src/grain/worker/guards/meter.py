@@ -195,6 +195,10 @@ class Meter:
         if copies and now >= self._budgets.sharing.affordable_at():
             began = time.process_time()
             total = sum(map(proportional, copies))
+            if total > self._peak:
+                # Processes are read one after the other: pages that become shared meanwhile count
+                # too often, and a peak that is too large would stay.
+                total = min(total, sum(map(proportional, copies)))
             cost = time.process_time() - began
             self._budgets.sharing.pay(cost, now)
             self._measured = {pid: sizes[pid][0] for pid in copies}, total
