@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.eventlog.errors import AmbiguousLog, NewerLog, NoSuchLog, NotALog
+from grain.eventlog.files import LogFiles
 from grain.eventlog.names import fit_name, folder_name, logs_folder, parse_folder
 from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import VERSION, LogEnded, LogStarted, encode
@@ -142,7 +143,7 @@ def test_old_logs_are_looked_for_once_in_ten_minutes_whatever_a_clock_has_said(
 ) -> None:
     """A last look in the future is that of a clock which was wrong."""
     store = LogStore(tmp_path)
-    now = time.time()
+    now = time.time() + 1  # later than the file that the first look makes
     assert [True, False] == [store.is_neglected(now) for _ in range(2)]
     looks = []
     for last in (now - 700, now + 86400):
@@ -263,3 +264,24 @@ def test_the_size_of_logs_of_another_user_costs_none_of_ours(tmp_path: Path) -> 
     store = LogStore(tmp_path)
     assert [] == store.remove_old(now=NOW)
     assert {own, theirs} == names(store)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives links to others")
+def test_no_file_is_made_behind_a_link_of_another_user(tmp_path: Path) -> None:
+    """In a state directory that others may write to, it may lead to any directory of ours."""
+    ours, missions = tmp_path / "ours", tmp_path / "grain/missions"
+    ours.mkdir()
+    missions.parent.mkdir()
+    missions.symlink_to(ours)
+    header = LogStarted(
+        time=NOW, version=VERSION, grain="1", source="mission", id="a1", name="opt"
+    )  # fmt: skip
+    folder = missions / folder_name(NOW, "opt", "a1")
+    LogFiles(folder, header, part_size=10**6, most=10**7).write(b"{}\n")  # a link of our own
+    os.chown(missions, 12345, 12345, follow_symlinks=False)
+
+    with pytest.raises(PermissionError, match="another user"):
+        LogFiles(folder, header, part_size=10**6, most=10**7).write(b"{}\n")
+    with pytest.raises(PermissionError, match="another user"):
+        LogStore(missions).is_neglected(NOW)
+    assert [folder.name] == [one.name for one in ours.iterdir()]

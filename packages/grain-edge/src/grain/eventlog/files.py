@@ -36,6 +36,20 @@ def open_part(path: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
+def refuse_foreign_links(folder: Path) -> None:
+    """Check that a log's folder, and that of all logs, is not a link that another user made.
+
+    Where others may write, such a link would have files made in any directory of this user.
+
+    Raises:
+        PermissionError: one has.
+    """
+    for place in (folder, folder.parent):
+        status = place.lstat()
+        if stat.S_ISLNK(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
+            raise PermissionError(errno.EPERM, "it is a link that another user made", str(place))
+
+
 class LogFiles:
     """The files of one log, which nobody else writes to.
 
@@ -102,6 +116,7 @@ class LogFiles:
         for folder in reversed([self.folder, *self.folder.parents]):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
+        refuse_foreign_links(self.folder)
         self._fd = os.open(self.folder / part_name(self._next), _FLAGS, 0o600)
         header = self._first_line(self._next)
         self._sizes[self._next] = 0

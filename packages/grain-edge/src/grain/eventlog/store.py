@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
-from grain.eventlog.files import open_part
+from grain.eventlog.files import open_part, refuse_foreign_links
 from grain.eventlog.names import (
     FIRST_PART,
     fit_name,
@@ -249,6 +249,8 @@ class LogStore:
             OSError: the folder cannot be written.
         """
         stamp = self.folder / _STAMP
+        if self.folder.exists():
+            refuse_foreign_links(self.folder)
         with suppress(FileNotFoundError):
             if 0 <= now - stamp.lstat().st_mtime < _BETWEEN:
                 return False
