@@ -141,7 +141,7 @@ def test_the_id_of_a_meeting_is_that_of_a_file_with_its_key(tmp_path: Path) -> N
     """Any user of the host could read an argument."""
     key = new_key()
     for text in (key, key[:-1], f"bridge://{key}@host:4747"):
-        refused = CliRunner().invoke(main, ["bridge", "id", text])
+        refused = CliRunner().invoke(main, ["bridge", "id", "--", text])  # it may begin with a dash
         assert 2 == refused.exit_code
         assert "if that was the key, make a new one" in " ".join(refused.stderr.split())
         assert key[:-1] not in refused.stderr
