@@ -394,12 +394,11 @@ def test_what_waits_at_the_end_of_a_log_for_what_no_worker_has_never_ran() -> No
     assert 20.0 == replay(workload, workers(1)).makespan
 
 
-def test_a_campaign_with_tasks_that_never_ran_takes_about_as_long_in_a_replay() -> None:
-    """Not quite: the campaign gives tasks away in their order, and the scheduler fills gaps."""
+def test_a_campaign_is_replayed_within_5_percent_of_what_it_took() -> None:
     workload = workload_of(Campaign(126, loses_a_worker=False).lines())
 
     assert {"no worker had GPUs": 6} == workload.never_ran
-    assert workload.makespan == pytest.approx(replay(workload, Scenario()).makespan, rel=0.15)
+    assert workload.makespan == pytest.approx(replay(workload, Scenario()).makespan, rel=0.05)
 
 
 def test_what_has_not_ended_takes_the_mean_time_of_its_function() -> None:

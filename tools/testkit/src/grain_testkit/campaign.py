@@ -342,6 +342,16 @@ class Campaign:
         )
 
     def _start(self) -> Iterator[AnyLine]:
+        # The oldest first, as the scheduler does: these were submitted before all others.
+        for worker in self._workers:
+            while self._brief and len(worker.ahead) < _AHEAD:
+                task = self._brief.popleft()
+                task.attempt += 1
+                worker.ahead.append((task, self._now))
+                yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=worker.name)
+            while worker.ahead and worker.free:
+                task, given = worker.ahead.popleft()
+                self._run(task, worker, given)
         for task in list(self._waiting):
             function = FUNCTIONS[task.function]
             worker = max(self._workers, key=lambda one: len(one.free), default=None)
@@ -352,15 +362,6 @@ class Campaign:
                 task.attempt += 1
                 yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=worker.name)
                 self._run(task, worker, self._now)
-        for worker in self._workers:
-            while self._brief and len(worker.ahead) < _AHEAD:
-                task = self._brief.popleft()
-                task.attempt += 1
-                worker.ahead.append((task, self._now))
-                yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=worker.name)
-            while worker.ahead and worker.free:
-                task, given = worker.ahead.popleft()
-                self._run(task, worker, given)
 
     def _run(self, task: _Task, worker: _Worker, given: float) -> None:
         function = FUNCTIONS[task.function]
