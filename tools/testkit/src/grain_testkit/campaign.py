@@ -354,14 +354,14 @@ class Campaign:
                 self._run(task, worker, given)
         for task in list(self._waiting):
             function = FUNCTIONS[task.function]
-            worker = max(self._workers, key=lambda one: len(one.free), default=None)
-            if worker is None or not worker.free:
+            freest = max(self._workers, key=lambda one: len(one.free), default=None)
+            if freest is None or not freest.free:
                 break
-            if len(worker.free) >= function.cores and worker.memory >= function.memory:
+            if len(freest.free) >= function.cores and freest.memory >= function.memory:
                 self._waiting.remove(task)
                 task.attempt += 1
-                yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=worker.name)
-                self._run(task, worker, self._now)
+                yield TaskStarted(time=BEGAN + self._now, task=task.number, worker=freest.name)
+                self._run(task, freest, self._now)
 
     def _run(self, task: _Task, worker: _Worker, given: float) -> None:
         function = FUNCTIONS[task.function]
