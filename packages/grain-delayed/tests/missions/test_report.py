@@ -31,6 +31,7 @@ from grain.head.events import (
     TaskOutlived,
     TasksPrinted,
     WorkersLost,
+    WorkersStopped,
 )
 from grain.resource import Cores
 
@@ -97,11 +98,21 @@ def test_what_was_said_about_workers_is_taken_back_when_they_come(
         (WorkersLost(("a", "b"), 3, 0.0), "2 workers are lost (a, b); 3 tasks run again elsewhere"),
         (WorkersLost(tuple("abcdefg"), 3, 0.0), "7 workers are lost (a, b, c, d, e and 2 others)"),
         (WorkersLost(("a\x1b[2J",), 3, 0.0), "worker a?[2J is lost; 3"),
+        (WorkersStopped(("n02",), 1, "SIGTERM"),
+         "worker n02 has left (SIGTERM, as from scancel, or when its job's time is over); 1 task "),
+        (WorkersStopped(("n02",), 1, "asked to quit"),
+         "worker n02 has left (asked to quit); 1 task that ran there begins again elsewhere"),
+        (WorkersStopped(("n02",), 2, ""), "worker n02 has left (it was asked to); 2 tasks begin"),
+        (WorkersStopped(tuple("abcdefg"), 9, "asked to quit"),
+         "7 workers have left (a, b, c, d, e and 2 others) (asked to quit); 9 tasks begin again"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("progress", [None, False])
-def test_a_lost_worker_is_reported_with_the_time_on_screen_and_in_the_log(
-    event: WorkersLost, text: str, progress: bool | None, capsys: pytest.CaptureFixture[str]
+def test_a_worker_that_is_gone_is_reported_with_the_time_on_screen_and_in_the_log(
+    event: WorkersLost | WorkersStopped,
+    text: str,
+    progress: bool | None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     remarks: list[str] = []
     reporter = Reporter(progress, wall=lambda: 1e9)

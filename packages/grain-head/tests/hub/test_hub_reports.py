@@ -12,7 +12,7 @@ from grain.head.hub import reports
 from grain.head.hub_log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.task_log import HELD
-from grain.worker.messages import ArrivedCount, Lease, Leaving
+from grain.worker.messages import ArrivedCount, Draining, Lease, Leaving
 from grain_testkit.hub_harness import HubHarness, held
 from grain_testkit.kept_lines import KeptLines
 
@@ -55,6 +55,30 @@ def test_a_mission_learns_of_a_lost_worker_before_its_task_waits_again(
     news = [m for m, _ in harness.mail[mission] if isinstance(m, WorkerEnded | Started)]
     why = "its connection was lost, and it did not come back"
     assert [WorkerEnded("w", why, 65.0), Started("", (1,))] == news
+
+
+def test_a_mission_learns_how_many_runs_a_worker_that_left_had_handed_back(
+    harness: HubHarness,
+) -> None:
+    """Those alone that had begun, that it hands back as it leaves, and that are still wanted."""
+    mission, other = harness.mission("m"), harness.mission("n")
+    harness.worker("w", 4)
+    for one, tasks in ((mission, (1, 2, 3)), (other, (1,))):
+        harness.send(one, Synced())
+        harness.submit(one, *tasks)
+    leases = harness.sent("w", Lease)
+    of_mission = [lease for lease in leases if lease.mission == "m"]
+    harness.send(mission, Retract((3,)))
+    harness.send("w", harness.ended(of_mission[0], "returned"))  # it serves on
+    [again] = harness.sent("w", Lease)
+    harness.send("w", Draining(), ArrivedCount(5))
+    for lease in (again, *of_mission[1:]):
+        harness.send("w", harness.ended(lease, "returned"))
+    harness.send("w", Leaving("SIGTERM"))
+
+    gone = WorkerEnded("w", handed_back=2, told="SIGTERM")
+    assert [gone] == harness.sent(mission, WorkerEnded)
+    assert [WorkerEnded("w", told="SIGTERM")] == harness.sent(other, WorkerEnded)
 
 
 def test_a_worker_that_came_back_was_heard_since(harness: HubHarness) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from grain.head.errors import BadMessage
+from grain.head.hub.notices import SUCCESSOR
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
 from grain.head.messages import (
     Blocked,
@@ -22,10 +23,13 @@ from grain.head.messages import (
 from grain.worker.messages import (
     AckRuns,
     BlockingCode,
+    Draining,
+    InventoryEnd,
     InventoryRun,
     Lease,
     Leaving,
     LoopBlocked,
+    RegisterWorker,
     Revoke,
     TasksPrinted,
 )
@@ -239,6 +243,59 @@ def test_nothing_is_said_about_a_worker_that_is_away_for_a_moment(harness: HubHa
 
     harness.wait(40)
     assert ["small" in why for why, _ in notices(harness, mission)] == [True]
+
+
+def test_nothing_is_said_while_the_successor_of_a_worker_whose_time_is_over_may_come(
+    harness: HubHarness,
+) -> None:
+    """It would do as the worker did; if none has come for two minutes, all have to know."""
+    worker, mission = harness.worker("w", 2, seconds=130.0), harness.mission(cores=2)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    [lease] = harness.sent(worker, Lease)
+    harness.wait(70)
+    harness.send(worker, Draining())
+    harness.wait(60)
+    harness.send(worker, harness.ended(lease, "returned"), Leaving())
+    harness.wait(SUCCESSOR - 61)
+    assert [] == notices(harness, mission)
+    harness.wait(1)
+    assert [("no worker is here", False)] == notices(harness, mission)
+
+    harness.worker("next", 2, seconds=130.0)
+    harness.wait(1)
+    assert [("", True)] == notices(harness, mission)
+
+
+def test_no_successor_is_expected_of_a_worker_that_has_time_or_would_not_do(
+    harness: HubHarness,
+) -> None:
+    small, mission = harness.worker("small", 1, seconds=60.0), harness.mission(cores=2)
+    worker = harness.worker("w", 2, seconds=3600.0)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    harness.send(small, Draining())
+    harness.wait(1)
+    assert [] == notices(harness, mission)
+    harness.send(worker, Draining())
+    harness.wait(1)
+    [(why, workers)] = notices(harness, mission)
+    assert "small" in why
+    assert workers
+
+
+def test_what_was_said_is_not_taken_back_for_a_successor_that_is_not_here(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission(cores=2)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    assert [("no worker is here", False)] == notices(harness, mission)
+    offered = {"Cores": 2, "WTime": {"T": 1.0}}
+    register = RegisterWorker("w", "w", "host", offered, connection=1)
+    harness.send("w", register, Draining(), InventoryEnd())
+    harness.wait(1)
+    assert [("w: 0 s are left, 0 s needed", True)] == notices(harness, mission)
 
 
 def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) -> None:

@@ -29,6 +29,7 @@ from grain.head.events import (
     SchedulerBack,
     TaskOutlived,
     WorkersLost,
+    WorkersStopped,
 )
 from grain.head.messages import (
     AckTasks,
@@ -689,6 +690,21 @@ async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_ag
         head.post([(Retracted(task), None) for task in (1, 2, 4, 5, 6)])
 
     assert [WorkersLost(("na", "nb"), 2, 61.0), WorkersLost(("nd",), 0, 5.0)] == events
+
+
+async def test_a_mission_reports_workers_that_left_before_their_runs_had_ended() -> None:
+    events: list[Event] = []
+    async with listened_to(events.append) as (_, head, _):
+        facts = [WorkerFacts(id_, f"n{id_}", "host", {}) for id_ in "abc"]
+        gone = [
+            WorkerEnded("a", handed_back=2, told="SIGTERM"), WorkerEnded("b", told="SIGTERM"),
+            WorkerEnded("c", handed_back=1, told="asked to quit"),
+        ]  # fmt: skip
+        head.post([(message, None) for message in (*facts, *gone)])
+        await wait_all_tasks_blocked()
+        head.post([(Retracted(1), None)])
+
+    assert [WorkersStopped(("na", "nc"), 3, "SIGTERM")] == events
 
 
 async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_large() -> None:

@@ -265,7 +265,18 @@ def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowl
     session.on_message(AckRuns(((1, 1), (1, 2))), None, 3.0)
     session.on_tick(3.0)
     assert session.finished
-    assert 1 == len(sent(session, Leaving))
+    assert [Leaving()] == sent(session, Leaving)
+
+
+def test_a_worker_says_why_it_leaves_and_the_first_reason_stays() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"", 0.0)
+    session.drain(1.0, 10.0, "SIGTERM")
+    session.drain(2.0, 5.0, "asked to quit")
+    session.on_ended(Ended((1, 1)), b"", 3.0)
+    session.on_message(AckRuns(((1, 1),)), None, 3.0)
+    session.on_tick(4.0)
+    assert [Leaving("SIGTERM")] == sent(session, Leaving)
 
 
 def test_at_the_deadline_runs_are_cancelled_and_handed_back() -> None:

@@ -51,6 +51,20 @@ class WorkersLost(Event, frozen=True):
     silent: float
 
 
+class WorkersStopped(Event, frozen=True):
+    """Workers have left in good order, and have ended runs of the mission before their time.
+
+    Attributes:
+        names: their names.
+        tasks: how many tasks ran on them, and begin again.
+        why: why the first of them was to leave, as the worker says; empty if it does not.
+    """
+
+    names: tuple[str, ...]
+    tasks: int
+    why: str
+
+
 class NeverStarts(Event, frozen=True):
     """No worker that is here could ever run a task with this request; it waits for another.
 

@@ -365,13 +365,18 @@ class WorkerEnded(Message, frozen=True):
 
     Attributes:
         worker: its id.
-        why: the reason, for people; empty if it was to leave.
+        why: the reason why it is lost, for people; empty if it was to leave.
         silent: of one that is lost, the seconds since there was the last sign of it.
+        handed_back: of one that was to leave, how many runs of the mission it has ended before
+            their time; they begin again elsewhere.
+        told: why such a one was to leave, for people, as the worker says.
     """
 
     worker: str
     why: str = ""
     silent: float | None = None
+    handed_back: int = 0
+    told: str = ""
 
 
 class Blocked(Message, frozen=True):

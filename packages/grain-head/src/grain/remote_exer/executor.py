@@ -39,6 +39,7 @@ from grain.head.events import (
     TaskOutlived,
     TasksPrinted,
     WorkersLost,
+    WorkersStopped,
 )
 from grain.head.messages import Ask, LastAway, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
@@ -435,7 +436,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(MissionCancelled(session.cancelled_by))
-        if session.blocked or session.printed or session.lost:
+        if session.blocked or session.printed or session.lost or session.stopped:
             self._report_for_people()
         if session.questions:
             for question in session.take_questions():
@@ -463,6 +464,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
         if self._session.lost:
             self._report_lost()
+        if self._session.stopped:
+            stopped = self._session.take_stopped()
+            names = tuple(worker.name for worker in stopped)
+            tasks = sum(worker.tasks for worker in stopped)
+            self._on_event(WorkersStopped(names, tasks, stopped[0].why))
 
     def _report_outlived(self) -> None:
         """Report the first task of each function that has outlived its worker."""

@@ -130,6 +130,20 @@ class LostWorker(NamedTuple):
     tasks: list[int]
 
 
+class StoppedWorker(NamedTuple):
+    """A worker that has left in good order, and has handed back runs that it had begun.
+
+    Attributes:
+        name: its name.
+        tasks: how many of this mission.
+        why: why it was to leave, for people.
+    """
+
+    name: str
+    tasks: int
+    why: str
+
+
 class PendingTask:
     """A task that is not resolved, with all that is needed to submit it again."""
 
@@ -173,6 +187,7 @@ class MissionSession:
             wants to know.
         printed: lines that tasks have printed, until `take_printed`.
         lost: workers that are lost, until `take_lost`.
+        stopped: workers that have left with runs unfinished, until `take_stopped`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
@@ -214,6 +229,7 @@ class MissionSession:
         self.outlived: list[tuple[int, Crash]] = []
         self.printed: list[Printed] = []
         self.lost: list[LostWorker] = []
+        self.stopped: list[StoppedWorker] = []
         # The names of the workers of which this connection has informed, by id.
         self._workers: dict[str, str] = {}
         # The tasks on each worker, as they were when the first of `lost` was.
@@ -301,6 +317,11 @@ class MissionSession:
         """Return the workers that were lost since the last call."""
         lost, self.lost, self._held = self.lost, [], {}
         return lost
+
+    def take_stopped(self) -> list[StoppedWorker]:
+        """Return the workers that have left with runs unfinished, since the last call."""
+        stopped, self.stopped = self.stopped, []
+        return stopped
 
     def take_reports(self) -> list[Message]:
         """Return the messages on starts, crashes and workers, since the last call."""
@@ -502,8 +523,10 @@ class MissionSession:
         self._report(message)
 
     def _on_worker_ended(self, message: WorkerEnded) -> None:
-        """Note a worker that is lost, with its tasks, which are about to wait again."""
+        """Note a worker that is lost, with its tasks, or one that left with runs unfinished."""
         name = self._workers.pop(message.worker, "")
+        if name and message.handed_back:
+            self.stopped.append(StoppedWorker(name, message.handed_back, message.told))
         if not (name and message.why):
             return
         if not self.lost:

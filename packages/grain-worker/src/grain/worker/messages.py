@@ -363,7 +363,13 @@ class Draining(Message, frozen=True):
 
 
 class Leaving(Message, frozen=True):
-    """Nothing runs on the worker any more, and it is about to end."""
+    """Nothing runs on the worker any more, and it is about to end.
+
+    Attributes:
+        why: the reason, for people, such as the name of a signal.
+    """
+
+    why: str = ""
 
 
 # ---- head to agent

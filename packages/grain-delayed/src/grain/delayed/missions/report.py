@@ -40,6 +40,7 @@ from grain.head.events import (
     WorkerCleaning,
     WorkerLeft,
     WorkersLost,
+    WorkersStopped,
 )
 from grain.worker.errors import printable
 from grain.worker.logs import Allowance
@@ -200,8 +201,8 @@ class Reporter:
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
-            case WorkersLost():
-                self.line(lost_line(event), at=self._wall())
+            case WorkersLost() | WorkersStopped():
+                self.line(gone_line(event), at=self._wall())
             case SchedulerTrouble(what, why) if why:
                 self.line(f"warning: {why}")
             case SchedulerTrouble(what):
@@ -395,12 +396,14 @@ def ended_runs_line(event: RunsEnded) -> str:
     )
 
 
-def lost_line(event: WorkersLost) -> str:
-    """Return the line on workers that are lost, and on what becomes of their tasks."""
+def gone_line(event: WorkersLost | WorkersStopped) -> str:
+    """Return the line on workers that are lost or have left, and on what becomes of their tasks."""
     count = len(event.names)
     named = ", ".join(event.names[:_NAMED])
     if count > _NAMED:
         named += f" and {count - _NAMED} others"
+    if isinstance(event, WorkersStopped):
+        return _stopped_line(named, event)
     who = f"worker {named} is lost" if count == 1 else f"{count} workers are lost ({named})"
     if event.silent >= 1:
         who += f", last heard {span(event.silent)} ago"
@@ -408,6 +411,16 @@ def lost_line(event: WorkersLost) -> str:
     if not event.tasks:
         return f"{who}, without any task of this mission"
     return f"{who}; {tasks} again elsewhere"
+
+
+def _stopped_line(named: str, event: WorkersStopped) -> str:
+    why = event.why or "it was asked to"
+    if why == "SIGTERM":
+        why += ", as from scancel, or when its job's time is over"
+    tasks = "1 task that ran there begins" if event.tasks == 1 else f"{event.tasks} tasks begin"
+    if len(event.names) == 1:
+        return f"worker {named} has left ({why}); {tasks} again elsewhere"
+    return f"{len(event.names)} workers have left ({named}) ({why}); {tasks} again elsewhere"
 
 
 def outlived_line(event: TaskOutlived) -> str:

@@ -7,6 +7,8 @@
     and none fits, or one fits by now, which takes the earlier notice back.
 3.  A worker that is away, has yet to report what it has, or waits for missions that take their
     outcomes, may be back in a moment: as long as it would do, nothing is said.
+    One that takes no more runs as its time is nearly over most often has a successor, which
+    `grain scale` submits then: as long as that would do, nothing is said for `SUCCESSOR` seconds.
 4.  A mission whose last tasks are all on workers that are away learns for whom it waits, once for
     the same workers.
 5.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
@@ -15,7 +17,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.head.messages import LastAway, Notice, Trouble
 
@@ -29,7 +31,21 @@ if TYPE_CHECKING:
         WorkerRecord,
     )
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import TaskQueue
+    from grain.head.scheduler.state import TaskQueue, WorkerState
+
+SUCCESSOR = 120.0
+"""Seconds in which the successor of a worker whose time is over may come: `grain scale` looks at
+its workers every 30 s, and a job takes as long again to start where the batch system has room."""
+
+_NEAR = 120.0
+"""A worker that drains with so many seconds left does so as its time is over, most likely."""
+
+
+class _Expected(NamedTuple):
+    """The successor of a worker: like it, and expected until then."""
+
+    worker: WorkerState
+    until: float
 
 
 class Notices:
@@ -50,6 +66,7 @@ class Notices:
         self._scheduler = scheduler
         self._outgoing = outgoing
         self._changed = False
+        self._expected: list[_Expected] = []
         self.troubles: dict[str, str] = {}
 
     def on_trouble(self, what: str, why: str) -> None:
@@ -76,9 +93,19 @@ class Notices:
         """Have all requests looked at again, at the next tick."""
         self._changed = True
 
+    def on_draining(self, worker: WorkerRecord, now: float) -> None:
+        """Note a worker that takes no more runs; if its time is over, a successor is expected."""
+        scheduled = self._scheduler.workers[worker.number]
+        if scheduled.end - now <= _NEAR:
+            self._expected.append(_Expected(scheduled, now + SUCCESSOR))
+        self._changed = True
+
     def on_tick(self, now: float) -> None:
         """Look at the requests with waiting tasks, if the set of workers has changed."""
         self._report_last(now)
+        if self._expected and self._expected[0].until <= now:
+            self._expected = [one for one in self._expected if one.until > now]
+            self._changed = True
         if not self._changed:
             return
         self._changed = False
@@ -121,7 +148,7 @@ class Notices:
 
     def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
         why = None
-        if not self._may_come_back(queue):
+        if not self._may_come_back(queue) and not self._may_be_replaced(mission, number, queue):
             why = self._scheduler.why_never(queue.request, now, queue.interpreter)
         larger = why is not None and self._scheduler.needs_larger(queue.request)
         self._send(mission, number, why, larger=larger)
@@ -145,8 +172,18 @@ class Notices:
         for worker in self._registry.workers.values():
             waits = not worker.serving or worker.backlog is not None
             leaves = not waits or worker.draining or worker.retired is not None
-            scheduled = self._scheduler.workers[worker.number]
-            runs = queue.runs_on(scheduled.shape.interpreter)
-            if not leaves and runs and scheduled.supply.total.request(queue.space):
+            if not leaves and _would_do(self._scheduler.workers[worker.number], queue):
                 return True
         return False
+
+    def _may_be_replaced(self, mission: MissionRecord, number: int, queue: TaskQueue) -> bool:
+        # What was said already is not taken back for a successor that is not here.
+        if mission.noticed.get(number) is not None:
+            return False
+        return any(_would_do(one.worker, queue) for one in self._expected)
+
+
+def _would_do(worker: WorkerState, queue: TaskQueue) -> bool:
+    """Return True if a worker can run tasks of a queue when it is empty, time limits aside."""
+    runs = queue.runs_on(worker.shape.interpreter)
+    return runs and bool(worker.supply.total.request(queue.space))

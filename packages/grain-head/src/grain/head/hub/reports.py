@@ -63,18 +63,23 @@ class WorkerReports:
             worker.job,
         )
 
-    def on_worker_left(self, worker: WorkerRecord, why: str, silent: float | None = None) -> None:
+    def on_worker_left(
+        self, worker: WorkerRecord, why: str, silent: float | None = None, told: str = ""
+    ) -> None:
         """Inform the missions that know of a worker of its end, before those of its runs.
 
         Args:
             worker: which.
             why: as of `WorkerEnded`.
             silent: likewise.
+            told: likewise.
         """
         for mission in self._registry.missions.values():
             if worker.id in mission.workers:
                 mission.workers.remove(worker.id)
-                self._outgoing.post(mission.link, WorkerEnded(worker.id, why, silent))
+                handed_back = worker.handed_back.get(mission.id, 0)
+                ended = WorkerEnded(worker.id, why, silent, handed_back, told)
+                self._outgoing.post(mission.link, ended)
 
     # ---- workers of other versions
 

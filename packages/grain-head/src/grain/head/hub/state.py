@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash, Ending, Notice, Outlook
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, Outlived, RunEnded
 
     Link = Hashable
 
@@ -555,6 +555,7 @@ class WorkerRecord(PeerRecord):
         "computing",
         "draining",
         "functions",
+        "handed_back",
         "heard",
         "job",
         "leases",
@@ -585,6 +586,8 @@ class WorkerRecord(PeerRecord):
         # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
+        # How many runs that had begun it has handed back as it leaves, by mission.
+        self.handed_back: dict[str, int] = {}
         # Its job, as the batch system calls it.
         self.job = ""
         self.cluster = ""  # its name, for people
@@ -598,6 +601,20 @@ class WorkerRecord(PeerRecord):
         self.heard = math.inf
         # Why it does not come back, once its process or its job is known to have ended.
         self.over = ""
+
+    def on_handed_back(self, lease: LeaseRecord, ended: RunEnded) -> Outlived | None:
+        """Count a run if it hands it back as it leaves, and it had begun and is still wanted.
+
+        Returns:
+            What the worker says of a run that has outlived it.
+        """
+        if ended.status != "returned":
+            return None
+        task = lease.task
+        if self.draining and lease.begun and task is not None and not task.retracted:
+            mission = task.mission.id
+            self.handed_back[mission] = self.handed_back.get(mission, 0) + 1
+        return ended.outlived
 
     @property
     def takes_runs(self) -> bool:

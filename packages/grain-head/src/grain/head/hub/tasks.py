@@ -369,7 +369,7 @@ class TaskTable:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
             if lease.current:
-                outlived = ended.outlived if ended.status == "returned" else None
+                outlived = worker.on_handed_back(lease, ended)
                 self._run_again(lease, task, how, now, ended.report, outlived)
             elif how is not None and lease.task is task and not task.retracted:
                 self._count_crash(lease, task, how, now, ended.report)

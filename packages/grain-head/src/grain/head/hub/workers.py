@@ -138,11 +138,11 @@ class Workers:
                 link, answer = self._questions.pop(message.question)
                 self._outgoing.post(link, answer, pack({"programs": message.programs}))
             case Backlog() | Draining():
-                self._on_readiness(worker, message)
+                self._on_readiness(worker, message, now)
             case CoresComputed():
                 worker.computing = message.cores
             case Leaving():
-                self._remove(worker, None, now)
+                self._remove(worker, None, now, told=message.why)
             case _:
                 pass
 
@@ -161,12 +161,12 @@ class Workers:
         else:
             mission.prints_lost += message.lost + message.text.count("\n")
 
-    def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining) -> None:
+    def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining, now: float) -> None:
         """Start nothing on a worker that drains, or while too many outcomes wait there."""
         before = worker.takes_runs
         if isinstance(message, Draining):
             worker.draining = True
-            self._notices.on_workers_changed()
+            self._notices.on_draining(worker, now)
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
@@ -323,6 +323,7 @@ class Workers:
         now: float,
         why: str = "",
         over: float | None = None,
+        told: str = "",
     ) -> None:
         """Remove a worker and its runs.
 
@@ -332,9 +333,10 @@ class Workers:
             now: the time.
             why: why it has left, for people; empty if it was to leave.
             over: as of `grain.head.hub.tasks.TaskTable.on_run_lost`.
+            told: why it was to leave, for people.
         """
         silent = now - worker.heard if why else None
-        self._reports.on_worker_left(worker, why, silent)
+        self._reports.on_worker_left(worker, why, silent, told)
         if self._registry.log is not None:
             heard = worker.heard if why else None
             self._registry.log.worker_left(worker.unique_name, why, heard)

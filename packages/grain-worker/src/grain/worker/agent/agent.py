@@ -353,7 +353,8 @@ class Agent:
                 left = self._lifecycle.left(now)
                 until = "" if left == math.inf else f", runs are cancelled in {left:.0f} s"
                 _log.info("taking no more runs: %s%s", self._lifecycle.reason, until)
-            self._session.drain(now, now + self._lifecycle.left(now))
+            until_cancelled = self._lifecycle.left(now)
+            self._session.drain(now, now + until_cancelled, self._lifecycle.reason)
         else:
             self._session.on_tick(now)
         orders = self._session.take_orders()

@@ -187,6 +187,7 @@ class WorkerSession:
         self._arrived = 0
         self._count_due = math.inf
         self._deadline = math.inf
+        self._why = ""
         self._flush_until = math.inf
         # The last run that was reported to block the runner.
         self._blocking: Lease | None = None
@@ -519,14 +520,16 @@ class WorkerSession:
 
     # ---- the end
 
-    def drain(self, now: float, deadline: float = math.inf) -> None:
+    def drain(self, now: float, deadline: float = math.inf, why: str = "") -> None:
         """Take no more runs, and end when those there are have ended.
 
         Args:
             now: the time.
             deadline: when what still runs is handed back.
+            why: the reason, for people; the first one stays.
         """
         self._deadline = min(self._deadline, deadline)
+        self._why = self._why or why
         if self.state is SessionState.WORKING:
             self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
@@ -554,7 +557,7 @@ class WorkerSession:
             if not self.kept or now >= self._flush_until:
                 self.state = SessionState.FINISHED
                 if self.connected:
-                    self._send(Leaving())
+                    self._send(Leaving(self._why))
 
     def next_tick(self) -> float:
         """Return when `on_tick` is due if nothing happens before; inf if never."""
