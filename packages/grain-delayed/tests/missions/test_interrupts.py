@@ -8,8 +8,16 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+import trio
+
+from grain.delayed.missions.ending import InterruptHandler
+from grain.worker import external
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+    from trio.testing import MockClock
 
 PROGRAM = """
 import sys
@@ -55,3 +63,31 @@ def test_a_second_ctrl_c_kills_the_programs_that_the_first_one_waits_for(tmp_pat
             assert "interrupted: 0 tasks ended, 2 stopped; nothing is left running" in rest
         finally:
             process.kill()
+
+
+async def test_programs_that_are_told_to_end_late_are_counted_as_well(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, none is told within a moment, and then one after the other."""
+    begun = trio.current_time()
+
+    def ending_programs() -> list[float]:
+        return [10.0] * min(3, int((trio.current_time() - begun) / 0.09 - 10))
+
+    monkeypatch.setattr(external, "ending_programs", ending_programs)
+    said: list[str] = []
+    handler = InterruptHandler(said.append, lambda *_: None, trio.lowlevel.current_trio_token())
+    handler(signal.SIGINT, None)
+    await trio.sleep(60)
+    assert ["stopping 3 programs (10 s; Ctrl-C again to kill them now)"] == said
+
+
+async def test_without_programs_a_first_ctrl_c_says_nothing(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "ending_programs", list)
+    said: list[str] = []
+    handler = InterruptHandler(said.append, lambda *_: None, trio.lowlevel.current_trio_token())
+    handler(signal.SIGINT, None)
+    await trio.sleep(60)
+    assert [] == said

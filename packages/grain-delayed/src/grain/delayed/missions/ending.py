@@ -50,6 +50,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 _SHELL = 128  # added to the number of a signal, it is the exit status of a shell
 _MOMENT = 0.3  # seconds in which most programs have ended
+_LOOK = 0.1  # seconds between two looks at how many are told to end
 _TWICE = 1.0  # seconds between two Ctrl-C that are meant as one order, though nothing ends yet
 _LONGEST = 30.0  # seconds for which programs that are told to end late are killed as well
 
@@ -277,8 +278,15 @@ class InterruptHandler:
     async def _announce(self) -> None:
         from grain.worker.external import ending_programs
 
+        # On a busy machine, the first of them is told later than this, and the last later still.
         await trio.sleep(_MOMENT)
-        if (graces := ending_programs()) and not self._killing:
+        told, graces = -1, ending_programs()
+        with trio.move_on_after(_LONGEST):
+            while not graces or len(graces) != told:
+                told = len(graces)
+                await trio.sleep(_LOOK)
+                graces = ending_programs()
+        if graces and not self._killing:
             noun = "program" if len(graces) == 1 else "programs"
             now = "it" if len(graces) == 1 else "them"
             self._report(
