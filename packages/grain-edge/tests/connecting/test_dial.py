@@ -65,6 +65,10 @@ class Stage(Dialler):
             raise NoEdgeFile("/nowhere")
         return MeetingRecord("a", 1 if left > 0 else 2, True, "n1", "boot", 1, 1, 1)
 
+    async def changed(self) -> None:
+        """As `Meeting` does where the kernel reports nothing."""
+        await trio.sleep_forever()
+
     def _routes(self, record: MeetingRecord) -> list[Route[Any]]:
         return [Route("reverse", "any interface", self._opens[record.epoch], deadline=20.0)]
 
@@ -161,6 +165,10 @@ class Unanswered(Dialler):
         """As `Meeting` does."""
         await trio.lowlevel.checkpoint()
         return self._led_by
+
+    async def changed(self) -> None:
+        """As `Meeting` does where the kernel reports nothing."""
+        await trio.sleep_forever()
 
 
 @contextmanager

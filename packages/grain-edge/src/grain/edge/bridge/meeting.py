@@ -106,6 +106,10 @@ class BridgeMeeting:
             raise StaleEdgeFile(f"no scheduler is connected to the bridge at {self._where}")
         return self._unsealed(record)
 
+    async def changed(self) -> None:
+        """Wait for ever: a server says nothing by itself to who is not connected."""
+        await trio.sleep_forever()
+
     async def prepare(self) -> None:
         """Check that a head could lead.
 

@@ -228,7 +228,11 @@ class Dialler:
                     begun, seen_before = trio.current_time(), seen
                     whys = [*(a.outcome for a in tried), self._unanswering()]
                     _log.info("no scheduler yet: %s", "; ".join(why for why in whys if why))
-                await trio.sleep(pause_after(trio.current_time() - begun))
+                with trio.move_on_after(pause_after(trio.current_time() - begun)):
+                    if self.meeting is not None:
+                        await self.meeting.changed()
+                        continue
+                    await trio.sleep_forever()
         raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
 
     def _unanswering(self) -> str:

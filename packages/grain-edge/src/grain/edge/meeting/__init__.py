@@ -21,6 +21,7 @@ Map:
 - ``place``: what a head and its diallers need of a meeting, wherever it is
 - ``meeting``: claim, publish, watch
 - ``block``: the content of the Edge file, without I/O
+- ``notify``: changes of a file, as far as the kernel reports them
 - ``files``: files and directories that only this user may touch
 - ``disk``: threads with deadlines
 - ``host``: the identity of this process

@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
+from grain.edge.errors import MeetingError, MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
 from grain.edge.meeting.host import ProcessIdentity, is_stopped, start_time
+from grain.edge.meeting.notify import file_changes
 from grain.edge.trust import make_folder
 from grain.edge.version import package_version
 
@@ -71,6 +73,20 @@ class Meeting:
                     raise
                 await trio.sleep(patience)
         raise AssertionError
+
+    async def changed(self) -> None:
+        """Wait until a head of this host, or of another one on a local filesystem, has published.
+
+        It never returns where the kernel reports nothing, as for what other hosts write on NFS.
+        """
+        with ExitStack() as stack:
+            # Opening looks at the filesystem, and leaves what was opened if it comes too late.
+            enter = stack.enter_context
+            with suppress(MeetingError):
+                changes = await self.disk.run(self.path, lambda: enter(file_changes(self.path)))
+                await changes.next()
+                return
+            await trio.sleep_forever()
 
     async def claim(
         self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]

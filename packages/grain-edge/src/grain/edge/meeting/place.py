@@ -29,6 +29,12 @@ class MeetingPlace(Protocol):
             MeetingError: there is none, or the place is not reached.
         """
 
+    async def changed(self) -> None:
+        """Wait until something was published, as far as this host learns of it by itself.
+
+        It may never return: look from time to time. Cancel it when you have waited enough.
+        """
+
     async def prepare(self) -> None:
         """Check that a head could lead here; claims nothing.
 
