@@ -294,6 +294,26 @@ def test_each_cell_that_runs_tasks_has_a_bar_of_its_own(cells: Kernel) -> None:
     cells.loop.run_until_complete(main())
 
 
+def test_a_cell_that_fails_shows_that_nothing_runs_any_more(cells: Kernel) -> None:
+    """It keeps its bar for good."""
+
+    async def main() -> None:
+        await cells.run(DEFINE + SLEEP)
+        code = """
+async with mission(Cores(2), config_file=False):
+    (sleep @ Cores(1))(1000)
+    await (sleep @ Cores(1))(1)
+    await (sleep @ Cores(1))(0)
+"""
+        with pytest.raises(CellExecutionError):
+            await cells.run(code)
+        [bar] = bars(cells.all[-1])
+        assert bar.startswith("1 done, 1 failed, 1 cancelled, 0 running, 0 queued, ")
+        assert "so far" not in bar
+
+    cells.loop.run_until_complete(main())
+
+
 def test_a_failure_in_a_cell_says_what_to_do_and_shows_the_frames_of_the_notebook(
     cells: Kernel,
 ) -> None:

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.delayed.display.estimate import Estimate, estimate
+from grain.delayed.display.lines import left_text
+from grain.delayed.display.progress import Progress
 from grain.delayed.display.total import Total
-from grain.head.base import KindNow
+from grain.head.base import KindNow, Statistics
 from grain_testkit.staged_campaign import STAGES, Campaign
 
 if TYPE_CHECKING:
@@ -215,3 +217,19 @@ def test_the_number_of_all_calls_gives_the_share_and_no_time() -> None:
     assert progress.ended / 1887 == progress.share
     [unknown] = campaign.watch([60.0])
     assert unknown.share is None
+
+
+def test_no_time_is_left_when_nothing_runs_any_more() -> None:
+    """Although the last estimate is young: a cell of a notebook keeps the last line for good."""
+    running = [1]
+    progress = Progress()
+    progress.on_opened(
+        lambda: Statistics(0, running[0], 0, 0, 0, 0, cores=1, given=running[0]),
+        lambda: [kind(elapsed=[2.0])] * running[0],
+    )
+    progress.look(0.0)
+    progress.look(60.0)
+    assert "8 s" in left_text(progress)
+    running[0] = 0
+    progress.count()
+    assert left_text(progress) == ""

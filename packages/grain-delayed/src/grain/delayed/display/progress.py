@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grain.delayed.display.estimate import estimate
@@ -42,7 +43,7 @@ class Progress:
     def __init__(self, total: Total | None = None) -> None:
         self.now = NOTHING
         self.elapsed = 0.0
-        self.left: Estimate | None = None
+        self._left: Estimate | None = None
         self._total = total
         self._source: Callable[[], Statistics] = lambda: NOTHING
         self._kinds: Callable[[], Sequence[KindNow]] = lambda: ()
@@ -126,10 +127,15 @@ class Progress:
         while self._rooms[0][0] < self.elapsed - _ROOM:
             self._rooms.popleft()
         room = max(cores for _, cores in self._rooms)
-        self.left = None
+        self._left = None
         if now.running:
             coming = {} if self._total is None else self._total.coming()
-            self.left = estimate(kinds, room, coming)
+            self._left = estimate(kinds, room, coming)
+
+    @property
+    def left(self) -> Estimate | None:
+        """The time that is left; None if it is not known, or if nothing runs by now."""
+        return self._left if self.now.running else None
 
     @property
     def calls(self) -> int | None:
@@ -156,6 +162,11 @@ class Progress:
             self._points = deque(list(self._points)[::2])
             self._spread *= 2
         self._due = self.elapsed + self._spread
+
+    def on_ended(self, at: float) -> None:
+        """Look for the last time; what still counts as running has been stopped."""
+        self.look(at)
+        self.now = replace(self.now, running=0, queued=0, given=0, computing=None)
 
     def count(self) -> None:
         """Look at the statistics between two looks, for the counts alone."""

@@ -342,16 +342,19 @@ class Reporter:
         if not self._shown:
             yield
             return
+        # A mission that is cancelled goes on until its tasks have ended, and is shown until then:
+        # a cell of a notebook keeps the last line.
+        scope = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._watch)
+            await nursery.start(self._watch, scope)
             try:
                 yield
             finally:
-                nursery.cancel_scope.cancel()
+                scope.cancel()
 
-    async def _watch(self, task_status: trio.TaskStatus[None]) -> None:
+    async def _watch(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
         began = trio.current_time()
-        with view_here(self._progress, self.line) as view:
+        with scope, view_here(self._progress, self.line) as view:
             self._progress.look(began)
             task_status.started()
             try:
@@ -364,7 +367,7 @@ class Reporter:
                         self._tell_due = self._progress.elapsed + _TOLD
                         self._tell(self._progress.outlook())
             finally:
-                self._progress.look(trio.current_time())
+                self._progress.on_ended(trio.current_time())
 
 
 def last_away_line(event: LastTasksAway) -> str:
