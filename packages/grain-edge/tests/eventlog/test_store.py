@@ -285,3 +285,28 @@ def test_no_file_is_made_behind_a_link_of_another_user(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="another user"):
         LogStore(missions).is_neglected(NOW)
     assert [folder.name] == [one.name for one in ours.iterdir()]
+
+
+def test_no_part_is_removed_from_a_directory_that_has_taken_the_place_of_the_log(
+    tmp_path: Path,
+) -> None:
+    """Another user may have put a link to it there, where others may write."""
+    folder, ours = tmp_path / "log", tmp_path / "ours"
+    header = LogStarted(
+        time=NOW, version=VERSION, grain="1", source="mission", id="a1", name="opt"
+    )  # fmt: skip
+    files = LogFiles(folder, header, part_size=1, most=1)
+    for _ in range(3):
+        files.write(b"{}\n")
+    before = sorted(one.name for one in folder.iterdir())
+    files.write(b"{}\n")
+    after = sorted(one.name for one in folder.iterdir())
+    assert len(after) <= len(before)  # the log is too large, so its oldest parts go
+
+    folder.rename(tmp_path / "away")
+    ours.mkdir()
+    for name in after:
+        (ours / name).write_text("precious")
+    folder.symlink_to(ours)
+    files.write(b"{}\n")
+    assert set(after) <= {one.name for one in ours.iterdir()}

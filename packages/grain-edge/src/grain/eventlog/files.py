@@ -76,6 +76,7 @@ class LogFiles:
         self._fd = -1
         self._next = 0  # the number of the next part
         self._sizes: dict[int, int] = {}
+        self._made: dict[int, tuple[int, int]] = {}  # which files the parts are
         self._within_line = False  # True if the file ends within a line
 
     @property
@@ -118,6 +119,7 @@ class LogFiles:
                 folder.mkdir(mode=0o700, exist_ok=True)
         refuse_foreign_links(self.folder)
         self._fd = os.open(self.folder / part_name(self._next), _FLAGS, 0o600)
+        self._made[self._next] = _which(os.fstat(self._fd))
         header = self._first_line(self._next)
         self._sizes[self._next] = 0
         self._next += 1
@@ -130,8 +132,7 @@ class LogFiles:
     def _drop_empty_part(self) -> None:
         """Forget the last part if nothing of it was written: the next attempt makes it again."""
         if not self._sizes[self.part]:
-            with suppress(OSError):
-                (self.folder / part_name(self.part)).unlink()
+            self._remove(self.part)
             self.unwritten = self.unwritten[len(self._first_line(self.part)) :]
             del self._sizes[self.part]
             self._next -= 1
@@ -145,9 +146,22 @@ class LogFiles:
         for number in removable:
             if sum(self._sizes.values()) + self._part_size <= self._most:
                 return
-            with suppress(OSError):  # else it goes with the log
-                (self.folder / part_name(number)).unlink()
+            self._remove(number)
             del self._sizes[number]
+
+    def _remove(self, number: int) -> None:
+        """Remove a part if its name still leads to it; one that stays goes with the log.
+
+        Where others may write, one of them may have put another directory in the folder's place.
+        """
+        with suppress(OSError):
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                found = os.stat(part_name(number), dir_fd=folder, follow_symlinks=False)
+                if _which(found) == self._made.pop(number):
+                    os.unlink(part_name(number), dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def modified(self) -> float | None:
         """Return the present time by the clock of the filesystem; None if it cannot be had."""
@@ -183,3 +197,8 @@ class LogFiles:
         if fd >= 0:
             with suppress(OSError):  # as of a full disk, on NFS; no descriptor is left in any case
                 os.close(fd)
+
+
+def _which(status: os.stat_result) -> tuple[int, int]:
+    """Return which file it is, whatever leads to it."""
+    return status.st_dev, status.st_ino
