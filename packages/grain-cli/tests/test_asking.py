@@ -343,6 +343,18 @@ def test_ls_shows_the_jobs_of_workers_that_wait_for_the_first_mission(
     )
 
 
+def test_ls_says_why_it_shows_no_jobs_where_there_is_no_scheduler_either(
+    alone: Path, address: str, command: Put
+) -> None:
+    """As where another user could have written their records."""
+    submitted(alone, address, w1="6_0")
+    command("squeue", "echo 'squeue: error: Socket timed out' >&2; exit 1")
+    done = listed("--patience", "0.1")
+
+    assert 1 == done.exit_code
+    assert "Note: jobs are not shown: squeue failed (exit code 1)" in done.output
+
+
 def test_ls_shows_workers_without_an_answer_of_the_batch_system(
     alone: Path, address: str, command: Put, answering: Any
 ) -> None:

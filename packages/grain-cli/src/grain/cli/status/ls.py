@@ -56,7 +56,7 @@ def ls(
             [state] = ask(config, Ask("state"), patience=patience)
         except NoScheduler as error:
             # Hosts are given up one by one, and a batch system that is down as a whole.
-            jobs, _ = looking.wait(5.0 if config.system == "ssh" else 1.0)
+            jobs, problem = looking.wait(5.0 if config.system == "ssh" else 1.0)
             if as_json:
                 raise
             width = terminal_width()
@@ -64,7 +64,9 @@ def ls(
                 alive(jobs), set(), width, everything=everything
             )
             click.echo(text, nl=False)
-            if quiet := silent(jobs):
+            if problem:
+                click.echo(f"Note: jobs are not shown: {problem}", err=True)
+            elif quiet := silent(jobs):
                 click.echo(f"Note: {quiet}", err=True)
             if not alive(jobs) or not isinstance(error, NobodyThere):
                 raise
