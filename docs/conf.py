@@ -32,7 +32,7 @@ extensions = [
     "small_report",
 ]
 root_doc = "index"
-exclude_patterns = ["extensions", "conf.py", "_static"]
+exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
 
 # Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx,
 # hence an error.

@@ -33,6 +33,7 @@ OPTIONAL = [
     *("xtb", "mpirun", "mpiexec", "parallel", "tmux", "chromium", "nft", "ip", "bindfs", "unshare"),
     *("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct"),
     *("qsub", "qstat", "qdel", "qmaster", "systemd-analyze", "fusermount3", "nsenter", "setpriv"),
+    "prometheus",
 ]
 
 _BUSY = "while True: pass"

@@ -14,7 +14,8 @@ from grain.delayed.display.estimate import Estimate, estimate
 from grain.delayed.display.lines import left_text
 from grain.delayed.display.progress import Progress
 from grain.delayed.display.total import Total
-from grain.head.base import KindNow, Statistics
+from grain.head import Statistics
+from grain.head.base import KindNow
 from grain_testkit.staged_campaign import STAGES, Campaign
 
 if TYPE_CHECKING:

@@ -14,12 +14,27 @@ import trio.testing
 
 from grain.head.gnaw import metrics_port
 from grain.head.gnaw.main import make_parser
-from grain.head.gnaw.metrics import METRICS, MISSION_STATES, WORKER_STATES, Exposition
+from grain.head.gnaw.metrics import (
+    METRICS,
+    MISSION_STATES,
+    MOST_FUNCTIONS,
+    OTHERS,
+    WORKER_STATES,
+    Exposition,
+    RunTimes,
+)
 from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
 from grain.head.hub.answers import overview
-from grain.head.messages import AckTasks, Synced
-from grain.worker.messages import CoresComputed, Lease
-from grain_testkit.hub_harness import HubHarness
+from grain.head.messages import AckTasks, Request, Submit, Synced
+from grain.resource import Cores, GPUs, Memory, Node, Supply, to_data
+from grain.worker.messages import (
+    CoresComputed,
+    DefineFunction,
+    InventoryEnd,
+    Lease,
+    RegisterWorker,
+)
+from grain_testkit.hub_harness import F, HubHarness
 from grain_testkit.ports import reserved_port
 
 if TYPE_CHECKING:
@@ -82,14 +97,21 @@ async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
     assert 0.9 == found["grain_cores_computing"]
     assert (1, 5) == (found["grain_unconfirmed_outcomes"], found["grain_unconfirmed_bytes"])
     assert 1 == found["grain_waiting_requests"]
+    assert 0 == found["grain_tasks_unschedulable"]
     assert found["process_cpu_seconds_total"] >= 0
 
 
 def test_every_metric_has_values_and_follows_the_conventions() -> None:
     text = Exposition(busy().hub, 1.0).text().decode()
     ours = {re.split(r"[{ ]", line)[0] for line in values(text) if line.startswith("grain_")}
+    of_histograms = {
+        f"{metric.name}_{part}"
+        for metric in METRICS if metric.kind == "histogram"
+        for part in ("bucket", "count", "sum")
+    }  # fmt: skip
+    names = {metric.name for metric in METRICS if metric.kind != "histogram"}
 
-    assert {metric.name for metric in METRICS} == ours
+    assert names | of_histograms == ours
     for metric in METRICS:
         assert (metric.kind == "counter") == metric.name.endswith("_total")
         assert metric.help.endswith(".")
@@ -110,6 +132,70 @@ def test_there_is_no_figure_of_cores_that_compute_where_a_worker_has_not_told() 
     found = values(Exposition(harness.hub, 1.0).text().decode())
     assert "grain_cores_computing" not in found
     assert 2 == found["grain_cores_given"]
+
+
+def test_tasks_that_fit_no_worker_are_counted() -> None:
+    """Those that wait for room are not; and a worker that is large enough changes it."""
+    harness = busy()
+    other = harness.mission("large", cores=4)
+    harness.send(other, Synced())
+    harness.submit(other, 1, 2, 3)
+    assert 3 == values(Exposition(harness.hub, 1.0).text().decode())["grain_tasks_unschedulable"]
+
+    harness.worker("large", 4)
+    assert 0 == values(Exposition(harness.hub, 1.0).text().decode())["grain_tasks_unschedulable"]
+
+
+def test_memory_and_gpus_are_counted_in_bytes_and_devices() -> None:
+    harness = HubHarness()
+    harness.send("w", RegisterWorker(
+        "w", "w", "host", to_data(Supply(Node(4, 16) & GPUs(2)).total), connection=1
+    ), InventoryEnd())  # fmt: skip
+    mission = harness.mission("m")
+    request = to_data(Cores(1) & Memory(2.5) & GPUs(1))
+    harness.send(mission, Request(7, request), Synced(), Submit(1, 7, F), payload=b"")
+
+    found = values(Exposition(harness.hub, 1.0).text().decode())
+    assert (16e9, 2.5e9) == (found["grain_memory_bytes"], found["grain_memory_given_bytes"])
+    assert (2, 1) == (found["grain_gpus"], found["grain_gpus_given"])
+
+
+def test_the_times_of_runs_are_counted_and_of_functions_only_where_the_user_alone_reads() -> None:
+    """From the first look on; runs that were cancelled say nothing of how long others take."""
+    for by_function, label in ((True, "relax"), (False, "all")):
+        harness = HubHarness()
+        exposition = Exposition(harness.hub, 1.0, by_function=by_function)
+        harness.worker("w", 2)
+        mission = harness.mission("m")
+        harness.send(mission, DefineFunction(F, "relax"), Synced(), payload=b"")
+        harness.submit(mission, 1, 2, 3)
+        leases: list[Lease] = []
+        for seconds, status in ((0.5, "value"), (30.0, "error"), (7.0, "cancelled")):
+            leases += harness.sent("w", Lease)
+            harness.now += seconds
+            harness.send("w", harness.ended(leases.pop(0), status), payload=b"")
+        found = values(exposition.text().decode())
+        buckets = [f'grain_run_seconds_bucket{{function="{label}",le="{le}"}}' for le in (
+            "0.1", "1.0", "60.0", "+Inf",
+        )]  # fmt: skip
+        assert [0, 1, 2, 2] == [found[name] for name in buckets]
+        assert 2 == found[f'grain_run_seconds_count{{function="{label}"}}']
+
+
+def test_functions_beyond_the_first_are_added_up() -> None:
+    times = RunTimes(by_function=True)
+    for number in range(MOST_FUNCTIONS + 5):
+        times.on_run(f"f{number}", 1.0)
+    times.on_run("f0", 1e9)
+
+    [metric] = [metric for metric in METRICS if metric.kind == "histogram"]
+    counts = {
+        sample.labels["function"]: sample.value
+        for sample in times.family(metric).samples
+        if sample.name.endswith("_count")
+    }
+    assert MOST_FUNCTIONS + 1 == len(counts)
+    assert (2, 5) == (counts["f0"], counts[OTHERS])
 
 
 def test_no_name_of_a_peer_is_among_the_metrics() -> None:

@@ -1,16 +1,23 @@
 """The counts of a hub as metrics of Prometheus.
 
-They are read and not walked: what the hub counts anyway, and what `Overview` has of its workers.
-No label has a name that a user chose: names come and go without end, and whoever reaches a port
-could read them.
+They are what the hub counts anyway, what `Overview` has of its workers, and sums over the workers,
+of which there are some thousands at most. No label has the name of a mission or a worker: these
+come and go without end. Run times have the names of functions where only the user can read them,
+and not more than `MOST_FUNCTIONS`; whoever reaches a port reads the sum.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from grain.edge.version import own_versions
 
@@ -24,13 +31,23 @@ if TYPE_CHECKING:
 WORKER_STATES = ("serving", "joining", "away", "draining", "paused")
 MISSION_STATES = ("connected", "away", "paused")
 
+BOUNDS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 14400.0, 86400.0)
+"""Seconds: the upper bounds of the buckets of run times."""
+
+MOST_FUNCTIONS = 20
+"""Functions that have run times of their own; all others are added up as `OTHERS`."""
+
+ALL, OTHERS = "all", "others"
+
+_BYTES = 1000  # of a unit of memory
+
 
 class Description(NamedTuple):
     """A metric, as documentation has it.
 
     Attributes:
         name: its name.
-        kind: ``"gauge"`` or ``"counter"``.
+        kind: ``"gauge"``, ``"counter"`` or ``"histogram"``.
         label: the name of its label; empty for none.
         help: what it counts.
     """
@@ -47,12 +64,22 @@ METRICS = (
     Description("grain_workers", "gauge", "state", "Workers by state."),
     Description("grain_missions", "gauge", "state", "Missions by state."),
     Description("grain_tasks", "gauge", "state", "Tasks that have no outcome, by state."),
+    Description(
+        "grain_tasks_unschedulable", "gauge", "", "Tasks that fit no worker, even an empty one."
+    ),
     Description("grain_tasks_ended_total", "counter", "outcome", "Tasks that have ended."),
+    Description(
+        "grain_run_seconds", "histogram", "function", "Times of runs that ended by themselves."
+    ),
     Description("grain_cores", "gauge", "", "Cores of all workers."),
     Description("grain_cores_given", "gauge", "", "Cores that tasks were given."),
     Description(
         "grain_cores_computing", "gauge", "", "Cores on which their processes compute, if known."
     ),
+    Description("grain_memory_bytes", "gauge", "", "Memory of all workers."),
+    Description("grain_memory_given_bytes", "gauge", "", "Memory that tasks were given."),
+    Description("grain_gpus", "gauge", "", "GPUs of all workers."),
+    Description("grain_gpus_given", "gauge", "", "GPUs that tasks were given."),
     Description(
         "grain_waiting_requests", "gauge", "", "Different requests of tasks that wait for room."
     ),
@@ -65,22 +92,72 @@ METRICS = (
 """All metrics, beside those of the process, which the client library has."""
 
 
+class RunTimes:
+    """Counts of runs by how long they took, for each function.
+
+    Args:
+        by_function: False to add up all functions as `ALL`.
+    """
+
+    def __init__(self, *, by_function: bool) -> None:
+        self._by_function = by_function
+        # Of each function the runs in each bucket, the last one without a bound; and their seconds.
+        self._counts: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+        if not by_function:
+            self._add(ALL)
+
+    def _add(self, name: str) -> None:
+        self._counts[name] = [0] * (len(BOUNDS) + 1)
+        self._seconds[name] = 0.0
+
+    def on_run(self, function: str, seconds: float) -> None:
+        """Count a run that ended by itself.
+
+        Args:
+            function: the name of its function.
+            seconds: how long it took.
+        """
+        name = function if self._by_function else ALL
+        if name not in self._counts:
+            name = name if len(self._counts) < MOST_FUNCTIONS else OTHERS
+            if name not in self._counts:
+                self._add(name)
+        self._counts[name][bisect_left(BOUNDS, seconds)] += 1
+        self._seconds[name] += seconds
+
+    def family(self, metric: Description) -> HistogramMetricFamily:
+        """Return the histogram."""
+        family = HistogramMetricFamily(metric.name, metric.help, labels=[metric.label])
+        bounds = [*map(str, BOUNDS), "+Inf"]
+        for name, counts in self._counts.items():
+            buckets = list(zip(bounds, accumulate(counts), strict=True))
+            family.add_metric([name], buckets, self._seconds[name])
+        return family
+
+
 class HubCollector:
     """Makes metrics of a hub whenever they are collected.
 
     Args:
-        hub: whose.
+        hub: whose; it is asked for the times of its runs from now on.
         started: when it started, in seconds since Unix' epoch.
+        by_function: as of `RunTimes`.
     """
 
-    def __init__(self, hub: Hub, started: float) -> None:
+    def __init__(self, hub: Hub, started: float, *, by_function: bool) -> None:
         self._hub = hub
         self._started = started
+        self._run_times = RunTimes(by_function=by_function)
+        hub.tasks.on_run_time = self._run_times.on_run
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its values."""
         values = self._values()
         for metric in METRICS:
+            if metric.kind == "histogram":
+                yield self._run_times.family(metric)
+                continue
             labels = [metric.label] if metric.label else []
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.help, labels=labels)
@@ -94,6 +171,8 @@ class HubCollector:
         tasks = hub.tasks.counts()
         given, cores = hub.overview.cores
         computing = hub.overview.computing
+        memory, gpus = _given_and_all(hub, "Memory"), _given_and_all(hub, "GPUs")
+        waiting = [queue for _, _, queue in hub.scheduler.in_order_of_service]
         missions = hub.registry.missions.values()
         states = [
             "paused" if m.paused else "away" if m.link is None else "connected" for m in missions
@@ -109,17 +188,34 @@ class HubCollector:
                 state.replace(" ", "_"): tasks[state]
                 for state in ("waiting", "held back", "suspect", "running")
             },
+            "grain_tasks_unschedulable": {
+                "": sum(queue.waiting for queue in waiting if not queue.serving_shapes)
+            },
             "grain_tasks_ended_total": {
                 state: tasks[state] for state in ("done", "failed", "retried")
             },
             "grain_cores": {"": cores},
             "grain_cores_given": {"": given},
             "grain_cores_computing": {} if computing is None else {"": computing},
-            "grain_waiting_requests": {"": len(hub.scheduler.in_order_of_service)},
+            "grain_memory_bytes": {"": memory[1] * _BYTES},
+            "grain_memory_given_bytes": {"": memory[0] * _BYTES},
+            "grain_gpus": {"": gpus[1]},
+            "grain_gpus_given": {"": gpus[0]},
+            "grain_waiting_requests": {"": len(waiting)},
             "grain_unconfirmed_outcomes": {"": sum(m.unconfirmed for m in missions)},
             "grain_unconfirmed_bytes": {"": sum(m.unconfirmed_bytes for m in missions)},
             "grain_troubles": {"": len(hub.troubles)},
         }
+
+
+def _given_and_all(hub: Hub, kind: str) -> tuple[int, int]:
+    """Return how many units of a kind of resource tasks were given, and how many there are."""
+    given = owned = 0
+    for worker in hub.scheduler.workers.values():
+        free, total = worker.supply.free.stat().get(kind, (0, 0))
+        given += total - free
+        owned += total
+    return given, owned
 
 
 class Exposition:
@@ -128,12 +224,13 @@ class Exposition:
     Args:
         hub: whose.
         started: when it started, in seconds since Unix' epoch.
+        by_function: as of `RunTimes`.
     """
 
-    def __init__(self, hub: Hub, started: float) -> None:
+    def __init__(self, hub: Hub, started: float, *, by_function: bool = False) -> None:
         # Of its own: the library's global one would have the metrics of other libraries, too.
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(HubCollector(hub, started))
+        self._registry.register(HubCollector(hub, started, by_function=by_function))
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:

@@ -49,7 +49,8 @@ async def serve_metrics(place: str, hub: Hub) -> None:
     except ValueError as error:
         _log.warning("metrics are not served at %r: %s", place, error)
         return
-    server = MetricsServer(hub, own_names_only=where.is_loopback)
+    # Only the user can open the socket; every user of the host can connect to a port.
+    server = MetricsServer(hub, own_names_only=where.is_loopback, by_function=bool(where.path))
     before = ""
     while True:
         try:
@@ -76,12 +77,15 @@ class MetricsServer:
         own_names_only: True to answer only if the request is for an address or for localhost. A
             page on the web can have a browser on this host ask for a name of its own, which
             resolves to this host then ("DNS rebinding"), and read the answer.
+        by_function: as of `grain.head.gnaw.metrics.RunTimes`.
     """
 
-    def __init__(self, hub: Hub, *, own_names_only: bool = False) -> None:
+    def __init__(
+        self, hub: Hub, *, own_names_only: bool = False, by_function: bool = False
+    ) -> None:
         self._hub = hub
         self._own_names_only = own_names_only
-        self._exposition = Exposition(hub, time.time())
+        self._exposition = Exposition(hub, time.time(), by_function=by_function)
         self._connections = 0
         self._text = b""
         self._collected_at = float("-inf")

@@ -36,6 +36,8 @@ from grain.resource import Supply, to_data
 from grain.worker.messages import TIME_OVER, Lease, Outlived, Revoke
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
     from grain.head.hub.functions import FunctionTable
@@ -120,6 +122,8 @@ class TaskTable:
         # to nothing, the task is held back for the worker named, as long as others are.
         self.named: dict[TaskRecord, str] = {}
         self.done = self.failed = self.retried = 0
+        # Takes the name of the function and the seconds of each run that ended by itself.
+        self.on_run_time: Callable[[str, float], object] | None = None
         self._wall = wall
         self._functions = functions
         self._notices = notices
@@ -443,6 +447,10 @@ class TaskTable:
 
     def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
         del lease.worker.leases[lease.attempt]
+        if measured and self.on_run_time is not None and lease.task is not None:
+            task = lease.task
+            name = task.mission.function_names.get(task.function, "")
+            self.on_run_time(name, now - lease.began)
         self.free(lease, now, measured=measured)
 
     def _run_again(
