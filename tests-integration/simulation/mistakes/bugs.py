@@ -106,8 +106,9 @@ def drains_are_crashes(
     now: float,
     why: str = "",
     over: float | None = None,
+    told: str = "",
 ) -> None:
-    Workers._remove(self, record, how or "its worker was lost", now, why, over)
+    Workers._remove(self, record, how or "its worker was lost", now, why, over, told)
 
 
 def forget_retractions(self: MissionSession) -> None:
@@ -234,10 +235,11 @@ def blame_all(
     now: float,
     why: str = "",
     over: float | None = None,
+    told: str = "",
 ) -> None:
     for lease in list(record.leases.values()):
         self._table.on_run_lost(lease, how, now, over)
-    Workers._remove(self, record, how, now, why, over)
+    Workers._remove(self, record, how, now, why, over, told)
 
 
 def blame_the_chain(self: WorkerSession, *args: Any) -> None:
