@@ -223,7 +223,7 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
         done = await trio.run_process(
             program, cwd=site.folder, env=site.environ, capture_stdout=True
         )
-        records = await trio.Path(site.folder / "state/grain/jobs").glob("*")
+        records = await trio.Path(site.folder / "state/grain/jobs").glob("*.jsonl")
         # More than one where the mission was kept from it for longer, and has started another one.
         submitted = [json.loads(await file.read_text()) for file in sorted(records)]
         pids = [int(record["id"].split(":")[-2]) for record in submitted]

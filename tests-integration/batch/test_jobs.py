@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,8 +79,11 @@ class User:
 
     def jobs(self, by: str | None = None) -> list[str]:
         """The ids of the jobs that were submitted, by `grain scale` say."""
-        files = sorted((self.folder / "state/grain/jobs").glob("*"))
-        submitted = [line for file in files for line in lines_of(file)]
+        files = sorted((self.folder / "state/grain/jobs").glob("*.jsonl"))
+        submitted: list[dict[str, Any]] = []
+        for file in files:
+            with suppress(FileNotFoundError):  # all its jobs have ended meanwhile
+                submitted += lines_of(file)
         return [str(one["id"]) for one in submitted if by is None or one["by"] == by]
 
     def states(self) -> dict[str, str]:

@@ -38,7 +38,7 @@ def up(
 
 
 def records(folder: Path) -> list[dict[str, object]]:
-    files = sorted((folder / "state/grain/jobs").glob("*"))
+    files = sorted((folder / "state/grain/jobs").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 

@@ -146,7 +146,7 @@ class Place:
 
     def records(self) -> list[dict[str, Any]]:
         """The jobs that were submitted."""
-        files = sorted((self.home / ".local/state/grain/jobs").glob("*"))
+        files = sorted((self.home / ".local/state/grain/jobs").glob("*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     def log(self, name: str) -> str:

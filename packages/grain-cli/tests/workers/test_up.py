@@ -48,7 +48,7 @@ def printed(*words: str) -> str:
 
 
 def records(folder: Path) -> list[dict[str, object]]:
-    files = sorted((folder / "state/grain/jobs").glob("*"))
+    files = sorted((folder / "state/grain/jobs").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
