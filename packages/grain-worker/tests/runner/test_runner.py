@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import outcome
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO
+from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker.errors import ExternalError, Failure
 from grain.worker.messages import Cancel, Ended, Run
+from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+
+    from trio.testing import MockClock
 
     from grain.edge.channel import MemoryChannel
     from grain.edge.messages import Message
@@ -137,3 +148,75 @@ async def test_a_runner_that_is_cancelled_returns_after_its_runs_have_ended() ->
         await wait_all_tasks_blocked()
 
     assert (tally.began, tally.ended) == (1, 1)
+
+
+async def raises(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("returncode", "interruptible", "expected"),
+    [(-15, False, LATE_SIGNAL), (143, False, LATE_SIGNAL), (1, False, 0.0), (-15, True, 0.0)],
+)
+async def test_a_worker_reports_a_program_that_sigterm_ended_when_it_has_the_signal_itself(
+    autojump_clock: MockClock, returncode: int, interruptible: bool, expected: float
+) -> None:
+    head: HeadChannel
+    theirs: RunnerChannel
+    head, theirs = memory_channels()
+    error = ExternalError(Failure(("xtb",), "n17", returncode=returncode))
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=interruptible)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serves.serve)
+        began = trio.current_time()
+        # One after the other: the second is executed in another way.
+        for number in (1, 2):
+            head.post([(Run((number, 1), ZERO), call(raises, error))])
+            ((ended, _),) = await head.receive()
+            assert isinstance(ended, Ended)
+            assert ((number, 1), True) == (ended.attempt, ended.failed)
+            assert expected * number == pytest.approx(trio.current_time() - began)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_run_that_is_cancelled_after_its_program_died_ends_once(
+    autojump_clock: MockClock,
+) -> None:
+    head: HeadChannel
+    theirs: RunnerChannel
+    head, theirs = memory_channels()
+    error = ExternalError(Failure(("xtb",), "n17", returncode=-15))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation(), interruptible=False).serve)
+        for number in (1, 2):
+            head.post([(Run((number, 1), ZERO), call(raises, error))])
+            await trio.sleep(LATE_SIGNAL / 2)
+            head.post([(Cancel((number, 1)), None)])
+            ((ended, _),) = await head.receive()
+            assert isinstance(ended, Ended)
+            assert ((number, 1), True) == (ended.attempt, ended.failed)
+        nursery.cancel_scope.cancel()
+
+
+class Odd(Exception):  # noqa: N818 - it is of a user
+    @property
+    def returncode(self) -> int:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (subprocess.CalledProcessError(-15, "xtb"), True),
+        (subprocess.CalledProcessError(1, "xtb"), False),
+        (BrokenSubprocessError("f", "it ended", -15, "", "n17"), True),
+        (ExceptionGroup("", [ValueError(), subprocess.CalledProcessError(143, "sh")]), True),
+        (Odd(), False),
+    ],
+)
+def test_the_signal_is_found_in_errors_of_every_sort(error: Exception, expected: bool) -> None:
+    behind = ValueError("no energy")
+    behind.__cause__ = error
+    behind.__context__ = behind
+
+    assert [expected] * 2 == [by_sigterm(one) for one in (error, behind)]

@@ -7,6 +7,7 @@ worker), and in a process of its own. They differ by a `Translation`.
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -50,6 +51,13 @@ Departing = TypeVar("Departing")
 _FAILURE = 200  # characters of the text about an exception
 _TOGETHER = 0.002
 """Seconds for which the end of a run may wait to be reported with those of its successors."""
+
+LATE_SIGNAL = 0.5
+"""Seconds for which a run waits to be reported whose program died of SIGTERM.
+
+A batch system that ends a job sends the signal to one process of it after the other. If a program
+has its own before the agent, the agent would take the run for one that failed by itself.
+"""
 
 
 class Runner(Generic[Arriving, Departing]):
@@ -273,6 +281,7 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res)
         try:
             ended = await self._job(run, call, res, settings, None, account)
+            await self._await_late_signal(ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -294,7 +303,9 @@ class _Execution(Generic[Arriving, Departing]):
         scope: trio.CancelScope,
     ) -> None:
         account = RunAccount(res)
-        self._end(run, await self._job(run, call, res, settings, scope, account), call, account)
+        ended = await self._job(run, call, res, settings, scope, account)
+        await self._await_late_signal(ended)
+        self._end(run, ended, call, account)
         self._start_successor(run)
 
     def _job(
@@ -319,6 +330,11 @@ class _Execution(Generic[Arriving, Departing]):
             account,
             interruptible=self._interruptible,
         )
+
+    async def _await_late_signal(self, ended: Outcome | None) -> None:
+        """Wait until the agent must have the signal of which a program of the run has died."""
+        if not self._interruptible and type(ended) is outcome.Error and by_sigterm(ended.error):
+            await trio.sleep(LATE_SIGNAL)
 
     # ---- ends
 
@@ -408,6 +424,32 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def by_sigterm(error: BaseException) -> bool:
+    """Return True if an exception tells of a process that ended by SIGTERM.
+
+    So do those of `run_external`, of `subprocify` and of `subprocess`, in groups and as causes, too.
+    A shell tells of its program by the exit code 143.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        # The class may be the user's, and an attribute anything.
+        with suppress(Exception):
+            if getattr(one, "returncode", None) in _BY_SIGTERM:
+                return True
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+    return False
+
+
+_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 def failure_text(error: BaseException) -> str:
