@@ -333,3 +333,15 @@ def test_a_worker_of_a_submission_without_an_answer_counts_once_it_is_here() -> 
     site.states["3"] = JobState(JobPhase.UNKNOWN)
 
     assert 1 == len(site.look().release)
+
+
+def test_the_end_of_a_short_job_in_good_order_is_no_failure_of_its_shape() -> None:
+    site = Site(WorkerShape("debug", Cores(16), seconds=100.0))
+    site.classes = wanted(1)
+    site.submit(site.look(), JobPhase.RUNNING)
+    for seconds in (1.0, 40.0):
+        site.look(seconds)
+    site.states["1"] = JobState(JobPhase.GONE)
+
+    assert [] == [*site.look().news, *site.look().news]
+    assert 0.0 == site.scaler.describe(site.now)["shapes"][0]["pause"]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.cli.batch import JobPhase, JobState
-from grain.cli.scaling.swarm import PAUSES, PROVEN, UNLISTED, Swarm
+from grain.cli.scaling.swarm import PAUSES, PROVEN, UNLISTED, Swarm, proven_after
 
 PENDING, RUNNING, ENDING = (
     JobState(JobPhase.PENDING),
@@ -20,8 +20,8 @@ STUCK = JobState(JobPhase.STUCK, "PartitionTimeLimit")
 class World:
     """A swarm, a clock, and a batch system of which the test decides everything."""
 
-    def __init__(self, size: int) -> None:
-        self.swarm = Swarm(size)
+    def __init__(self, size: int, proven_after: float = PROVEN) -> None:
+        self.swarm = Swarm(size, proven_after)
         self.now = 1000.0
         self.states: dict[str, JobState] = {}
         self.count = 0
@@ -140,6 +140,26 @@ def test_a_job_whose_worker_leaves_has_its_successor_before_it_ends() -> None:
     world.swarm.leaving([])
     assert ["1", "2"] == world.swarm.jobs
     assert [] == world.submit()
+
+
+def test_a_short_job_that_ends_in_good_order_has_not_failed() -> None:
+    """Its worker takes no more tasks after half of its time, which may be less than `PROVEN`."""
+    world = World(1, proven_after(120.0))
+    world.submit(RUNNING)
+    for seconds in (1.0, 55.0):
+        world.look(seconds)
+    world.states["0"] = GONE
+    assert [] == world.look(3.0) + world.look(15.0)
+    assert ["1"] == world.submit(RUNNING)
+    world.look(1.0)
+    world.states["1"] = GONE
+    assert ["1"] == world.look(20.0) + world.look(1.0)
+
+
+def test_the_longer_a_job_the_longer_it_has_to_run_until_it_is_proven_up_to_a_minute() -> None:
+    assert [1.0, 30.0, 60.0, 60.0, 60.0] == [
+        proven_after(seconds) for seconds in (4.0, 120.0, 240.0, float("inf"), None)
+    ]
 
 
 def test_after_a_failure_one_is_tried() -> None:

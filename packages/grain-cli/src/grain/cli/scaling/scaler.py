@@ -13,7 +13,7 @@ from grain.cli.scaling.model import WORTH, Cancel, Decision, Release, Submit, Wo
 from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.plan import AskedFor, Impossible, Plan, horizon, plan
-from grain.cli.scaling.swarm import Swarm
+from grain.cli.scaling.swarm import Swarm, proven_after
 from grain.cli.scaling.words import demand, span
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class _Sort:
         self.shape = shape if worth is None else replace(shape, worth=worth)
         self._delays: deque[float] | None = deque(maxlen=10) if worth is None else None
         self.most = min(shape.most, most)
-        self.swarm = Swarm(most)
+        self.swarm = Swarm(most, proven_after(shape.seconds))
         self.nodes = NodeWatch()
         self.joined = False
         self.idle = Patience(IDLE if idle is None else idle, fixed=idle is not None)

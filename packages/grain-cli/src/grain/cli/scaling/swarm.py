@@ -21,13 +21,25 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobState
 
 PROVEN = 60.0
-"""Seconds after which a running job has proven that it works."""
+"""Seconds after which a running job has proven that it works, at most: see `proven_after`."""
 
 PAUSES = (30.0, 1800.0)
 """Seconds of the first pause and of the longest."""
 
 UNLISTED = 30.0
 """Seconds for which a new job counts although the batch system does not list it yet."""
+
+
+def proven_after(seconds: float | None) -> float:
+    """Return after how many seconds a running job has proven that it works.
+
+    The worker of a short job, as in a debug queue, takes no more tasks when half of its time is
+    over, and leaves in good order soon after.
+
+    Args:
+        seconds: the time that a job has; None or ``math.inf`` if that is not known.
+    """
+    return PROVEN if seconds is None else min(PROVEN, seconds / 4)
 
 
 class SwarmJobState(Enum):
@@ -59,14 +71,16 @@ class SwarmJob:
 
     Args:
         submitted: when it was submitted, in seconds of any clock.
+        proven_after: the seconds for which it has to run.
 
     Attributes:
-        proven: True once it has run for `PROVEN` seconds; also when it is in the queue again.
+        proven: True once it has run for that long; also when it is in the queue again.
         failed: True once it was stuck, which is a failure that was counted.
     """
 
-    def __init__(self, submitted: float) -> None:
+    def __init__(self, submitted: float, proven_after: float = PROVEN) -> None:
         self.submitted = submitted
+        self._proven_after = proven_after
         self.proven = False
         self.failed = False
         self._state = SwarmJobState.NEW
@@ -114,7 +128,7 @@ class SwarmJob:
         return False
 
     def _prove(self, now: float) -> None:
-        if self._began is not None and now - self._began >= PROVEN:
+        if self._began is not None and now - self._began >= self._proven_after:
             self.proven = True
 
 
@@ -123,13 +137,15 @@ class Swarm:
 
     Args:
         size: The number of jobs to keep alive.
+        proven_after: The seconds after which a running job has proven that it works.
 
     Attributes:
         failures: The number of failures in a row. Jobs of one submission count once.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, proven_after: float = PROVEN) -> None:
         self._size = size
+        self._proven_after = proven_after
         self._jobs: dict[str, SwarmJob] = {}
         self._leaving: frozenset[str] = frozenset()
         self._not_before = 0.0
@@ -158,7 +174,7 @@ class Swarm:
     def submitted(self, jobs: Iterable[str], now: float) -> None:
         """Count jobs that the batch system has accepted."""
         for one in jobs:
-            self._jobs[one] = SwarmJob(now)
+            self._jobs[one] = SwarmJob(now, self._proven_after)
 
     def refused(self, now: float) -> None:
         """Begin a pause, as the batch system has refused a job."""

@@ -276,12 +276,12 @@ class SwarmLoop:
         report: Callable[[str, int, int], None],
         parent: int | None = None,
     ) -> None:
-        from grain.cli.scaling.swarm import Swarm
+        from grain.cli.scaling.swarm import Swarm, proven_after
 
         self._config = config
         self._count = count
         self._options = options
-        self._swarm = Swarm(count)
+        self._swarm = Swarm(count, proven_after(config.worker.script.walltime))
         self._names: dict[str, str] = {}  # of the workers, by their jobs
         self._asked = -math.inf  # when the scheduler was asked for workers that leave
         self._report_to = report
