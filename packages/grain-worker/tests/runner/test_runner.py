@@ -198,7 +198,7 @@ async def test_a_run_that_is_cancelled_after_its_program_died_ends_once(
         nursery.cancel_scope.cancel()
 
 
-class Odd(Exception):  # noqa: N818 - it is of a user
+class Odd(Exception):
     @property
     def returncode(self) -> int:
         raise RuntimeError

@@ -429,7 +429,7 @@ def crash_behind(error: BaseException) -> str:
 def by_sigterm(error: BaseException) -> bool:
     """Return True if an exception tells of a process that ended by SIGTERM.
 
-    So do those of `run_external`, of `subprocify` and of `subprocess`, in groups and as causes, too.
+    Those of `run_external`, `subprocify` and `subprocess` do, also in a group and as a cause.
     A shell tells of its program by the exit code 143.
     """
     seen: set[int] = set()
