@@ -8,6 +8,7 @@ from grain.edge.questions import Ask, unpack
 from grain.head.messages import (
     CancelMission,
     CancelTask,
+    Depart,
     MissionRegistered,
     RegisterMission,
     Request,
@@ -52,6 +53,21 @@ def test_runs_that_a_worker_reports_of_a_mission_that_has_ended_are_not_waited_f
     harness.lose(mission)
     harness.hub.on_mission_ended("m", harness.now)
     harness.wait(70)
+    harness.worker("w", 1, (held(lease),), link="again")
+    harness.wait(5)
+
+    assert [Revoke(lease.attempt)] == harness.sent("again", Revoke)
+
+
+def test_runs_that_a_worker_reports_of_a_mission_that_has_left_are_not_waited_for(
+    harness: HubHarness,
+) -> None:
+    """The worker was stopped, and given up, when the mission left with results from elsewhere."""
+    worker, mission, lease = running(harness)
+    harness.lose(worker)
+    harness.wait(70)
+    harness.send(mission, Depart())
+    harness.wait(5)
     harness.worker("w", 1, (held(lease),), link="again")
     harness.wait(5)
 

@@ -100,7 +100,8 @@ class Missions:
         self.links: dict[Link, MissionRecord] = {}
         # The runs of missions that were given up, and when their connections were lost, by id.
         self._given_up: dict[str, tuple[int, float]] = {}
-        # The ids of missions whose processes have ended, which workers may still report.
+        # The ids of missions that have left, or whose processes have ended. A worker that was away
+        # may still report their runs.
         self._ended: dict[str, None] = {}
         # The last connections of missions that have left, have ended or were given up, by id.
         self._removed: dict[str, int] = {}
@@ -112,7 +113,7 @@ class Missions:
         """Return the mission of an id, made if there is none; then it has the grace period to come.
 
         A worker may report the runs of a mission before that has found this head; or those of one
-        whose process has ended, which are not waited for.
+        that has left or whose process has ended, which are not waited for.
         """
         mission = self._missions.get(id)
         if mission is None:
@@ -154,6 +155,7 @@ class Missions:
             case Outlook():
                 mission.outlook = message
             case Depart():
+                self._remember(self._ended, mission.id, None)
                 self._remove(mission, now)
 
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
