@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from grain.cli import plugins
 from grain.cli.app import OWN
-from grain.cli.streams import sentence
+from grain.cli.plugin import report_errors
+from grain.cli.streams import file_trouble, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,3 +230,30 @@ def test_a_defect_is_a_sentence_unless_its_traceback_is_wanted(
     assert 1 == done.returncode
     assert traceback == ("Traceback" in done.stderr)
     assert ("Error: ZeroDivisionError: here (<string>:3). This is" in done.stderr) != traceback
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "says"),
+    [
+        (
+            errno.EROFS,
+            "{}/grain/started",
+            "; set XDG_STATE_HOME to a directory that you may write to",
+        ),
+        (errno.EPERM, "{}/grain", "; set XDG_STATE_HOME to a directory that you may write to"),
+        (errno.EACCES, "{}/elsewhere", ""),
+        (errno.ENOSPC, "{}/grain/started", ""),
+    ],
+)
+def test_an_error_where_grain_keeps_its_files_says_how_to_keep_them_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, file: str, says: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path, words = file.format(tmp_path), os.strerror(number)
+    error = OSError(number, words, path)
+
+    assert f"{path}: {words}{says}" == file_trouble(error)
+    assert f"Error: {path}: {words}{says}" == sentence(error)
+    with pytest.raises(click.ClickException) as caught, report_errors():
+        raise error
+    assert f"{path}: {words}{says}" == caught.value.message

@@ -80,6 +80,15 @@ def test_little_room_is_reported(
     assert (state, says.format(tmp_path)) == (finding.state, finding.says)
 
 
+def test_a_directory_where_no_file_can_be_made_is_reported() -> None:
+    """Whatever its rights say: this file system takes no files from root either."""
+    finding = disk.judge_space("records of jobs", Path("/proc/sys"))
+
+    assert "fail" == finding.state
+    assert finding.says.startswith("records of jobs (/proc/sys) cannot be written to: ")
+    assert "XDG_STATE_HOME" in finding.fix
+
+
 def test_all_places_with_room_are_one_line(configure: Configure, alone: Path) -> None:
     findings = disk.space(configure("[worker]\nlog_file = 'logs/w.log'"))
 

@@ -49,8 +49,9 @@ def report_errors() -> Iterator[None]:
     except (BrokenPipeError, click.ClickException):
         raise  # click ends quietly for a reader that has gone
     except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(clean(f"{name}{error.strerror or error}")) from None
+        from grain.cli.streams import file_trouble
+
+        raise click.ClickException(clean(file_trouble(error))) from None
     except Exception as error:
         # A command that succeeds needs none of these imports.
         from grain.cli.batch import BatchError

@@ -8,6 +8,7 @@ other programs call raises what it raises.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -37,13 +38,31 @@ def guarded() -> Iterator[None]:
         _end(sys.stderr)
 
 
+def file_trouble(error: OSError) -> str:
+    """Return what is wrong with a file, and what to do where Grain may not keep its own files."""
+    if not error.strerror:
+        return str(error)
+    if not isinstance(error.filename, str | bytes):
+        return error.strerror
+    path = os.fsdecode(error.filename)
+    remedy = ""
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        from pathlib import Path
+
+        from grain.eventlog.names import state_folder
+
+        with contextlib.suppress(RuntimeError):  # there is no home directory
+            if Path(path).is_relative_to(state_folder()):
+                remedy = "; set XDG_STATE_HOME to a directory that you may write to"
+    return f"{path}: {error.strerror}{remedy}"
+
+
 def sentence(error: Exception) -> str:
     """Return what is wrong; of an error that must be a defect, also where it was raised."""
     from grain.cli.show import clean
 
     if isinstance(error, OSError) and error.strerror:
-        name = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        return clean(f"Error: {name}{error.strerror}")
+        return clean(f"Error: {file_trouble(error)}")
     if isinstance(error, RuntimeError) and "home directory" in str(error):  # as `Path.home` puts it
         return "Error: there is no home directory: set HOME to a directory that you may write to"
     from pathlib import Path

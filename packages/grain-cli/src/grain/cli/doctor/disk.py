@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import tempfile
@@ -21,6 +22,8 @@ LITTLE, LEAST = 1.0, 0.05
 
 FEW = 1000
 """Files that may still be made: fewer are worth a warning."""
+
+_ELSEWHERE = "Set XDG_STATE_HOME, and paths in grain.toml, to directories that can be written to."
 
 # Of those that one host has for itself. Unknown ones are taken for shared: there are many.
 _OF_ONE_HOST = frozenset(
@@ -74,6 +77,8 @@ def judge_space(name: str, folder: Path) -> Finding:
         room = os.statvfs(folder)
     except OSError as error:
         return Finding("disk space", "warn", f"{name} ({folder}): {error.strerror}")
+    if problem := _unwritable(folder):
+        return Finding("disk space", "fail", f"{name} ({folder}) {problem}", _ELSEWHERE)
     free = room.f_bavail * room.f_frsize / 1e9
     text = f"{name} ({folder}) has {free:.1f} GB left"
     fix = "Remove what is not needed, or let Grain write elsewhere."
@@ -85,6 +90,17 @@ def judge_space(name: str, folder: Path) -> Finding:
     return Finding("disk space", "ok", f"{name} {free:.0f} GB")
 
 
+def _unwritable(folder: Path) -> str:
+    """Return why no file can be made in a directory; empty if one can, or if it is just full."""
+    try:
+        # Rights do not tell: the file system may be read-only, or refuse root.
+        with tempfile.TemporaryFile(prefix=".grain-doctor-", dir=folder):
+            return ""
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        return "" if full else f"cannot be written to: {error.strerror}"
+
+
 def locks() -> list[Finding]:
     """Check that locks work in the home directory: `grain scale` and users' programs need them."""
     try:
@@ -93,8 +109,8 @@ def locks() -> list[Finding]:
     except RuntimeError:
         return [Finding("locks", "warn", "there is no home directory", "Set HOME.")]
     except OSError as error:
-        fix = "Set XDG_STATE_HOME, and paths in grain.toml, to directories that can be written to."
-        return [Finding("locks", "fail", f"{folder} cannot be written to: {error.strerror}", fix)]
+        says = f"{folder} cannot be written to: {error.strerror}"
+        return [Finding("locks", "fail", says, _ELSEWHERE)]
     try:
         return [_judge_locks(folder, *try_locks(handle, name))]
     finally:
