@@ -27,10 +27,11 @@ def stats(
     stuck_task: str = "",
     absent: bool = False,
     computing: float | None = None,
+    others: bool = False,
 ) -> Statistics:
     return Statistics(
         queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores, absent,
-        computing=computing,
+        computing=computing, others=others,
     )  # fmt: skip
 
 
@@ -297,8 +298,14 @@ def test_a_mission_of_a_week_keeps_few_points() -> None:
     assert len(paced((7 * 86400, 1.0), step=20.0)._points) <= 32
 
 
+def test_cores_that_a_mission_had_itself_a_moment_ago_are_not_those_of_others() -> None:
+    """Its worker has left since the scheduler was asked."""
+    assert "other missions" not in live(stats(5, 0, 9, cores=(64, 64)), 120)
+    assert "other missions" not in log_line(after(40.0, stats(5, 0, 9, cores=(64, 64))))
+
+
 def test_a_mission_that_waits_for_others_says_so() -> None:
-    waits = stats(5, 0, 9, cores=(64, 64))
+    waits = stats(5, 0, 9, cores=(64, 64), others=True)
 
     assert live(waits, 120).endswith(
         "64/64 cores given, 40 s elapsed, other missions have the cores"

@@ -60,6 +60,11 @@ LACK = (
             id="workers leave again",
         ),
         pytest.param(
+            [WorkersStopped(("w",), 2, "SIGTERM"), NoWorkers(FOUR, "no worker")],
+            ["worker w has left", "No workers are there any more"],
+            id="the only worker leaves",
+        ),
+        pytest.param(
             [NoWorkers(FOUR, "no worker"), NeverStarts(FOUR, "w: too small"),
              NeverStarts(FOUR, "v: too small; w: too small"), CanStart(FOUR)],
             ["No workers are there yet", LACK.format(4),
@@ -86,6 +91,21 @@ def test_what_was_said_about_workers_is_taken_back_when_they_come(
     assert len(lines) == len(said), said
     for part, line in zip(lines, said, strict=True):
         assert part in line
+
+
+@pytest.mark.parametrize(
+    ("done", "failed", "cached", "word"),
+    [(2, 0, 2, "yet"), (3, 0, 2, "any more"), (0, 1, 0, "any more")],
+)
+def test_workers_that_have_run_tasks_are_not_there_any_more(
+    done: int, failed: int, cached: int, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results from the cache took no worker."""
+    reporter = Reporter(routine=False)
+    reporter.on_opened(lambda: Statistics(1, 0, done, failed, 0, 0, cached=cached))
+    reporter.on_event(NoWorkers(FOUR, "no worker"))
+
+    assert f"No workers are there {word}; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

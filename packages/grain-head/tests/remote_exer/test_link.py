@@ -731,3 +731,19 @@ async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_larg
     assert "keep(b'\\x00\\x00\\x00')" == calls[2, "error"] == calls.pop((4, "lost"))
     assert "keep(…)" == calls[3, "error"]
     assert {"", calls[2, "error"], calls[3, "error"]} == set(calls.values())
+
+
+def test_cores_are_those_of_others_if_no_task_of_the_mission_ran_when_they_were_counted() -> None:
+    """So a worker that has just left does not seem to be busy for others."""
+    session = MissionSession("m", "m")
+    task = session.submit(session.request({"Cores": 1}), b"", b"")
+    session.on_connected()
+    seen = []
+    for message, given in ((Started("w", (task,)), 2), (Started("", (task,)), 2), (None, 0)):
+        if message is not None:
+            session.on_message(message, None)
+        seen.append(session.load.others)  # the answer is older
+        session.on_message(Answer("load"), pack([given, 2, None]))
+        seen.append(session.load.others)
+
+    assert [False, False, False, True, True, False] == seen

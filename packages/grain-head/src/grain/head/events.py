@@ -283,6 +283,7 @@ class Statistics:
             not known.
         absent: True if tasks are stuck as no worker is here at all.
         cached: those of the done tasks whose results were found in the result cache.
+        others: True if tasks had cores while none of this executor ran, at the last look.
     """
 
     queued: int
@@ -299,3 +300,4 @@ class Statistics:
     absent: bool = False
     cached: int = 0
     computing: float | None = None
+    others: bool = False

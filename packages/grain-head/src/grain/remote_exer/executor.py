@@ -324,6 +324,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         counted = self._counted(
             len(self._jobs) - running, running, (load.given, load.cores), load.computing
         )
+        counted = replace(counted, others=load.others)
         if not self._session.stuck:
             return counted
         stuck, task = self._session.count_stuck()

@@ -68,18 +68,25 @@ class Load(NamedTuple):
         given: how many tasks were given.
         cores: how many there are.
         computing: on how many something is computed; None if that is not known.
+        others: True if none of the given ones was this mission's when the answer came.
     """
 
     given: int = 0
     cores: int = 0
     computing: float | None = None
+    others: bool = False
 
 
-def _load(answer: Any) -> Load:
-    """Return the load of the workers, as the head has answered."""
+def _load(answer: Any, *, runs: bool) -> Load:
+    """Return the load of the workers, as the head has answered.
+
+    Args:
+        answer: its answer.
+        runs: True if a task of this mission runs.
+    """
     match answer:
         case [int(given), int(cores), float() | int() | None as computing]:
-            return Load(given, cores, computing)
+            return Load(given, cores, computing, given > 0 and not runs)
     raise RemoteProtocolError(f"the head's answer to a question is not valid: {answer!r:.80}")
 
 
@@ -477,7 +484,7 @@ class MissionSession:
                     if message.crash.outlived is not None:
                         self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
-                self.load = _load(unpack(payload))
+                self.load = _load(unpack(payload), runs=bool(self.running))
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

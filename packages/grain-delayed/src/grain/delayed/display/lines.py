@@ -239,7 +239,7 @@ def _percent(progress: Progress) -> str:
 
 def _others_first(now: Statistics) -> bool:
     """Return True if nothing of a mission runs, as cores are in use that are not by its tasks."""
-    return bool(now.queued and not now.running and now.given)
+    return bool(now.queued and not now.running and now.others)
 
 
 def _stuck(now: Statistics) -> str:

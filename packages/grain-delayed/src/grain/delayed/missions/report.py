@@ -102,9 +102,10 @@ class Reporter:
         self._summary = routine
         self._clock = clock
         self._began = clock()
-        # How often it was reported that no worker is there; and whether that is so still.
-        self._absences = 0
+        # Whether it was reported that no worker is there, and is so still; and whether there was
+        # a worker before.
         self._absent = False
+        self._had_workers = False
         self._never: set[Resource] = set()
         self._meeting = ""
         self._elsewhere = f", {elsewhere}" if elsewhere else ""
@@ -202,6 +203,7 @@ class Reporter:
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
             case WorkersLost() | WorkersStopped():
+                self._had_workers = True
                 self.line(gone_line(event), at=self._wall())
             case SchedulerTrouble(what, why) if why:
                 self.line(f"warning: {why}")
@@ -244,8 +246,8 @@ class Reporter:
                 # For each request that waits; and a scheduler that was replaced reports it again.
                 if not self._absent:
                     self._absent = True
-                    self._absences += 1
-                    now = "yet" if self._absences == 1 else "any more"
+                    now = "any more" if self._had_workers or self._has_run() else "yet"
+                    self._had_workers = True  # when it is said again
                     self.line(
                         f"No workers are there {now}; tasks wait for them. "
                         f"`{self._start_workers}` starts one, from any shell"
@@ -276,6 +278,11 @@ class Reporter:
                         f"warning: no worker that is here can ever run a task that asks for "
                         f"{request.ask()} ({why}); {waits}"
                     )
+
+    def _has_run(self) -> bool:
+        """Return True if a task has run to its end."""
+        now = self._statistics()
+        return now.done - now.cached + now.failed > 0
 
     def on_ended(self, *, interrupted: bool) -> None:
         """Report how the tasks ended, and the time that the mission took.
