@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from grain.delayed.display.total import Total
+    from grain.delayed.display.views import View
     from grain.head.base import KindNow
     from grain.head.messages import Outlook
     from grain.resource import Resource
@@ -349,32 +350,32 @@ class Reporter:
         if not self._shown:
             yield
             return
-        # A mission that is cancelled goes on until its tasks have ended, and is shown until then:
-        # a cell of a notebook keeps the last line.
         scope = trio.CancelScope(shield=True)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self._watch, scope)
-            try:
-                yield
-            finally:
-                scope.cancel()
-
-    async def _watch(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
-        began = trio.current_time()
-        with scope, view_here(self._progress, self.line) as view:
+        with view_here(self._progress, self.line) as view:
+            began = trio.current_time()
             self._progress.look(began)
-            task_status.started()
             try:
-                while True:
-                    elapsed = trio.current_time() - began
-                    await trio.sleep(view.pause(elapsed))
-                    self._progress.look(trio.current_time())
-                    view.show()
-                    if self._tell is not None and self._progress.elapsed >= self._tell_due:
-                        self._tell_due = self._progress.elapsed + _TOLD
-                        self._tell(self._progress.outlook())
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._watch, view, began, scope)
+                    try:
+                        yield
+                    finally:
+                        scope.cancel()
             finally:
                 self._progress.on_ended(trio.current_time())
+
+    async def _watch(self, view: View, began: float, scope: trio.CancelScope) -> None:
+        # A mission that is cancelled goes on until its tasks have ended, and is shown until then:
+        # a cell of a notebook keeps the last line.
+        with scope:
+            while True:
+                elapsed = trio.current_time() - began
+                await trio.sleep(view.pause(elapsed))
+                self._progress.look(trio.current_time())
+                view.show()
+                if self._tell is not None and self._progress.elapsed >= self._tell_due:
+                    self._tell_due = self._progress.elapsed + _TOLD
+                    self._tell(self._progress.outlook())
 
 
 def last_away_line(event: LastTasksAway) -> str:
