@@ -260,7 +260,7 @@ def requests(*runs: tuple[dict[str, float], Usage | None]) -> Totals:
 
 
 def used(cores: float, memory: float) -> Usage:
-    return Usage(user=100 * cores, peak_memory=memory, measured_by="cgroup")
+    return Usage(user=100 * cores, peak_memory=memory, measured_by="cgroup", programs=1)
 
 
 def test_what_sufficed_is_the_most_that_was_used() -> None:
@@ -320,6 +320,8 @@ def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
 
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, None)).functions["f"]).text
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, unmeasured)).functions["f"]).text
+    in_python = requests((asked, Usage()))  # on as many cores as its library takes
+    assert ("Cores(4) & Memory(8)", [], []) == sufficient(in_python.functions["f"])
     assert "" == sufficient(requests(({}, None)).functions["f"]).text
 
 
