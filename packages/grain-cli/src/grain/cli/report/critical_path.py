@@ -29,6 +29,7 @@ class Step(NamedTuple):
         submitted: when it was submitted: until then, the mission's own code ran.
         started: when its last run began: until then, it waited, or ran in vain.
         ended: when it ended.
+        ran_before: True if it ran in vain before.
     """
 
     task: int
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     submitted: float
     started: float
     ended: float
+    ran_before: bool
 
 
 class _Chunk:
@@ -65,6 +67,7 @@ class CriticalPath:
         self._chunks: dict[int, _Chunk] = {}
         # The latest attempt at each task that was tried again, by the first.
         self._latest: dict[int, int] = {}
+        self._ran_before: set[int] = set()
         self._last = 0
         self.last_end = -1.0
 
@@ -93,19 +96,24 @@ class CriticalPath:
                 before, latest = one, ended
         chunk.before[at] = before
 
-    def ended(self, task: int, started: float | None, ended: float) -> None:
+    def ended(
+        self, task: int, started: float | None, ended: float, *, ran_before: bool = False
+    ) -> None:
         """Take note of a task that has ended.
 
         Args:
             task: its number.
             started: when its last run began; None if it was waiting, which ends no path.
             ended: when it ended.
+            ran_before: True if an earlier run of it was in vain.
         """
         chunk, at = self._place(task)
         if chunk.submitted[at] < 0:
             return  # its submission was torn
         chunk.started[at] = ended if started is None else started
         chunk.ended[at] = ended
+        if ran_before:
+            self._ran_before.add(task)
         if started is not None and ended >= self.last_end:
             self._last, self.last_end = task, ended
 
@@ -120,7 +128,8 @@ class CriticalPath:
             before = chunk.before[at]
             after = max(0.0, self._end_of(before)) if before else 0.0
             submitted, started = chunk.submitted[at], chunk.started[at]
-            steps.append(Step(task, chunk.function[at], after, submitted, started, chunk.ended[at]))
+            ended, again = chunk.ended[at], task in self._ran_before
+            steps.append(Step(task, chunk.function[at], after, submitted, started, ended, again))
             task = before
         return steps[::-1]
 
