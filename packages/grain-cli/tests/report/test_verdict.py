@@ -120,7 +120,7 @@ def test_of_a_mission_that_goes_on_failed_runs_are_counted() -> None:
 
 
 def test_workers_that_were_lost_and_causes_that_are_not_kept_apart_are_no_cause() -> None:
-    lost = failures(*"ab", outcome="lost", error="", final=False)
+    lost = failures("a", "a", outcome="lost", error="", final=False)
     words = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(2000)]
 
     assert [] == said_of("failures", *lost, running=True)
