@@ -94,25 +94,30 @@ def failures(*messages: str, **more: Any) -> list[AnyLine]:
     return lines
 
 
-def test_the_cause_of_most_failures_is_named_with_its_first_message() -> None:
+def test_the_cause_of_most_failures_is_named_with_what_their_messages_share() -> None:
     alike = [f"mol{number}: no convergence" for number in range(3)]
     others = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
 
-    assert [
-        "3 of 12 failed tasks are alike, such as this one of f: ValueError: mol0: no convergence."
-    ] == said(*failures(*alike, *others), end())
+    assert ["3 of 12 failed tasks are alike, in f: ValueError: …: no convergence."] == said(
+        *failures(*alike, *others), end()
+    )
     assert [] == said(*failures(*alike, *others, "j"), end())  # less than a quarter
     assert [] == said(*failures("a", "b"), end())
-    assert [
-        "All 3 failed tasks are alike, such as this one of f: ValueError: mol0: no convergence."
-    ] == said(*failures(*alike), end())
+    assert ["All 3 failed tasks are alike, in f: ValueError: …: no convergence."] == said(
+        *failures(*alike), end()
+    )
     assert ["One task of f failed: ValueError: Why?"] == said(*failures("Why?"), end())
 
 
 def test_a_failure_that_a_further_attempt_made_up_for_is_none() -> None:
     again = TaskSubmitted(time=1010.0, task=2, function="f", retry_of=1)
+    made_up: list[AnyLine] = [again, started(2, 1010.0), ended(2, 1020.0, 1010.0)]
+    other = failures("", "", "mol3: a")[-3:]
 
-    assert [] == said(*failures("a"), again, started(2, 1010.0), ended(2, 1020.0, 1010.0), end())
+    assert [] == said(*failures("mol1: a"), *made_up, end())
+    assert ["One task of f failed: ValueError: …: a."] == said(
+        *failures("mol1: a"), *made_up, *other, end()
+    )
 
 
 def test_of_a_mission_that_goes_on_failed_runs_are_counted() -> None:
@@ -286,6 +291,23 @@ def test_a_critical_path_that_mostly_waited_is_named() -> None:
     assert [] == waiting(50.0, running=True)
     in_vain = [started(2, 1011.0), ended(2, 1058.0, 1011.0, outcome="returned", final=False)]
     assert [] == waiting(50.0, lines=in_vain)
+
+
+def test_what_may_be_the_delay_of_a_report_is_not_a_wait_for_room() -> None:
+    """The mission learned 60 s later of a run of 0.1 s, and does not know when it was."""
+
+    def learned(seconds: float, given: float) -> list[str]:
+        at = 1000.0 + given
+        late = ended(1, at + seconds, at + seconds - 0.1, usage=Usage())
+        return said_of("path", submitted(1), *started_soon, started(1, at), late, end(1100.0))
+
+    # The first start is that of another task, so that nothing is said of that.
+    started_soon: list[AnyLine] = [submitted(9), started(9, 1000.0)]
+    assert [] == learned(60.0, given=10.0)
+    assert [] == learned(60.0, given=40.0)
+    assert ["Tasks of the critical path waited at least 51 s of 1 min 40 s for room."] == learned(
+        45.0, given=51.0
+    )
 
 
 def test_the_wait_for_the_first_start_is_said_once() -> None:

@@ -6,6 +6,7 @@ line on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -378,7 +379,8 @@ class Collector:
         if line.final and path is not None:
             first = self._assembly.first or 0.0
             started = None if run.started is None else run.started - first
-            path.ended(line.task, started, run.ended - first, ran_before=run.ran_before)
+            unsure = math.inf if run.ran_before else run.slack
+            path.ended(line.task, started, run.ended - first, unsure)
 
     def _show(self, run: Run) -> None:
         first = self._assembly.first or 0.0

@@ -116,17 +116,18 @@ def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     if count < ALIKE * total or (count == 1 and total > 1):
         return
     how = most.cause.error or most.cause.outcome
-    if message := most.first.line.message:
+    # The first of several runs may be one that was made up for: what they have in common is true.
+    if message := most.first.line.message if most.runs == 1 else most.cause.pattern:
         how += f": {_short(message, _LONG_MESSAGE)}"
     stop = "" if how.endswith((".", "!", "?")) else "."
     function = _short(most.cause.function, _LONG_NAME)
-    of = f" of {function}" if function else ""
     if total == 1:
+        of = f" of {function}" if function else ""
         yield Finding(f"One {noun}{of} failed: {how}{stop}", "failures")
         return
     share = f"All {total:,}" if count == total else f"{count:,} of {total:,}"
-    text = f"{share} failed {noun}s are alike, such as this one{of}: {how}{stop}"
-    yield Finding(text, "failures")
+    where = f", in {function}" if function else ""
+    yield Finding(f"{share} failed {noun}s are alike{where}: {how}{stop}", "failures")
 
 
 def _final(failures: Failures) -> int:
@@ -202,12 +203,17 @@ def _room(worker: Worker, request: Mapping[str, float]) -> int:
 
 def _waits(report: Report, *, running: bool) -> Iterator[Finding]:
     # The path of a mission that goes on is that up to now. In the log of a scheduler it is that of
-    # one mission of several. And a step that ran in vain before has that time among its waits.
-    if running or report.path_mission or any(step.ran_before for step in report.steps):
+    # one mission of several.
+    if running or report.path_mission or report.span <= 0:
         return
-    waited = sum(step.started - step.submitted for step in report.steps)
-    if report.span > 0 and waited - report.first_wait >= WAITED * report.span:
-        text = f"Tasks of the critical path waited {span(waited)} of {span(report.span)} for room."
+    unsure = sum(step.unsure for step in report.steps)
+    waited = sum(step.started - step.submitted for step in report.steps) - unsure
+    if waited - report.first_wait >= WAITED * report.span:
+        least = "at least " if span(waited) != span(waited + unsure) else ""
+        text = (
+            f"Tasks of the critical path waited {least}{span(waited)} of {span(report.span)} for "
+            "room."
+        )
         yield Finding(text, "path")
 
 
