@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from grain.cli.report.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
 from grain.cli.report.collecting import Report, collect
@@ -260,7 +261,7 @@ def requests(*runs: tuple[dict[str, float], Usage | None]) -> Totals:
 
 
 def used(cores: float, memory: float) -> Usage:
-    return Usage(user=100 * cores, peak_memory=memory, measured_by="cgroup")
+    return Usage(user=100 * cores, peak_memory=memory, measured_by="cgroup", programs=1)
 
 
 def test_what_sufficed_is_the_most_that_was_used() -> None:
@@ -320,6 +321,8 @@ def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
 
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, None)).functions["f"]).text
     assert "Cores(4) & Memory(8)" == sufficient(requests((asked, unmeasured)).functions["f"]).text
+    in_python = requests((asked, Usage()))  # on as many cores as its library takes
+    assert ("Cores(4) & Memory(8)", [], []) == sufficient(in_python.functions["f"])
     assert "" == sufficient(requests(({}, None)).functions["f"]).text
 
 
@@ -522,6 +525,19 @@ def test_what_waits_at_the_end_of_a_log_is_counted_with_what_it_lacked() -> None
         "no worker had GPUs or Seats": 1,
     } == report(*lines).left_waiting
     assert {"no worker was there": 1} == report(lines[-1]).left_waiting
+
+
+def test_a_mission_that_shares_workers_does_not_know_those_that_took_none_of_its_tasks() -> None:
+    shared = replace(HEADER, address="edge:///home/me/edge")
+    gpu = TaskSubmitted(time=1000.0, task=1, function="f", request={"GPUs": 1.0})
+    worker = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 8.0})
+
+    assert {"no worker took a task": 1} == collect([shared, gpu]).left_waiting
+    assert {"no worker that took other tasks had GPUs": 1} == collect(
+        [shared, worker, gpu]
+    ).left_waiting
+    hub = replace(shared, source="scheduler")
+    assert {"no worker had GPUs": 1} == collect([hub, worker, gpu]).left_waiting
 
 
 def test_brief_tasks_occupy_their_mean_and_count_as_done() -> None:

@@ -102,10 +102,10 @@ def test_core_time_that_brought_no_value_is_wasted() -> None:
 
 
 def test_a_function_has_what_was_asked_for_and_what_was_used() -> None:
-    used = Usage(user=8.0, system=2.0, peak_memory=3.0, measured_by="polling")
+    used = Usage(user=8.0, system=2.0, peak_memory=3.0, measured_by="polling", programs=1)
     totals = totals_of([
         submitted(1), submitted(2), submitted(3, memory=12.0),
-        ended(1, "value", usage=used), ended(2, "value", usage=Usage(user=1.0)),
+        ended(1, "value", usage=used), ended(2, "value", usage=Usage(user=1.0, programs=1)),
     ])  # fmt: skip
 
     function = totals.functions["f"]
@@ -116,6 +116,12 @@ def test_a_function_has_what_was_asked_for_and_what_was_used() -> None:
         function.memory.count, function.memory.most, function.memory_shares.most
     )  # fmt: skip
     assert (11.0, 1.0) == (function.cpu_seconds, function.busy_cores.most)
+
+
+def test_the_cores_of_a_run_without_programs_are_not_known() -> None:
+    totals = totals_of([submitted(1), ended(1, "value", usage=Usage())])
+
+    assert 0 == totals.functions["f"].busy_cores.count
 
 
 def test_requests_that_all_differ_do_not_take_ever_more_memory() -> None:

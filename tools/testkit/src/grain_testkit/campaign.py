@@ -300,7 +300,8 @@ class Campaign:
 
     def _lose(self, worker: _Worker) -> Iterator[AnyLine]:
         why = "its connection was lost, and it did not come back within 60 s"
-        yield WorkerLeft(time=BEGAN + self._now, worker=worker.name, why=why)
+        heard = BEGAN + KILLED_AT
+        yield WorkerLeft(time=BEGAN + self._now, worker=worker.name, why=why, heard=heard)
         yield Remark(time=BEGAN + self._now, text=f"worker {worker.name} is lost")
         given = [(run.task, run.given) for run in worker.runs.values()]
         given += [(task, at) for task, at, _ in worker.heard]
@@ -314,7 +315,7 @@ class Campaign:
                 host=worker.name,
                 attempt=task.attempt,
                 started=BEGAN + at,
-                ended=BEGAN + self._now,
+                ended=max(BEGAN + at, heard),
                 final=False,
             )
             queue = self._brief if task.function == "prepare" else self._waiting

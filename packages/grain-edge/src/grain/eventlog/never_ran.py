@@ -16,8 +16,11 @@ Amounts = tuple[tuple[str, float], ...]
 CANCELLED, ENDED, WAITING = "cancelled", "ended", "waiting"
 """Ways in which a task came to never run: its caller cancelled it; it failed; it waited on."""
 
+CALLED_OFF = "cancelled while waiting"
+"""The reason why tasks never ran for which there was room, and whose caller cancelled them."""
+
 _OTHERWISE = {
-    CANCELLED: "cancelled while waiting",
+    CANCELLED: CALLED_OFF,
     ENDED: "ended before any run began",
     WAITING: "still waiting at the end",
 }
@@ -30,9 +33,14 @@ class NeverRan:
 
     Args:
         among: others, whose workers are those of these.
+
+    Attributes:
+        all_workers: True if the log has all workers that were there. That of a mission that shares
+            them has those alone that took tasks of it: others may have been busy all the time.
     """
 
     def __init__(self, among: NeverRan | None = None) -> None:
+        self.all_workers: bool = True if among is None else among.all_workers
         self._offers: set[Amounts] = set() if among is None else among._offers
         self._tasks: Counter[tuple[Amounts, str]] = Counter()
 
@@ -69,7 +77,7 @@ class NeverRan:
     def _lack(self, request: Mapping[str, float]) -> str:
         """Return what every worker lacked for a request; nothing if one had it all."""
         if not self._offers:
-            return "no worker was there"
+            return "no worker was there" if self.all_workers else "no worker took a task"
         if self.fits(request):
             return ""
         most: dict[str, float] = {}
@@ -77,11 +85,12 @@ class NeverRan:
             for kind, amount in offer:
                 most[kind] = max(amount, most.get(kind, 0.0))
         asked = {kind: amount for kind, amount in request.items() if kind != _TIME and amount > 0}
+        lack = "no worker had" if self.all_workers else "no worker that took other tasks had"
         if absent := [kind for kind in asked if not most.get(kind)]:
-            return f"no worker had {' or '.join(map(_noun, absent))}"
+            return f"{lack} {' or '.join(map(_noun, absent))}"
         if short := [kind for kind in asked if asked[kind] > most[kind]]:
-            return f"no worker had {' or '.join(_amount(kind, asked[kind]) for kind in short)}"
-        return f"no worker had {' and '.join(_amount(kind, asked[kind]) for kind in asked)} at once"
+            return f"{lack} {' or '.join(_amount(kind, asked[kind]) for kind in short)}"
+        return f"{lack} {' and '.join(_amount(kind, asked[kind]) for kind in asked)} at once"
 
 
 def sentences(reasons: Mapping[str, int]) -> list[str]:

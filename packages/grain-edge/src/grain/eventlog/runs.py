@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.clocks import WorkerClocks
 from grain.eventlog.never_ran import CANCELLED, ENDED, NeverRan
-from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmitted, WorkerJoined
+from grain.eventlog.schema import (
+    ClockChanged,
+    LogStarted,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -202,6 +209,9 @@ class RunAssembly:
             task.started, task.worker = max(given, task.queued), line.worker
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
+        elif isinstance(line, LogStarted):
+            # A mission is informed of the workers of others when they take a task of it.
+            self.never_ran.all_workers = line.source == "scheduler" or not line.address
         elif isinstance(line, WorkerJoined):
             self.never_ran.offered(line.resources)
             if self._learns:

@@ -71,6 +71,9 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
 class WorkerJoined(Line, frozen=True, kw_only=True, tag="worker joined"):
     """A worker offers its resources; once more if it comes back.
 
+    In the log of a mission that shares its workers, the line is there when the worker first takes a
+    task of the mission.
+
     Attributes:
         worker: its name.
         host: its host.

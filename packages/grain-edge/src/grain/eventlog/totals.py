@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _CAUSES = 500
 """Causes that are kept apart; any further ones are counted as one."""
 
-_OTHER = "other causes"
+OTHER_CAUSES = "other causes"
+"""The error of the causes that are not kept apart."""
 
 _REQUESTS = 100
 """Requests of one function that are kept apart."""
@@ -185,7 +186,8 @@ class FunctionTotals:
         never_ran: the waits of its tasks that ended without any run.
         memory: the peaks of memory of all runs that were measured, in GB.
         memory_shares: those peaks as shares of what was asked for.
-        busy_cores: the mean number of cores in which a run computed.
+        busy_cores: the mean number of cores in which the programs of a run computed, of runs that
+            had any.
     """
 
     __slots__ = (
@@ -368,7 +370,7 @@ class Totals:
     @staticmethod
     def _count_usage(run: Run, usage: Usage, function: FunctionTotals) -> None:
         function.cpu_seconds += usage.cpu
-        if run.seconds > 0:
+        if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
             function.busy_cores.add(usage.cpu / run.seconds)
         if usage.measured_by == "none":
             return
@@ -389,7 +391,7 @@ class Totals:
         failures = self.failures.get(cause)
         if failures is None:
             if len(self.failures) >= _CAUSES:
-                cause = Cause("", line.outcome, _OTHER, "")
+                cause = Cause("", line.outcome, OTHER_CAUSES, "")
             failures = self.failures.setdefault(cause, Failures(cause, run))
         failures.runs += 1
         failures.workers[line.worker] += 1

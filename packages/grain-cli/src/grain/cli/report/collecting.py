@@ -6,6 +6,7 @@ line on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,7 @@ from grain.eventlog.schema import (
     LogStarted,
     MissionJoined,
     Remark,
+    TaskStarted,
     TaskSubmitted,
     WorkerJoined,
     WorkerLeft,
@@ -64,6 +66,8 @@ class Worker:
         left: when it left for the last time, or when there was the last sign of it; None if it is
             still there.
         why: the reason; empty if it was to leave.
+        heard: True if it is known when there was the last sign of it, and ``left`` is that.
+        sent_back: the tasks that wait again, or did, since it was lost with them.
         runs: the runs that ended there.
         core_seconds: the cores that they asked for, times their length.
         offered: core seconds that it offered.
@@ -79,6 +83,8 @@ class Worker:
     joined: float = 0.0
     left: float | None = None
     why: str = ""
+    heard: bool = False
+    sent_back: int = 0
     runs: int = 0
     core_seconds: float = 0.0
     offered: float = 0.0
@@ -121,6 +127,8 @@ class Report:
         steps: the critical path, of the mission that ended last.
         never_ran: how many tasks never ran, by reason; those that wait still are not among them.
         left_waiting: how many have not begun by the end of the log, by reason.
+        first_wait: how long the oldest task had waited when a worker took the first one; 0 if that
+            is not known.
         last_run: when the last run ended; 0 if none has.
         missions: the names of missions in the log of a scheduler, by their ids.
         path_mission: the mission of the critical path; empty in the log of a mission.
@@ -143,6 +151,7 @@ class Report:
     steps: list[Step]
     never_ran: dict[str, int]
     left_waiting: dict[str, int]
+    first_wait: float
     last_run: float
     missions: dict[str, str]
     path_mission: str
@@ -171,6 +180,8 @@ class Collector:
         self._running = Level(BINS)
         self._timeline = Timeline(bars)
         self._paths: dict[str, CriticalPath] = {}
+        self._first_taken: float | None = None
+        self._oldest = 0.0  # since when the oldest task waited by then
         self._last_run = 0.0
         self._missions: dict[str, str] = {}
         self._remarks: list[tuple[float, str]] = []
@@ -185,19 +196,26 @@ class Collector:
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
             self._submitted(line)
+        elif isinstance(line, TaskStarted):
+            self._taken(line)
         elif isinstance(line, BriefTasks):
             self._brief(line)
         elif isinstance(line, CachedResults):
             self._totals.cached_results(line)
             self._number(line.function)
-        elif isinstance(line, LogStarted):
-            self._header = self._header or line
-        elif isinstance(line, LogEnded):
-            self._end = line
         elif isinstance(line, WorkerJoined):
             self._joined(line)
         elif isinstance(line, WorkerLeft):
             self._left(line)
+        else:
+            self._of_the_log(line)
+
+    def _of_the_log(self, line: AnyLine) -> None:
+        """Take a line that is about no task and no worker."""
+        if isinstance(line, LogStarted):
+            self._header = self._header or line
+        elif isinstance(line, LogEnded):
+            self._end = line
         elif isinstance(line, MissionJoined):
             self._missions[line.mission] = line.name
         elif isinstance(line, Remark):
@@ -251,6 +269,7 @@ class Collector:
             steps=self._paths[mission].steps() if self._paths else [],
             never_ran=never_ran.reasons(),
             left_waiting=left.reasons(),
+            first_wait=max(0.0, (self._first_taken or 0.0) - self._oldest),
             last_run=self._last_run,
             missions=self._missions,
             path_mission=mission,
@@ -279,7 +298,7 @@ class Collector:
         elif worker.since is not None:  # its connection was lost, but not the worker
             self._absent(worker, now)
         worker.host, worker.job, worker.resources = line.host, line.job, line.resources
-        worker.since, worker.left, worker.why = now, None, ""
+        worker.since, worker.left, worker.why, worker.heard = now, None, "", False
         self._timeline.offer(line.worker, line.resources.get("Cores", 0.0))
 
     def _left(self, line: WorkerLeft) -> None:
@@ -291,7 +310,7 @@ class Collector:
         if worker.since is not None:
             left = max(worker.since, left)
             self._absent(worker, left)
-        worker.left, worker.why = left, line.why
+        worker.left, worker.why, worker.heard = left, line.why, line.heard is not None
 
     def _absent(self, worker: Worker, now: float) -> None:
         """Count what a worker offered since it came."""
@@ -322,8 +341,18 @@ class Collector:
             path = self._paths[line.mission] = CriticalPath()
         path.submitted(line.task, self._number(line.function), now, line.after, line.retry_of)
 
+    def _taken(self, line: TaskStarted) -> None:
+        """Keep when the first task was taken; a line may come later than that of a later start."""
+        time = line.time - self._assembly.clock_change
+        if self._first_taken is None:
+            # All that are open have waited until then.
+            oldest = next(self._assembly.open_tasks())
+            self._first_taken, self._oldest = time, oldest.queued
+        self._first_taken = min(time, self._first_taken)
+
     def _brief(self, line: BriefTasks) -> None:
         """Count tasks without lines of their own; they occupy their mean over the whole time."""
+        self._first_taken = self._first_taken or 0.0  # it may have been one of them
         self._totals.brief(line)
         self._number(line.function)
         start = line.began - self._assembly.clock_change - (self._assembly.first or 0.0)
@@ -337,16 +366,21 @@ class Collector:
     def _ended(self, run: Run) -> None:
         line = run.line
         self._totals.ended(run)
+        if line.outcome == "lost" and not line.final and line.worker in self._workers:
+            self._workers[line.worker].sent_back += 1
         if line.outcome == "error":
             self._overtime.setdefault(run.submission.function, Overtime()).add(run)
         if run.started is not None:
             self._last_run = self._now
+            if self._first_taken is None:
+                self._first_taken = 0.0  # the line of its start was torn
             self._show(run)
         path = self._paths.get(line.mission)
         if line.final and path is not None:
             first = self._assembly.first or 0.0
             started = None if run.started is None else run.started - first
-            path.ended(line.task, started, run.ended - first)
+            unsure = math.inf if run.ran_before else run.slack
+            path.ended(line.task, started, run.ended - first, unsure)
 
     def _show(self, run: Run) -> None:
         first = self._assembly.first or 0.0

@@ -4,7 +4,7 @@ It leads back from the task that ended last, of those that ran: the one before i
 branch had awaited when it submitted it, the one that ended last. Whoever wants the mission to be
 shorter has to make this chain shorter. What was cancelled while it waited ends no path.
 
-All tasks have to be remembered, as any of them may turn out to be in the chain: in arrays, 40 bytes
+All tasks have to be remembered, as any of them may turn out to be in the chain: in arrays, 44 bytes
 for each.
 """
 
@@ -29,6 +29,8 @@ class Step(NamedTuple):
         submitted: when it was submitted: until then, the mission's own code ran.
         started: when its last run began: until then, it waited, or ran in vain.
         ended: when it ended.
+        unsure: the seconds between its submission and its last run in which it may not have waited
+            for room: it ran in vain, or the log does not say when a brief run began.
     """
 
     task: int
@@ -37,12 +39,13 @@ class Step(NamedTuple):
     submitted: float
     started: float
     ended: float
+    unsure: float
 
 
 class _Chunk:
     """A thousand tasks whose numbers follow each other. A time that is not known is -1."""
 
-    __slots__ = ("before", "ended", "function", "started", "submitted")
+    __slots__ = ("before", "ended", "function", "started", "submitted", "unsure")
 
     def __init__(self) -> None:
         unknown = array("d", [-1.0]) * _CHUNK
@@ -51,6 +54,7 @@ class _Chunk:
         self.ended = unknown[:]
         self.function = array("l", bytes(8 * _CHUNK))
         self.before = array("q", bytes(8 * _CHUNK))
+        self.unsure = array("f", bytes(4 * _CHUNK))
 
 
 class CriticalPath:
@@ -93,19 +97,21 @@ class CriticalPath:
                 before, latest = one, ended
         chunk.before[at] = before
 
-    def ended(self, task: int, started: float | None, ended: float) -> None:
+    def ended(self, task: int, started: float | None, ended: float, unsure: float = 0.0) -> None:
         """Take note of a task that has ended.
 
         Args:
             task: its number.
             started: when its last run began; None if it was waiting, which ends no path.
             ended: when it ended.
+            unsure: as of `Step`; at most all that time counts.
         """
         chunk, at = self._place(task)
         if chunk.submitted[at] < 0:
             return  # its submission was torn
         chunk.started[at] = ended if started is None else started
         chunk.ended[at] = ended
+        chunk.unsure[at] = unsure
         if started is not None and ended >= self.last_end:
             self._last, self.last_end = task, ended
 
@@ -120,7 +126,9 @@ class CriticalPath:
             before = chunk.before[at]
             after = max(0.0, self._end_of(before)) if before else 0.0
             submitted, started = chunk.submitted[at], chunk.started[at]
-            steps.append(Step(task, chunk.function[at], after, submitted, started, chunk.ended[at]))
+            unsure = min(chunk.unsure[at], max(0.0, started - submitted))
+            function, ended = chunk.function[at], chunk.ended[at]
+            steps.append(Step(task, function, after, submitted, started, ended, unsure))
             task = before
         return steps[::-1]
 

@@ -20,14 +20,15 @@ from markupsafe import Markup
 from grain.cli.report import charts
 from grain.cli.report.figures import NOTHING, hours, number, share, span
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
+from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
-from grain.eventlog.never_ran import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.report.collecting import Report, Worker
     from grain.cli.report.critical_path import Step
+    from grain.cli.report.verdict import Finding
     from grain.eventlog.totals import Failures, FunctionTotals
 
 _FUNCTIONS = 200  # rows of the table
@@ -120,28 +121,32 @@ class _View:
         timeline = self._timeline()
         remarks = [*self._remarks(), *({"when": "", "text": one} for one in notes)]
         path = self._path()
+        pictures = list(self._charts())
         failures = [self._failure(one) for one in self._causes()[:_CAUSES]]
         tasks = bool(report.totals.functions)
         sections = [
-            ("utilisation", "Utilisation", bool(report.usage)),
+            ("utilisation", "Utilisation", bool(pictures)),
             ("workers", "Workers", bool(report.workers)),
             ("timeline", "Timeline", timeline is not None),
-            ("queue", "Queue", tasks),
+            ("queue", "Queue", tasks and report.span > 0),
             ("functions", "Functions", tasks),
             ("requests", "Requests", tasks),
             ("failures", "Failures", tasks),
             ("path", "Critical path", path is not None),
             ("remarks", "Remarks", bool(remarks)),
         ]
+        there = {id_ for id_, _, is_there in sections if is_there}
+        findings = [one for one in self._verdict(notes) if one.section in there]
         return {
             "name": name or "(no name)",
+            "verdict": findings,
             "state": self._state(),
             "facts": list(self._facts()),
             "command": " ".join(report.header.command) if report.header is not None else "",
-            "sections": [{"id": id_, "title": title} for id_, title, there in sections if there],
+            "sections": [{"id": id_, "title": title} for id_, title, _ in sections if id_ in there],
             "tiles": list(self._tiles()),
-            "sentences": list(self._sentences()),
-            "charts": list(self._charts()),
+            "sentences": list(self._sentences({one.text for one in findings})),
+            "charts": pictures,
             "workers": [self._worker(one) for one in report.workers[:_WORKERS]],
             "more_workers": _more(len(report.workers), _WORKERS, "workers"),
             "map": charts.worker_map(report.workers, report.span),
@@ -166,6 +171,15 @@ class _View:
         return list(self._report.totals.functions.values())
 
     # ---- the headline
+
+    @property
+    def _running(self) -> bool:
+        return self._written and self._report.end is None
+
+    def _verdict(self, notes: list[str]) -> list[Finding]:
+        end = self._report.end
+        whole = not notes and (end is None or not end.lost)
+        return verdict(self._report, running=self._running, whole=whole)
 
     def _state(self) -> dict[str, str]:
         end = self._report.end
@@ -193,8 +207,7 @@ class _View:
 
     def _tiles(self) -> Iterator[dict[str, str]]:
         report, totals = self._report, self._report.totals
-        running = self._written and report.end is None
-        yield self._length(running=running)
+        yield self._length(running=self._running)
         ended = totals.done + totals.failed + totals.cancelled
         cancelled = f", {totals.cancelled:,} cancelled" if totals.cancelled else ""
         left = f", {totals.tasks - ended:,} open" if totals.tasks > ended else ""
@@ -240,15 +253,14 @@ class _View:
             return _tile("Makespan", span(report.last_run), note)
         return _tile("Makespan", span(report.span), "from first to last")
 
-    def _sentences(self) -> Iterator[str]:
+    def _sentences(self, said: set[str]) -> Iterator[str]:
         report = self._report
-        over = not self._written or report.end is not None
-        for reasons in (report.never_ran, report.left_waiting if over else {}):
-            for sentence in sentences(reasons):
-                yield f"{sentence}."
+        for reason in reasons_of_never(report, running=self._running):
+            if (sentence := f"{reason}.") not in said:
+                yield sentence
         if not report.totals.functions:
             yield "No task was submitted up to the end of this log."
-        elif self._written and report.end is None:
+        elif self._running:
             yield (
                 f"Running now: {report.running.now:,}; waiting: {report.waiting.now:,}. The "
                 "mission goes on, and this page shows its log up to now."

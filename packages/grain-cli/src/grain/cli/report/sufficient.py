@@ -99,9 +99,7 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
     for kind, asked in function.asked.items():
         enough = asked.usual
         if kind == "Cores" and function.busy_cores.count:
-            busy = math.ceil(function.busy_cores.most - _SLACK)
-            # More cores than it had cannot have been needed: others were free, or it was not bound.
-            enough = min(max(1, busy), asked.most) if asked.most >= 1 else asked.most
+            enough = busy_cores(function)
         elif kind == "Memory" and function.memory.count:
             enough = two_digits_up(function.memory.most)
         elif kind == "WTime" and function.seconds.count:
@@ -109,6 +107,14 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
             step = 60 if longest > 60 else 1
             enough = float(math.ceil(longest / step)) * step
         yield kind, asked.usual, enough
+
+
+def busy_cores(function: FunctionTotals) -> float:
+    """Return the cores that the programs of the busiest run kept busy on average, rounded up."""
+    asked = function.asked["Cores"].most
+    busy = math.ceil(function.busy_cores.most - _SLACK)
+    # More cores than it had cannot have been needed: others were free, or it was not bound.
+    return min(float(max(1, busy)), asked) if asked >= 1 else asked
 
 
 def two_digits_up(amount: float) -> float:
