@@ -349,7 +349,7 @@ async def test_a_task_that_outlives_its_worker_is_reported_and_ends_on_a_longer_
     connect = GnawConnector(address, start=False).connect
     brief = '{"Cores": 1, "WTime": {"T": 4}}'
     words = ("grain.worker", "--url", address, "--res", brief, "--drain", "0.5", "--name", "brief")
-    with gnaw(address), ExitStack() as until_the_end, trio.fail_after(120):
+    with gnaw(address), ExitStack() as until_the_end, trio.fail_after(600):
         async with RemoteExecutor(
             address, name="m", connect=connect, on_event=events.append
         ) as executor:
