@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -259,15 +260,17 @@ def test_a_mission_that_workers_may_join_writes_a_log_unless_it_is_not_wanted(
 
 
 def test_a_directory_that_cannot_be_written_is_a_warning_and_the_mission_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    errors = io.StringIO()  # as another thread may write
+    monkeypatch.setattr(sys, "stderr", errors)
     blocked = tmp_path / "blocked"
     blocked.write_text("a file")
 
     async def main() -> int:
         value: int = await g(1)
         with trio.fail_after(120):
-            while "warning" not in capsys.readouterr().err:
+            while "warning" not in errors.getvalue():
                 await trio.sleep(0.01)
         return value
 
@@ -290,18 +293,19 @@ def test_an_event_log_that_is_no_place_is_refused() -> None:
 
 
 def test_blocking_code_is_reported_and_stands_in_the_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = ""
+    # Another thread writes. What pytest captures is lost if it comes while it is taken.
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
 
     async def main() -> None:
-        nonlocal said
-        while not any(end in said for end in ("blocks the event loop", "Exception in thread")):
+        ends = ("blocks the event loop", "Exception in thread")
+        while not any(end in errors.getvalue() for end in ends):
             time.sleep(0.01)  # noqa: ASYNC251 -- that is the mistake
-            said += capfd.readouterr().err
 
     local(main, tmp_path)
-    said += capfd.readouterr().err
+    said = errors.getvalue()
     assert "Exception in thread" not in said
     (remark,) = of(tmp_path, Remark)
     assert said.count("warning: main blocks the event loop of this process") == 1
