@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.head.errors import BadMessage
-from grain.head.messages import LastAway, RegisterMission, Retract, Submit
+from grain.head.messages import Depart, LastAway, RegisterMission, Retract, Submit
 from grain.worker.messages import (
     Backlog,
     Draining,
@@ -166,6 +166,9 @@ class HeadProcess:
             self.ready.discard(wire)
             if wire in self.hub.workers.links:
                 self.departed.add(self.hub.workers.links[wire].id)
+        elif isinstance(message, Depart):
+            if wire in self.hub.missions.links:  # what workers still report of it is given up
+                self._lost.pop(self.hub.missions.links[wire].id, None)
         elif isinstance(message, Backlog):
             (self.paused.add if message.outcomes else self.paused.discard)(wire)
         elif isinstance(message, Draining):
