@@ -280,7 +280,8 @@ class Faults:
         wire = self.peer().wire
         if isinstance(wire, RelayedWire):
             until = self.world.clock.now + self.chance.choice((2.0, 10.0, 18.0))
-            wire.held_until = min(until, self.world.end_of_faults)
+            # One that ends earlier does not let go of what waits for the end of another.
+            wire.held_until = max(wire.held_until, min(until, self.world.end_of_faults))
 
     def lose_introduction(self) -> None:
         """Let the head not take who comes next."""
