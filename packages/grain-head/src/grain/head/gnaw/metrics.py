@@ -8,16 +8,10 @@ and not more than `MOST_FUNCTIONS`; whoever reaches a port reads the sum.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from grain.edge.version import own_versions
 
@@ -93,23 +87,22 @@ METRICS = (
 
 
 class RunTimes:
-    """Counts of runs by how long they took, for each function.
+    """The histogram of the times of runs.
 
     Args:
+        registry: collects it.
         by_function: False to add up all functions as `ALL`.
     """
 
-    def __init__(self, *, by_function: bool) -> None:
+    def __init__(self, registry: CollectorRegistry, *, by_function: bool) -> None:
+        [metric] = [metric for metric in METRICS if metric.kind == "histogram"]
+        self._histogram = Histogram(
+            metric.name, metric.help, [metric.label], buckets=BOUNDS, registry=registry
+        )
         self._by_function = by_function
-        # Of each function the runs in each bucket, the last one without a bound; and their seconds.
-        self._counts: dict[str, list[int]] = {}
-        self._seconds: dict[str, float] = {}
+        self._functions: set[str] = set()
         if not by_function:
-            self._add(ALL)
-
-    def _add(self, name: str) -> None:
-        self._counts[name] = [0] * (len(BOUNDS) + 1)
-        self._seconds[name] = 0.0
+            self._histogram.labels(ALL)  # it is there before the first run
 
     def on_run(self, function: str, seconds: float) -> None:
         """Count a run that ended by itself.
@@ -118,46 +111,32 @@ class RunTimes:
             function: the name of its function.
             seconds: how long it took.
         """
-        name = function if self._by_function else ALL
-        if name not in self._counts:
-            name = name if len(self._counts) < MOST_FUNCTIONS else OTHERS
-            if name not in self._counts:
-                self._add(name)
-        self._counts[name][bisect_left(BOUNDS, seconds)] += 1
-        self._seconds[name] += seconds
-
-    def family(self, metric: Description) -> HistogramMetricFamily:
-        """Return the histogram."""
-        family = HistogramMetricFamily(metric.name, metric.help, labels=[metric.label])
-        bounds = [*map(str, BOUNDS), "+Inf"]
-        for name, counts in self._counts.items():
-            buckets = list(zip(bounds, accumulate(counts), strict=True))
-            family.add_metric([name], buckets, self._seconds[name])
-        return family
+        name = ALL
+        if self._by_function:
+            if len(self._functions) < MOST_FUNCTIONS:
+                self._functions.add(function)
+            name = function if function in self._functions else OTHERS
+        self._histogram.labels(name).observe(seconds)
 
 
 class HubCollector:
     """Makes metrics of a hub whenever they are collected.
 
     Args:
-        hub: whose; it is asked for the times of its runs from now on.
+        hub: whose.
         started: when it started, in seconds since Unix' epoch.
-        by_function: as of `RunTimes`.
     """
 
-    def __init__(self, hub: Hub, started: float, *, by_function: bool) -> None:
+    def __init__(self, hub: Hub, started: float) -> None:
         self._hub = hub
         self._started = started
-        self._run_times = RunTimes(by_function=by_function)
-        hub.tasks.on_run_time = self._run_times.on_run
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its values."""
         values = self._values()
         for metric in METRICS:
-            if metric.kind == "histogram":
-                yield self._run_times.family(metric)
-                continue
+            if metric.name not in values:
+                continue  # `RunTimes` has it
             labels = [metric.label] if metric.label else []
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.help, labels=labels)
@@ -222,7 +201,7 @@ class Exposition:
     """The text of the metrics of a hub.
 
     Args:
-        hub: whose.
+        hub: whose; the times of its runs are counted from now on.
         started: when it started, in seconds since Unix' epoch.
         by_function: as of `RunTimes`.
     """
@@ -230,7 +209,8 @@ class Exposition:
     def __init__(self, hub: Hub, started: float, *, by_function: bool = False) -> None:
         # Of its own: the library's global one would have the metrics of other libraries, too.
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(HubCollector(hub, started, by_function=by_function))
+        self._registry.register(HubCollector(hub, started))
+        hub.tasks.on_run_time = RunTimes(self._registry, by_function=by_function).on_run
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
