@@ -397,7 +397,7 @@ def short_tracebacks(error: BaseException) -> Generator[None]:
     there, is hidden. An exception that Grain did not mean to raise, as it has a bug, stays whole,
     and so does everything if `shows_all_frames`.
     """
-    before = [] if shows_all_frames() else [_Whole.of(one) for one in _all_behind(error)]
+    before = [] if shows_all_frames() else [_Whole.of(one) for one in all_behind(error)]
     bugs = {id(one.error) for one in before if _is_bug(one.error)}
     short = {id(one.error): users_frames(one.frames) for one in before}
     hidden = {
@@ -450,7 +450,7 @@ class _Whole(NamedTuple):
         put("__suppress_context__", self.suppressed)  # last: a new cause sets it
 
 
-def _all_behind(error: BaseException) -> list[BaseException]:
+def all_behind(error: BaseException) -> list[BaseException]:
     """Return an exception, the members of groups, and their causes and contexts, each once."""
     seen: dict[int, BaseException] = {}
     stack: list[BaseException | None] = [error]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import outcome
 import trio
 
-from grain.worker.errors import ExternalLostError, PayloadError, command_line
+from grain.worker.errors import ExternalLostError, PayloadError, all_behind, command_line
 from grain.worker.job import run_job
 from grain.worker.messages import (
     Cancel,
@@ -281,7 +281,8 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res)
         try:
             ended = await self._job(run, call, res, settings, None, account)
-            await self._await_late_signal(ended)
+            if type(ended) is outcome.Error:
+                await self._await_late_signal(ended.error)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -304,7 +305,8 @@ class _Execution(Generic[Arriving, Departing]):
     ) -> None:
         account = RunAccount(res)
         ended = await self._job(run, call, res, settings, scope, account)
-        await self._await_late_signal(ended)
+        if type(ended) is outcome.Error:
+            await self._await_late_signal(ended.error)
         self._end(run, ended, call, account)
         self._start_successor(run)
 
@@ -331,9 +333,9 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _await_late_signal(self, ended: Outcome | None) -> None:
+    async def _await_late_signal(self, error: BaseException) -> None:
         """Wait until the agent must have the signal of which a program of the run has died."""
-        if not self._interruptible and type(ended) is outcome.Error and by_sigterm(ended.error):
+        if not self._interruptible and by_sigterm(error):
             await trio.sleep(LATE_SIGNAL)
 
     # ---- ends
@@ -432,20 +434,11 @@ def by_sigterm(error: BaseException) -> bool:
     Those of `run_external`, `subprocify` and `subprocess` do, also in a group and as a cause.
     A shell tells of its program by the exit code 143.
     """
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
+    for one in all_behind(error):
         # The class may be the user's, and an attribute anything.
         with suppress(Exception):
             if getattr(one, "returncode", None) in _BY_SIGTERM:
                 return True
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
     return False
 
 
