@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash, Ending, Notice, Outlook
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
-    from grain.worker.messages import Attempt, Outlived, RunEnded
+    from grain.worker.messages import Attempt
 
     Link = Hashable
 
@@ -602,19 +602,12 @@ class WorkerRecord(PeerRecord):
         # Why it does not come back, once its process or its job is known to have ended.
         self.over = ""
 
-    def on_handed_back(self, lease: LeaseRecord, ended: RunEnded) -> Outlived | None:
-        """Count a run if it hands it back as it leaves, and it had begun and is still wanted.
-
-        Returns:
-            What the worker says of a run that has outlived it.
-        """
-        if ended.status != "returned":
-            return None
+    def on_handed_back(self, lease: LeaseRecord) -> None:
+        """Count a run that it hands back as it leaves, if it had begun and is still wanted."""
         task = lease.task
         if self.draining and lease.begun and task is not None and not task.retracted:
             mission = task.mission.id
             self.handed_back[mission] = self.handed_back.get(mission, 0) + 1
-        return ended.outlived
 
     @property
     def takes_runs(self) -> bool:

@@ -371,15 +371,24 @@ class TaskTable:
                 self.registry.failed_tasks.append(FailedTask(self.registry.ended_tasks[-1]))
         else:
             self.acknowledge(worker, ended.attempt)
-            how = ended.detail if ended.status == "crashed" else None
-            if lease.current:
-                outlived = worker.on_handed_back(lease, ended)
-                self._run_again(lease, task, how, now, ended.report, outlived)
-            elif how is not None and lease.task is task and not task.retracted:
-                self._count_crash(lease, task, how, now, ended.report)
-                if task.scheduler_id is not None:  # it may be a suspect from now on
-                    self.withdraw(task)
-                    self.enqueue(task, now)
+            self._on_no_outcome(lease, task, ended, now)
+
+    def _on_no_outcome(
+        self, lease: LeaseRecord, task: TaskRecord, ended: RunEnded, now: float
+    ) -> None:
+        """Go on after a run that was cancelled, has crashed, or was handed back."""
+        how = ended.detail if ended.status == "crashed" else None
+        if lease.current:
+            outlived = None
+            if ended.status == "returned":
+                outlived = ended.outlived
+                lease.worker.on_handed_back(lease)
+            self._run_again(lease, task, how, now, ended.report, outlived)
+        elif how is not None and lease.task is task and not task.retracted:
+            self._count_crash(lease, task, how, now, ended.report)
+            if task.scheduler_id is not None:  # it may be a suspect from now on
+                self.withdraw(task)
+                self.enqueue(task, now)
 
     def _log_end(
         self, log: HubLog, lease: LeaseRecord, task: TaskRecord | None, ended: RunEnded
