@@ -228,11 +228,9 @@ class Dialler:
                     begun, seen_before = trio.current_time(), seen
                     whys = [*(a.outcome for a in tried), self._unanswering()]
                     _log.info("no scheduler yet: %s", "; ".join(why for why in whys if why))
+                changed = trio.sleep_forever if self.meeting is None else self.meeting.changed
                 with trio.move_on_after(pause_after(trio.current_time() - begun)):
-                    if self.meeting is not None:
-                        await self.meeting.changed()
-                        continue
-                    await trio.sleep_forever()
+                    await changed()
         raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
 
     def _unanswering(self) -> str:
