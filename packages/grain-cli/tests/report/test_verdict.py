@@ -188,7 +188,7 @@ def test_cores_that_programs_never_kept_busy_are_named() -> None:
     [
         computing(1.0, runs=4),  # too few
         computing(0.4),  # most of it may be the tasklet's own computing
-        computing(1.0, Memory=8.0),  # there is no memory for more
+        computing(1.0, Memory=8.0),  # the memory is used up
         computing(3.0, asked=4.0),  # a worker has four
         [*computing(1.0), submitted(9, Cores=4.0)],  # not all of them asked for that
         [*computing(1.0), submitted(9, Memory=4.0)],

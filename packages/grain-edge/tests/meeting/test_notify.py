@@ -93,7 +93,7 @@ async def test_who_waits_for_a_head_looks_as_soon_as_one_has_published(
 async def test_where_the_kernel_cannot_tell_nothing_ever_changes(
     tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pauses between two looks go on, and there is no error."""
+    """It raises nothing, so the caller goes on looking after each pause."""
     refusals: list[str] = []
 
     @contextmanager

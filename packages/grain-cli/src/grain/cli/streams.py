@@ -51,7 +51,7 @@ def file_trouble(error: OSError) -> str:
 
         from grain.eventlog.names import state_folder
 
-        with contextlib.suppress(RuntimeError):  # there is no home directory
+        with contextlib.suppress(RuntimeError):  # HOME is not set
             if Path(path).is_relative_to(state_folder()):
                 remedy = "; set XDG_STATE_HOME to a directory that you may write to"
     return f"{path}: {error.strerror}{remedy}"

@@ -26,8 +26,8 @@ def open_part(path: Path) -> BinaryIO:
     """Open a file of a log to read.
 
     Raises:
-        OSError: it cannot be opened, or is no plain file: where others may write, one of them may
-            have made a named pipe, at which a reader would wait without an end.
+        OSError: it cannot be opened, or is not a plain file. Where others may write, it could be
+            a named pipe, and a reader would hang.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):

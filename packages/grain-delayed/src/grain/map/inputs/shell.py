@@ -304,7 +304,7 @@ _NUMBERS_ONLY = [
     # A variable whose name is an expansion.
     rf"{_START}{_NAMING}(?:\s+[^\s;|&<>()]+)*?\s+[^\s=;|&<>()]*[$`{HOLE}]",
     rf"\b(?:printf\s+-v|wait\s+-\w*p)\s*[^\s=;|&<>()]*[$`{HOLE}]",
-    # bash expands what follows `>&` and is no descriptor, and then what came of it once more.
+    # After `>&`, bash expands a word that is not a descriptor, and then expands the result again.
     r"[<>]&(?!\s*(?:\d+-?|-)(?![^\s;|&<>()`}]))",
     # A format may be an option.
     rf"\bprintf\s+(?:-v\s*\S+\s+)?[$`{HOLE}]",

@@ -107,7 +107,7 @@ class BridgeMeeting:
         return self._unsealed(record)
 
     async def changed(self) -> None:
-        """Wait for ever: a server says nothing by itself to who is not connected."""
+        """Never return: the server notifies only members that are connected."""
         await trio.sleep_forever()
 
     async def prepare(self) -> None:

@@ -80,7 +80,8 @@ class Meeting:
         It never returns where the kernel reports nothing, as for what other hosts write on NFS.
         """
         with ExitStack() as stack:
-            # Opening looks at the filesystem, and leaves what was opened if it comes too late.
+            # In a thread, as the filesystem may hang. If the thread is abandoned, what it opens
+            # later is closed when the stack is collected.
             enter = stack.enter_context
             with suppress(MeetingError):
                 changes = await self.disk.run(self.path, lambda: enter(file_changes(self.path)))

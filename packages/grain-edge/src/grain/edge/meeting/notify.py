@@ -1,8 +1,8 @@
 """Changes of a file as the kernel reports them: inotify(7).
 
-The kernel knows only what its own host does. It reports every write on a local filesystem, and none
-of another host's on a shared one. So this shortens a wait where it can; whoever waits looks at
-times by himself as well.
+The kernel sees only what its own host does: every write to a local filesystem, and none that
+another host makes to a shared one. So this only shortens a wait: the caller still has to look at
+times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FileChanges:
         self._name = name
 
     async def next(self) -> None:
-        """Wait until somebody has written the file and closed it."""
+        """Wait until a process has written the file and closed it."""
         while True:
             await trio.lowlevel.wait_readable(self._fd)
             if self._name in _names(os.read(self._fd, 1 << 16)):
