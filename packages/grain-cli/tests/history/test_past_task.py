@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,6 +101,10 @@ def test_a_task_that_had_not_ended_says_so_and_that_of_a_living_mission_runs() -
     living = write(replace(HEADER, id="77", name="now"), body())
 
     assert "task now:5 is running" == lines("now:5")[0]
+    [runs] = [line for line in lines("now:5") if line.startswith("it runs on worker")]
+    # No line has come since, and it has run for a long time by now.
+    assert re.search(r", for \d+-", runs)  # days
+    assert not runs.endswith("of the log")
     os.utime(living / "events.jsonl", (BEGAN, BEGAN))
     assert "task now:5 had not ended when its mission did" == lines("now:5")[0]
 

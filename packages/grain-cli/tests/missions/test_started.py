@@ -315,6 +315,9 @@ def test_a_mission_whose_directory_is_gone_is_not_resumed(
         (["--name", "../x", "opt.py"], "'../x' cannot name a mission"),
         (["./plain"], "is neither a Python program (*.py) nor executable"),
         (["./broken"], "cannot be started in "),
+        (["hidden/opt.py"], "hidden/grain.py hides the package `grain` from your program: give "),
+        (["hidden/grain.py"], "hidden/grain.py hides the package `grain` from your program"),
+        (["hidden"], "hidden/grain.py hides the package `grain` from your program"),
         ([], "name a program, as in: grain run opt.py"),
     ],
 )
@@ -322,6 +325,9 @@ def test_what_cannot_be_started_leaves_nothing(words: list[str], error: str, fol
     (folder / "plain").touch()
     (folder / "broken").write_text("#!/no/such/interpreter\n")
     (folder / "broken").chmod(0o755)
+    (folder / "hidden").mkdir()
+    for name in ("grain.py", "opt.py", "__main__.py"):
+        (folder / "hidden" / name).touch()
 
     for detached in ([], ["-d"]):
         refused = grain("run", *detached, *words)

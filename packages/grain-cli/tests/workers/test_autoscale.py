@@ -61,7 +61,7 @@ def test_it_submits_what_tasks_need_and_says_why(alone: Path, site: str, answeri
         alive, _, what = line(output)
 
     assert 2 == alive
-    assert what.startswith("+2 cpu: 3 tasks of Cores(4) wait, 30 min of work (")
+    assert what.startswith("+2 cpu: 3 tasks of Cores(4) wait; how long they take is not ")
     [file] = (alone / "state/grain/jobs").iterdir()
     marks = [json.loads(one) for one in file.read_text().splitlines()]
     assert [("cpu", "scale")] * 2 == [(one["shape"], one["by"]) for one in marks]

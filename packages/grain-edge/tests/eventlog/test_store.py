@@ -202,7 +202,9 @@ def test_another_process_with_the_id_of_one_that_was_killed_is_not_taken_for_it(
     now = int(time.time())
     with subprocess.Popen(["sleep", "1000"]) as process:
         for name, written in (("before", now - 9000), ("own", now)):
-            folder = tmp_path / log(tmp_path, name, name, end=False, pid=process.pid)
+            folder = tmp_path / log(
+                tmp_path, name, name, started=written, end=False, pid=process.pid
+            )
             os.utime(folder / "events.jsonl", (written, written))
         logs = LogStore(tmp_path).logs()
         assert {"own"} == {one.name for one in logs if one.is_running()}
@@ -210,6 +212,23 @@ def test_another_process_with_the_id_of_one_that_was_killed_is_not_taken_for_it(
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not any(one.is_running() for one in logs)  # not even as a zombie
+
+
+def test_a_mission_runs_whatever_the_date_of_its_log_was_set_to(tmp_path: Path) -> None:
+    """`touch -d` and copies set it back, and it is older than the process then."""
+    folder = tmp_path / log(tmp_path, "opt", "a1", started=time.time(), end=False, pid=os.getpid())
+    os.utime(folder / "events.jsonl", (1_000_000_000, 1_000_000_000))
+    [found] = LogStore(tmp_path).logs()
+    assert found.is_running()
+    assert found.is_written()
+
+
+def test_where_no_log_can_be_written_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # in which also root makes no folder
+    with pytest.raises(NoSuchLog, match="you may not write to .*set head.event_log.folder"):
+        LogStore(tmp_path / "file" / "logs").find("opt")
+    with pytest.raises(NoSuchLog, match="there are no logs in .*Missions write them"):
+        LogStore(tmp_path / "state" / "logs").find("opt")
 
 
 def test_nothing_is_removed_through_a_link_and_nothing_that_is_no_log(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ class StoredLog:
         if age < _SURELY:
             return True
         writer = self._writer()
-        return age < _ELSEWHERE if writer is None else _is_alive(writer, self.modified())
+        return age < _ELSEWHERE if writer is None else _is_alive(*writer, self.modified())
 
     def is_running(self) -> bool:
         """Return True if its process runs: where this host can see it, at once after its death.
@@ -116,7 +116,7 @@ class StoredLog:
         Another namespace of processes under the same host name is taken for this host.
         """
         writer = None if self.end() is not None else self._writer()
-        return self.is_written() if writer is None else _is_alive(writer, self.modified())
+        return self.is_written() if writer is None else _is_alive(*writer, self.modified())
 
     def runs(self) -> bool:
         """Return True if its process runs as far as that can be told now.
@@ -129,17 +129,17 @@ class StoredLog:
         writer = self._writer()
         if writer is None:
             return age < _SURELY
-        return _is_alive(writer, self.modified())
+        return _is_alive(*writer, self.modified())
 
-    def _writer(self) -> int | None:
-        """Return the process id of its writer; None if that is not of this host."""
+    def _writer(self) -> tuple[int, float] | None:
+        """Return the process id of its writer, and when it began the log; None on another host."""
         try:
             header = self.header()
         except Exception:  # it is damaged, or newer
             return None
         if header is None or header.host != socket.gethostname():
             return None
-        return header.pid or None
+        return (header.pid, header.time) if header.pid else None
 
     def _parts(self) -> list[os.stat_result]:
         parts = []
@@ -169,7 +169,7 @@ class LogStore:
         """
         try:
             names = os.listdir(self.folder)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         logs = []
         for name in names:
@@ -229,6 +229,11 @@ class LogStore:
         return (_running(text, begun) if begun[0].name.startswith(fit) else None) or begun[0]
 
     def _nothing(self, text: str, logs: list[StoredLog]) -> str:
+        if not logs and not _can_be_made(self.folder):
+            return (
+                f"no log of {text!r}: you may not write to {self.folder}, so missions have no "
+                "event log. Make that possible, or set head.event_log.folder in grain.toml"
+            )
         if not logs:
             return (
                 f"no log of {text!r}: there are no logs in {self.folder}. Missions write them, "
@@ -337,6 +342,12 @@ def _at(path: Path) -> StoredLog:
     return StoredLog(folder, started, fit_name(header.name), header.id)
 
 
+def _can_be_made(folder: Path) -> bool:
+    """Return True if this user may write to a folder, or make it."""
+    there = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    return os.access(there, os.W_OK | os.X_OK)
+
+
 def _is_ours(folder: Path) -> bool:
     try:
         return folder.lstat().st_uid == os.geteuid()
@@ -359,13 +370,14 @@ def _last_line(folder: Path) -> LogEnded | None:
     return line if isinstance(line, LogEnded) else None
 
 
-def _is_alive(pid: int, written: float) -> bool:
+def _is_alive(pid: int, *written: float) -> bool:
     """Return True if a process of this host runs that has written to a log.
 
     Args:
         pid: its id. The kernel uses ids again: a process that began after the last write is another
             one.
-        written: when it last wrote, in Unix seconds.
+        written: times at which it wrote, in Unix seconds. The latest counts: the date of a file
+            can be set back, and the time in a log is too early once the clock was set on.
     """
     try:
         with Path(f"/proc/{pid}/stat").open(encoding="utf-8", errors="replace") as file:
@@ -379,7 +391,7 @@ def _is_alive(pid: int, written: float) -> bool:
     if fields[0] in "ZX":
         return False
     began = float(boot.removeprefix("btime ") or 0) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return began <= written + _CLOCKS
+    return began <= max(written) + _CLOCKS
 
 
 @contextmanager

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _OURS = ("resource", "edge", "worker", "head", "delayed", "cli")
 
+NAMESAKES = ("grain.py", "grain/__init__.py")
+"""What hides the package from programs of the same directory."""
+
 
 def versions() -> list[Finding]:
     """Check that all packages of Grain have the same version."""
@@ -64,7 +67,7 @@ def import_name() -> list[Finding]:
     if not hasattr(grain, "GVAR"):
         fix = "Look at what is there; it is in the way of this package."
         return [Finding("import name", "fail", f"`grain` is something else: {where}", fix)]
-    for name in ("grain.py", "grain/__init__.py"):
+    for name in NAMESAKES:
         if Path(name).exists():
             says = f"scripts of this directory import {name} that is in it, and not this package"
             return [

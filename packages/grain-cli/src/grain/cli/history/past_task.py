@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ class PastTask:
         later: the number of the attempt that followed its failure; 0 if none did.
         listed: the tasks that have lines of their own.
         brief: the tasks that have none, by function, see `grain.eventlog.schema.BriefTasks`.
-        now: the time of the last line, by the clock with which the log began.
+        now: the time of the last line, by the clock with which the log began; that of the question
+            if the mission runs.
         clock_change: seconds to be added for the clock on the wall.
         header: the first line.
     """
@@ -126,6 +128,8 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
         return None  # what was lost of the log may have had it
     end = log.end()
     state = state_of(log, "" if end is None else end.status)
+    if state == "running":  # a log in which nothing begins or ends has no new line
+        past.now = max(past.now, time.time() - past.clock_change)
     answer = explanation_of(past, state) if logged else _never(past, state)
     answer["mission_runs"] = state == "running"
     began = minute(past.header.time)
@@ -200,7 +204,8 @@ def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
     began, length = moment(since + past.clock_change), span(past.now - since)
     where = f" on worker {task.worker}" if task.worker else ""
     verb = ("ran" if over else "runs") if ran else ("waited" if over else "waits")
-    reasons = [f"it {verb}{where} since {began}, for {length} by the last line of the log"]
+    until = " by the last line of the log" if over else ""
+    reasons = [f"it {verb}{where} since {began}, for {length}{until}"]
     if submission.request_text:
         reasons.append(f"it asks for {submission.request_text}")
     return {

@@ -63,6 +63,7 @@ def described(
     if first.endswith(".py") or path.is_dir():
         if not path.exists():
             raise click.ClickException(f"there is no program {clean(path)}")
+        _refuse_namesake(path if path.is_dir() else path.parent)
         command = (sys.executable, first, *rest)
     elif "/" in first or path.is_file():
         if not path.exists():
@@ -92,6 +93,24 @@ def described(
         digest=digest(file) if is_file else "",
         config=config,
     )
+
+
+def _refuse_namesake(folder: Path) -> None:
+    """Refuse a Python program beside which something has the name of this package.
+
+    Python looks there first: the program would import that, or itself.
+
+    Raises:
+        click.ClickException: there is such a file.
+    """
+    from grain.cli.doctor.installed import NAMESAKES
+
+    for name in NAMESAKES:
+        if (folder / name).exists():
+            raise click.ClickException(
+                f"{clean(folder / name)} hides the package `grain` from your program: give "
+                f"{Path(name).parts[0]} another name"
+            )
 
 
 def digest(file: Path) -> str:

@@ -52,11 +52,13 @@ class Part(NamedTuple):
         ask: What they ask for.
         waiting: How many wait.
         seconds: The work of those that wait, as the time of one worker.
+        known: False if too few such tasks have ended, and the work is a guess.
     """
 
     ask: str
     waiting: int
     seconds: float
+    known: bool = True
 
 
 @dataclass
@@ -187,7 +189,7 @@ class _Planning:
         running = max(one.running * mean - one.elapsed, 0.0) * fit.share
         self._work[fit.shape.name] += waiting + running
         if one.waiting:
-            part = Part(one.ask, one.waiting, waiting)
+            part = Part(one.ask, one.waiting, waiting, one.mean is not None)
             self.plan.reasons.setdefault(fit.shape.name, []).append(part)
 
     def _place(self, one: TaskClass, fits: list[_Fit]) -> None:

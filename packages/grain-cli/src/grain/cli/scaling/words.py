@@ -34,10 +34,15 @@ def tasks(count: int) -> str:
 
 
 def demand(parts: Sequence[Part]) -> str:
-    """Return the tasks for which workers are wanted: ``31 tasks of Cores(8) wait, 4 h of work``."""
+    """Return the tasks for which workers are wanted: ``31 tasks of Cores(8) wait, 4 h of work``.
+
+    Where the duration of some is a guess, the work is not stated.
+    """
     first, *others = parts
     verb = "waits" if first.waiting == 1 and not others else "wait"
     more = sum(part.waiting for part in others)
     also = f" and {more} of other kinds" if more else ""
-    work = span(sum(part.seconds for part in parts))
-    return f"{tasks(first.waiting)} of {first.ask}{also} {verb}, {work} of work"
+    waiting = f"{tasks(first.waiting)} of {first.ask}{also} {verb}"
+    if not all(part.known for part in parts):
+        return f"{waiting}; how long they take is not known yet"
+    return f"{waiting}, {span(sum(part.seconds for part in parts))} of work"
