@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinxext.opengraph",
     "navigation",
     "pictures",
     "programs",
@@ -131,6 +132,8 @@ suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
 html_title = "Grain"
+html_favicon = "_static/favicon.svg"
+html_search_scorer = str(HERE / "extensions/search_order.js")
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -150,3 +153,9 @@ html_theme_options = {
 }
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = "$ "
+
+# ---- what search engines and chats show of a page: its first sentences
+
+ogp_site_name = "Grain"
+ogp_site_url = ""  # links within the site are relative: it has no address of its own
+ogp_social_cards = {"enable": False}
