@@ -15,6 +15,7 @@ from grain import GVAR
 from grain.config import load
 from grain.delayed import delayed, each, mission
 from grain.delayed.missions.executor import executing
+from grain.delayed.missions.options import MissionOptions
 from grain.edge.errors import EdgeError, MeetingTaken
 from grain.remote_exer import HostingExecutor, RemoteExecutor
 from grain.resource import Cores, Infeasible, Memory, Resource
@@ -301,7 +302,7 @@ async def entered() -> str | None:
 
 async def test_the_log_goes_to_the_file_during_the_mission_only(home: Path) -> None:
     loaded = load(config(home, '[head]\nlog_file = "head.log"\n'))
-    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+    async with executing(MissionOptions(Cores(1) & Memory(1), name="me"), loaded, lambda _: None):
         logging.getLogger("grain.head").warning("it hails")
     logging.getLogger("grain.head").warning("it rains")
 
@@ -316,7 +317,7 @@ async def test_a_log_file_that_cannot_be_created_is_reported(
 ) -> None:
     """The mission goes on without it."""
     loaded = load(config(home, '[head]\nlog_file = "/proc/nowhere/head.log"\n'))
-    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+    async with executing(MissionOptions(Cores(1) & Memory(1), name="me"), loaded, lambda _: None):
         pass
 
     assert "/proc/nowhere/head.log: No such file or directory; there is no log" in caplog.text
@@ -325,5 +326,5 @@ async def test_a_log_file_that_cannot_be_created_is_reported(
 async def test_log_file_on_a_full_disk(home: Path) -> None:
     """The mission does not end for it."""
     loaded = load(config(home, '[head]\nlog_file = "/dev/full"\n'))
-    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+    async with executing(MissionOptions(Cores(1) & Memory(1), name="me"), loaded, lambda _: None):
         logging.getLogger("grain.head").warning("it hails")

@@ -17,6 +17,7 @@ Map:
 - ``errors``: the errors of this package
 - ``times``: points and spans of time as people read them
 - ``advice``: lines on code that works and is not what its author wants
+- ``overload``: the warning about too many waiting tasks
 - ``host``: waiting in trio, or in the asyncio loop whose guest trio is
 - ``graph``: nodes that tasks fill in, and the operations recorded on them
 - ``watch``: a callback for the end of the tasks behind a node

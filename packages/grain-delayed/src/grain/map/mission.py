@@ -13,6 +13,7 @@ import trio
 from grain.delayed.display.total import Total
 from grain.delayed.missions.executor import mission_name
 from grain.delayed.missions.opening import opened
+from grain.delayed.missions.options import MissionOptions
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
 from grain.map.errors import MapError, TemplateError
@@ -100,13 +101,10 @@ async def run_map(plan: Plan, tally: Tally) -> None:
                 elsewhere="or -j N runs the jobs on this machine",
             )
             try:
-                async with opened(
-                    plan.local,
-                    reporter,
-                    config_file=plan.config_file,
-                    cache=False,
-                    name=mission_name("map"),
-                ) as entered:
+                options = MissionOptions(
+                    plan.local, plan.config_file, mission_name("map"), cache=False
+                )
+                async with opened(options, reporter) as entered:
                     with collapsing():
                         async with trio.open_nursery() as nursery:
                             jobs = Jobs(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OURS = ("resource", "edge", "worker", "head", "delayed", "cli")
 
 NAMESAKES = ("grain.py", "grain/__init__.py")
-"""What hides the package from programs of the same directory."""
+"""Files that hide the package from programs of their directory."""
 
 
 def versions() -> list[Finding]:

@@ -13,7 +13,7 @@ from grain.delayed.function import is_async
 from grain.delayed.futures.engine import Engine
 from grain.delayed.missions.ending import SIGNALS, ExitHandler
 from grain.delayed.missions.opening import mission
-from grain.delayed.missions.overload import WARN_QUEUED
+from grain.delayed.overload import WARN_QUEUED
 from grain.resource import Cores, Resource
 from grain.worker.blocking import call_each
 

@@ -16,7 +16,6 @@ Rules:
 Map:
 
 - ``turns``: trio tasks that begin in the order in which they were started
-- ``overload``: the warning about too many waiting tasks
 - ``executor``: the choice of the executor
 - ``event_log``: the log of what happens to the tasks: whether there is one, its end
 - ``mission``: `Mission`: leaves, branches, statistics
@@ -25,6 +24,7 @@ Map:
 - ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`, a second Ctrl-C
 - ``report``: the messages on standard error
 - ``opening``: `mission`: the block
+- ``options``: what a program says of its mission
 - ``asyncio_guest``: the block in asyncio programs
 - ``run``: `run`: a mission as a whole program
 """

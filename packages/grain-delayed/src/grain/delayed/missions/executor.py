@@ -7,22 +7,22 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.head import GrainExecutor
 from grain.head.events import HostingFailed
-from grain.resource import ZERO, Resource
+from grain.resource import ZERO
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
     from grain.config import Config
+    from grain.delayed.missions.options import MissionOptions
     from grain.head.events import Event
     from grain.head.run_log import RunLog
-    from grain.remote_exer import RemoteExecutor
+    from grain.remote_exer import HostingExecutor, RemoteExecutor
 
     MissionExecutor = GrainExecutor | RemoteExecutor
     Listener = Callable[[Event], object]
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def executing(
-    local: Resource | None,
+    options: MissionOptions,
     config: Config | None,
-    name: str | None,
     on_event: Listener,
-    *,
-    isolated: bool = False,
-    env: Mapping[str, str | None] | None = None,
     run_log: RunLog | None = None,
-    echo: bool = False,
 ) -> AsyncGenerator[MissionExecutor]:
     """Run the executor of a mission.
 
@@ -47,187 +42,125 @@ async def executing(
     file no worker was sent there, and the default address is left to the shared scheduler.
 
     Args:
-        local: the resources of the local worker, if there is one.
+        options: those of the mission.
         config: the configuration; None for a mission that no worker can join.
-        name: the mission's name.
         on_event: called with each event.
-        isolated: True for a local worker with a process of its own.
-        env: changes to the environment of external programs.
         run_log: takes note of what happens to the tasks; None if the mission has no log.
-        echo: True to get what leaves print on workers elsewhere.
 
     Raises:
         grain.edge.errors.EdgeError: no scheduler can be had, and waiting would not help.
     """
-    check_options(local, isolated=isolated, env=env)
+    maker = _Maker(options, on_event, run_log)
     async with AsyncExitStack() as stack:
-        if config is None or is_alone(local, config):
-            own = _own(local, name, on_event, isolated, env, run_log)
-            yield await stack.enter_async_context(own)
+        if config is None or options.is_alone(config):
+            yield await stack.enter_async_context(maker.own())
             return
         contextmod = ""
-        if local is not None:
+        if options.local is not None:
             stack.enter_context(_logging_to(config.head.log_file))
             contextmod = config.head.contextmod
-            if contextmod and not isolated:
+            if contextmod and not options.isolated:
                 from grain.worker.context import user_context
 
                 await stack.enter_async_context(user_context(contextmod))
-        if local is None and config.head.gnaw.enabled:
-            yield await stack.enter_async_context(
-                _shared(config, name, on_event, env, run_log, echo)
-            )
+        if options.local is None and config.head.gnaw.enabled:
+            yield await stack.enter_async_context(maker.shared(config))
         else:
-            yield await _hosted(stack, local, config, name, on_event, isolated, env, run_log, echo)
+            yield await maker.hosted(stack, config)
 
 
-def is_alone(local: Resource | None, config: Config | None) -> bool:
-    """Return True if a mission has its local worker only, and no other can join."""
-    return config is None or (local is not None and config.source is None)
+class _Maker:
+    """The executors that a mission may have.
 
-
-def check_options(
-    local: Resource | None, *, isolated: bool, env: Mapping[str, str | None] | None
-) -> None:
-    """Raise an error for options that no mission can have.
-
-    Raises:
-        TypeError: local is no resource, or there is none to isolate; env is no mapping of strings.
-        ValueError: env has a name or a value that no environment can have.
+    Each method imports what it uses: a mission that keeps to itself needs no network.
     """
-    if local is not None and not isinstance(local, Resource):
-        raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
-    if isolated and local is None:
-        raise TypeError(
-            "isolated=True gives the local worker a process of its own, and there is no local "
-            "worker: state its resources, as in local=Cores(2)"
-        )
-    if env is None:
-        return
-    if not isinstance(env, Mapping):
-        raise TypeError(f'env={env!r}: give names and values, as in env={{"XTBPATH": "/opt/xtb"}}')
-    for key, value in env.items():
-        if not isinstance(key, str) or not isinstance(value, str | None):
-            raise TypeError(
-                f"env: {key!r}: {value!r}: a variable has a string as its name and as its value; "
-                "None removes it"
+
+    def __init__(self, options: MissionOptions, on_event: Listener, run_log: RunLog | None) -> None:
+        self._options = options
+        self._on_event = on_event
+        self._run_log = run_log
+
+    def own(self, context: str = "") -> MissionExecutor:
+        """Return the executor of a mission that no other worker can join."""
+        options = self._options
+        if not options.isolated:
+            return GrainExecutor(
+                ZERO if options.local is None else options.local,
+                name=options.name,
+                on_event=self._on_event,
+                env=options.env,
+                run_log=self._run_log,
             )
-        if not key or "=" in key or "\0" in key or "\0" in (value or ""):
-            raise ValueError(f"env: {key!r}: {value!r} cannot be a variable of an environment")
+        return self._hosting(None, context)
 
+    def shared(self, config: Config) -> RemoteExecutor:
+        """Return an executor at the scheduler that missions share."""
+        from grain.remote_exer import GnawConnector, RemoteExecutor
 
-def _own(
-    local: Resource | None,
-    name: str | None,
-    on_event: Listener,
-    isolated: bool,
-    env: Mapping[str, str | None] | None,
-    run_log: RunLog | None,
-    context: str = "",
-) -> MissionExecutor:
-    """Return the executor of a mission that no other worker can join."""
-    if not isolated:
-        return GrainExecutor(
-            ZERO if local is None else local,
+        options = self._options
+        address, gnaw = config.head.listen, config.head.gnaw
+        words = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
+        words += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
+        if gnaw.metrics:
+            words += [f"--metrics={gnaw.metrics}"]
+        if gnaw.swarm:
+            words += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
+        if config.head.event_log.enabled:
+            logs = config.head.event_log
+            words += [f"--event-log={logs.folder}", f"--event-log-keep={logs.keep}"]
+            words += [f"--event-log-size={logs.keep_size}"]
+        arguments = (*words, *gnaw.extra_args)
+        name = options.name or mission_name()
+        finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
+        return RemoteExecutor(
+            address,
             name=name,
-            on_event=on_event,
-            env=env,
-            run_log=run_log,
+            on_event=self._on_event,
+            connect=finder.connect,
+            until_direct=finder.until_direct,
+            env=options.env,
+            run_log=self._run_log,
+            echo=options.echo,
         )
-    from grain.remote_exer import HostingExecutor
 
-    return HostingExecutor(
-        local or ZERO,
-        address=None,
-        isolated=True,
-        context=context,
-        name=name,
-        on_event=on_event,
-        env=env,
-        run_log=run_log,
-    )
+    async def hosted(self, stack: AsyncExitStack, config: Config) -> MissionExecutor:
+        """Enter an executor with a scheduler of its own, which workers join.
 
+        Where another scheduler has their address, enter one that they cannot join.
+        """
+        from grain.edge.errors import MeetingTaken
 
-# The functions below import what they use: a mission that keeps to itself needs no network.
+        address = config.head.listen
+        context = config.head.contextmod if self._options.isolated else ""
+        try:
+            return await stack.enter_async_context(self._hosting(address, context))
+        except MeetingTaken as error:
+            if self._options.local is None:
+                raise  # it would wait for workers that go elsewhere
+            # That scheduler is most often the user's own, of another mission: nobody is to end it.
+            why = (
+                f"the scheduler at {address} (process {error.pid} on {error.host}) goes on with "
+                "its missions, and workers join that one. To use its workers, leave out local=; to "
+                "have workers of its own, give this mission another address"
+            )
+            self._on_event(HostingFailed(address, why))
+        return await stack.enter_async_context(self.own(context))
 
+    def _hosting(self, address: str | None, context: str) -> HostingExecutor:
+        from grain.remote_exer import HostingExecutor
 
-def _shared(
-    config: Config,
-    name: str | None,
-    on_event: Listener,
-    env: Mapping[str, str | None] | None,
-    run_log: RunLog | None,
-    echo: bool,
-) -> RemoteExecutor:
-    from grain.remote_exer import GnawConnector, RemoteExecutor
-
-    address, gnaw = config.head.listen, config.head.gnaw
-    options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
-    options += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
-    if gnaw.metrics:
-        options += [f"--metrics={gnaw.metrics}"]
-    if gnaw.swarm:
-        options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
-    if config.head.event_log.enabled:
-        logs = config.head.event_log
-        options += [f"--event-log={logs.folder}", f"--event-log-keep={logs.keep}"]
-        options += [f"--event-log-size={logs.keep_size}"]
-    arguments = (*options, *gnaw.extra_args)
-    name = name or mission_name()
-    finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
-    return RemoteExecutor(
-        address,
-        name=name,
-        on_event=on_event,
-        connect=finder.connect,
-        until_direct=finder.until_direct,
-        env=env,
-        run_log=run_log,
-        echo=echo,
-    )
-
-
-async def _hosted(
-    stack: AsyncExitStack,
-    local: Resource | None,
-    config: Config,
-    name: str | None,
-    on_event: Listener,
-    isolated: bool,
-    env: Mapping[str, str | None] | None,
-    run_log: RunLog | None,
-    echo: bool,
-) -> MissionExecutor:
-    from grain.edge.errors import MeetingTaken
-    from grain.remote_exer import HostingExecutor
-
-    address = config.head.listen
-    context = config.head.contextmod if isolated else ""
-    host = HostingExecutor(
-        local or ZERO,
-        address=address,
-        isolated=isolated,
-        context=context,
-        name=name or mission_name(),
-        on_event=on_event,
-        env=env,
-        run_log=run_log,
-        echo=echo,
-    )
-    try:
-        return await stack.enter_async_context(host)
-    except MeetingTaken as error:
-        if local is None:
-            raise  # it would wait for workers that go elsewhere
-        # That scheduler is most often the user's own, of another mission: nobody is to end it.
-        why = (
-            f"the scheduler at {address} (process {error.pid} on {error.host}) goes on with its "
-            "missions, and workers join that one. To use its workers, leave out local=; to have "
-            "workers of its own, give this mission another address"
+        options = self._options
+        return HostingExecutor(
+            options.local or ZERO,
+            address=address,
+            isolated=options.isolated,
+            context=context,
+            name=options.name if address is None else options.name or mission_name(),
+            on_event=self._on_event,
+            env=options.env,
+            run_log=self._run_log,
+            echo=options.echo,
         )
-        on_event(HostingFailed(address, why))
-    own = _own(local, name, on_event, isolated, env, run_log, context)
-    return await stack.enter_async_context(own)
 
 
 def mission_name(otherwise: str = "") -> str:

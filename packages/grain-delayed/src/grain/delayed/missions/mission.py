@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
     from grain.delayed.missions.executor import MissionExecutor
-    from grain.delayed.missions.overload import Overload
+    from grain.delayed.overload import Overload
     from grain.head import Statistics
     from grain.head.run_log import RunLog
     from grain.resource import Resource

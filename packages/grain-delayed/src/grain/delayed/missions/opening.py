@@ -14,9 +14,10 @@ from grain.delayed.graph import woken_by
 from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.ending import ended_from_outside, second_interrupt_kills
 from grain.delayed.missions.mission import Mission
-from grain.delayed.missions.overload import WARN_QUEUED, Overload
+from grain.delayed.missions.options import MissionOptions
 from grain.delayed.missions.report import Reporter
 from grain.delayed.missions.traceback_filter import shortened_tracebacks
+from grain.delayed.overload import WARN_QUEUED, Overload
 from grain.head import collapsing
 from grain.head.events import MissionCancelled, TaskBlocks
 from grain.worker import LoopWatchdog
@@ -27,7 +28,8 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Mapping
-    from typing import Any, Literal
+    from contextlib import AbstractAsyncContextManager
+    from typing import Literal
 
     from grain.delayed.display.total import Stated
     from grain.head.events import Event
@@ -112,34 +114,23 @@ async def mission(
             strings, total no number and no mapping to numbers, or event_log no bool and no path;
             isolated is set without local.
     """
-    if not trio.lowlevel.in_trio_task():
-        from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
-
-        options: dict[str, Any] = {"config_file": config_file, "name": name}
-        options |= {"prioritized": prioritized, "progress": progress}
-        options |= {"warn_queued": warn_queued, "cache": cache}
-        options |= {"isolated": isolated, "env": env, "event_log": event_log}
-        options |= {"echo": echo, "total": total}
-        async with hosted(lambda: mission(local, **options)) as entered:
-            yield entered
-        return
+    options = MissionOptions(
+        local, config_file, name, prioritized, warn_queued, cache, isolated, env, event_log, echo
+    )
     # Only the outermost of nested missions shows progress: a terminal has one line for it.
     calls = None if total is None else Total(total)
-    reporter = Reporter(False if is_inside() else progress, total=calls)
-    async with opened(
-        local,
-        reporter,
-        total=calls,
-        config_file=config_file,
-        name=name,
-        prioritized=prioritized,
-        warn_queued=warn_queued,
-        cache=cache,
-        isolated=isolated,
-        env=env,
-        event_log=event_log,
-        echo=echo,
-    ) as entered:
+
+    def open_here() -> AbstractAsyncContextManager[Mission]:
+        reporter = Reporter(False if is_inside() else progress, total=calls)
+        return opened(options, reporter, calls)
+
+    if trio.lowlevel.in_trio_task():
+        async with open_here() as entered:
+            yield entered
+        return
+    from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
+
+    async with hosted(open_here) as entered:
         yield entered
 
 
@@ -159,24 +150,12 @@ def report_crashes() -> None:
 
 @asynccontextmanager
 async def opened(
-    local: Resource | None,
-    reporter: Reporter,
-    *,
-    total: Total | None = None,
-    config_file: str | Literal[False] | None = None,
-    name: str | None = None,
-    prioritized: bool = False,
-    warn_queued: int | None = WARN_QUEUED,
-    cache: str | os.PathLike[str] | Literal[False] | None = None,
-    isolated: bool = False,
-    env: Mapping[str, str | None] | None = None,
-    event_log: bool | str | os.PathLike[str] | None = None,
-    echo: bool = False,
+    options: MissionOptions, reporter: Reporter, total: Total | None = None
 ) -> AsyncGenerator[Mission]:
-    """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
+    """Open a mission in a trio program, with a reporter; errors as of `mission`."""
     __tracebackhide__ = True
     report_crashes()
-    overload = Overload(warn_queued, reporter.line)
+    overload = Overload(options.warn_queued, reporter.line)
     advice = Advice(reporter.line)
 
     def on_event(event: Event) -> None:
@@ -202,19 +181,19 @@ async def opened(
         from grain.config import load
         from grain.delayed.cache.cache import open_cache
         from grain.delayed.missions.event_log import from_any_thread, recording
-        from grain.delayed.missions.executor import executing, is_alone
+        from grain.delayed.missions.executor import executing
 
-        config = load(config_file)
-        reporter.on_configured(config_file, config.source, config.head.listen)
-        joinable_config = None if config_file is False else config
-        results = await open_cache(cache, config.head.cache, reporter.line)
-        address = "" if is_alone(local, joinable_config) else config.head.listen
+        config = load(options.config_file)
+        reporter.on_configured(options.config_file, config.source, config.head.listen)
+        joinable_config = None if options.config_file is False else config
+        results = await open_cache(options.cache, config.head.cache, reporter.line)
+        address = "" if options.is_alone(joinable_config) else config.head.listen
         async with recording(
-            event_log,
+            options.event_log,
             config.head.event_log,
             inside=is_inside(),
             elsewhere=bool(address),
-            name=name,
+            name=options.name,
             address=address,
             report=reporter.line,
             cause=lambda: ending.cause,
@@ -231,21 +210,12 @@ async def opened(
                 with collapsing(), watchdog:
                     async with (
                         reporter.watching(),
-                        executing(
-                            local,
-                            joinable_config,
-                            name,
-                            on_event,
-                            isolated=isolated,
-                            env=env,
-                            run_log=run_log,
-                            echo=echo,
-                        ) as executor,
+                        executing(options, joinable_config, on_event, run_log) as executor,
                     ):
                         try:
                             async with trio.open_nursery() as branches:
                                 current = Mission(
-                                    executor, branches, int(prioritized), overload, results,
+                                    executor, branches, int(options.prioritized), overload, results,
                                     reporter.line, advice, reporter.failures, run_log, total,
                                 )  # fmt: skip
                                 # Nobody could look at a local worker alone from elsewhere.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import trio
 
 from grain.delayed.missions.opening import mission
-from grain.delayed.missions.overload import WARN_QUEUED
 from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.delayed.missions.turns import Turns
+from grain.delayed.overload import WARN_QUEUED
 from grain.delayed.value import Delayed
 from grain.worker.job import not_async
 

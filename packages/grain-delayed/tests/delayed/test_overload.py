@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission, run
-from grain.delayed.missions.overload import Overload
+from grain.delayed.overload import Overload
 from grain.resource import Cores
 
 if TYPE_CHECKING:
