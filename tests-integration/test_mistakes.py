@@ -213,6 +213,19 @@ IN_A_MISSION = [
         "Write wg.submit(Cores(1), opt, ...) instead of start_subtask",
     ),
     (
+        """
+        async def opt(x):
+            await run_external(["echo", x])
+        @delayed
+        async def both():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(opt, "a.xyz")
+                nursery.start_soon(opt, "b.xyz")
+        await both()
+        """,
+        "Put the program into a delayed function fn, and write (fn @ Cores(1))(...)",
+    ),
+    (
         "await run_external(['echo', 'a.xyz'])",
         "Put the program into a delayed function fn, and write (fn @ Cores(1))(...)",
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextvars import Context
 
     from grain.resource import Resource
 
@@ -220,6 +221,14 @@ class GrainVar:
     def account(self) -> Account:
         """The account of this run, to which its external programs are charged."""
         return self._variables.get().account
+
+    def account_in(self, context: Context) -> Account:
+        """Return the account of the run that a context belongs to.
+
+        Unlike `account` it also answers for another task, as by ``task.context``, and in a thread
+        that may not enter the context.
+        """
+        return context.get(self._variables, _OUTSIDE).account
 
     @property
     def surroundings(self) -> Surroundings:

@@ -29,6 +29,12 @@ async def beside_each_other(word: str) -> None:
         nursery.start_soon(alone, f"{word}-b" + "x" * 1000)
 
 
+async def in_another_nursery(word: str, nursery: trio.Nursery) -> None:
+    """A tasklet with a program in a trio task that may live longer than the run."""
+    nursery.start_soon(alone, word)
+    await trio.sleep_forever()
+
+
 async def none_at_all(_: str) -> None:
     """A tasklet without a program."""
     await trio.sleep_forever()
@@ -79,6 +85,19 @@ async def test_each_program_belongs_to_its_run(before: int) -> None:
         await head.send([(Cancel((1, 0)), None)])
         [(ended, _)] = await head.receive()
         assert [] == await programs(head, (1, 0), 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_program_belongs_to_the_run_that_has_started_its_task_in_whatever_nursery() -> None:
+    head: MemoryChannel[Any, Any]
+    theirs: MemoryChannel[Any, Any]
+    head, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+        await head.send([(Run((1, 1), ZERO), Call(in_another_nursery, ("t1", nursery), {}))])
+
+        with trio.fail_after(60):
+            assert ["/bin/sh -c 'exec sleep 1000 # t1'"] == await programs(head, (1, 1), 1)
         nursery.cancel_scope.cancel()
 
 

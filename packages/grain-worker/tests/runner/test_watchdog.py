@@ -5,22 +5,30 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import trio
 
-from grain.worker import LoopWatchdog, look_at
+from grain.edge.channel import memory_channels
+from grain.resource import ZERO
+from grain.worker import Call, LoopWatchdog, MemoryTranslation, Runner, look_at
+from grain.worker.messages import Run
+from grain.worker.runner.main import BlockingReporter
 from grain.worker.runner.watchdog import Account, _instead, was_stopped
+from grain.worker.runner.wire import LARGEST_REPORT, BlockingReport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import FrameType
 
+    from grain.edge.channel import MemoryChannel
     from grain.worker.messages import BlockingCode
 
 
@@ -170,6 +178,34 @@ def test_the_account_adds_up_forgets_and_repeats_itself_after_a_minute() -> None
     assert 1.5 < account.charge("f", 1.2, 301.0) < 1.7
     assert 0.0 == account.charge("f", 5.0, 310.0)
     assert 5.0 <= account.charge("f", 5.0, 362.0)
+
+
+@pytest.mark.parametrize("own_nursery", [False, True], ids=["directly", "in a nursery of its own"])
+async def test_the_report_names_the_run_whose_code_blocks(*, own_nursery: bool) -> None:
+    reports, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    got: list[BlockingReport] = []
+
+    async def blocks() -> None:
+        got.append(msgspec.msgpack.decode(reports.recv(LARGEST_REPORT), type=BlockingReport))
+
+    async def leaf() -> None:
+        await (in_a_task(blocks) if own_nursery else blocks())
+
+    head: MemoryChannel[Any, Any]
+    theirs: MemoryChannel[Any, Any]
+    head, theirs = memory_channels()
+    reports.settimeout(120)
+    with reports, ours, LoopWatchdog(BlockingReporter(ours, log=False), 0.2, 0.05):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+            await head.send([(Run((1, n), ZERO), Call(trio.sleep_forever, (), {})) for n in (1, 2)])
+            await head.send([(Run((1, 3), ZERO), Call(leaf, (), {}))])
+            await head.receive()
+            nursery.cancel_scope.cancel()
+        await blocks()
+
+    assert [(1, 3), None] == [report.attempt for report in got]
+    assert "blocks" in got[0].code.function or "leaf" in got[0].code.function
 
 
 STOPPED = """

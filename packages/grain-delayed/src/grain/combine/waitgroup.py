@@ -64,6 +64,7 @@ class WaitGroup:
     def __init__(self, mission: Mission, nursery: trio.Nursery) -> None:
         self._mission = mission
         self._nursery = nursery
+        mission.add_group(nursery)
         self._jobs: list[GroupJob] = []
         # The ids, for the executor's `cancel`, of the jobs that have not ended; not of branches.
         self._ids: dict[GroupJob, int] = {}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import outcome
+import trio
 
 from grain import GVAR
 from grain.delayed.advice import Advice, Caller, note_mistakes
@@ -19,8 +21,6 @@ from grain.worker.job import capture, name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
-
-    import trio
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.display.failures import Failures
@@ -77,6 +77,8 @@ class Mission:
         self.failures = failures
         self.executor = executor
         self.branches = branches
+        # By the nursery: what the functions are that run in it as branches.
+        self._callers = WeakKeyDictionary({branches: Caller.DELAYED})
         self.tasks = MissionTasks(recorded=run_log is not None)
         self._run_log = run_log
         self.ended = False
@@ -188,6 +190,10 @@ class Mission:
             self._run_branch, call, node, retry, self._turns.take(), name=call.fn
         )  # fmt: skip
 
+    def add_group(self, nursery: trio.Nursery) -> None:
+        """Take note that the branches of a waitgroup run in a nursery."""
+        self._callers[nursery] = Caller.SUBTASK
+
     async def _run_branch(
         self, call: Call, node: TaskNode, retry: Retry | None, number: int
     ) -> None:
@@ -212,11 +218,10 @@ class Mission:
         look = look_at(threading.get_ident())
         if look is None:
             return
-        caller = Caller.ROOT
-        for frame in look.frames:
-            if frame.f_code is Mission._run_branch.__code__:
-                delayed = type(frame.f_locals["node"]) is TaskNode
-                caller = Caller.DELAYED if delayed else Caller.SUBTASK
+        # By the task's own nursery: what a branch starts in nurseries of its own is neither a
+        # delayed function nor a subtask, and the advice must not treat it as such.
+        nursery = trio.lowlevel.current_task().parent_nursery
+        caller = Caller.ROOT if nursery is None else self._callers.get(nursery, Caller.ROOT)
         self.advice.on_program(look.function, command, caller)
 
     # ---- the whole

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain import GVAR
 from grain.eventlog.usage import OUTPUTS, RunReport, Usage
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
+    import trio
+
     from grain.eventlog.usage import CpuMeasuredBy
     from grain.resource import Resource
+    from grain.worker.messages import Attempt
 
 _NOTHING = Usage()
 _MOST = 64  # programs that are kept one by one, because one that ran beside them still runs
@@ -120,15 +124,17 @@ class RunAccount:
 
     Attributes:
         res: its resources.
+        attempt: which run it is; None for a job that no head ordered.
         ran: its programs; None before the first.
         started: when the run began, in Unix seconds.
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("ended", "ran", "res", "started")
+    __slots__ = ("attempt", "ended", "ran", "res", "started")
 
-    def __init__(self, res: Resource) -> None:
+    def __init__(self, res: Resource, attempt: Attempt | None = None) -> None:
         self.res = res
+        self.attempt = attempt
         self.ran: Programs | None = None
         self.started = time.time()
         self.ended = 0.0
@@ -167,6 +173,15 @@ class RunAccount:
             cpus=cpus_of(self.res) if cpus is None else cpus,
             usage=self.usage,
         )
+
+
+def attempt_of(task: trio.lowlevel.Task) -> Attempt | None:
+    """Return the run that a trio task belongs to; None if it belongs to none.
+
+    A task belongs to the run in whose context it was started, also in a nursery of other code.
+    """
+    account = GVAR.account_in(task.context)
+    return account.attempt if isinstance(account, RunAccount) else None
 
 
 def cpus_of(res: Resource) -> tuple[int, ...]:

@@ -28,13 +28,14 @@ from grain.edge.errors import ChannelError
 from grain.edge.trust import search_working_directory
 from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
+from grain.worker.processes.account import attempt_of
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.processes.fork_server_client import set_control_groups, set_last_resort
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.output import RunnerOutput
-from grain.worker.runner.runner import Runner, attempt_on
+from grain.worker.runner.runner import Runner
 from grain.worker.runner.settings import WorkerSettings
-from grain.worker.runner.watchdog import LoopWatchdog
+from grain.worker.runner.watchdog import LoopWatchdog, task_on
 from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport, PrintReport
 from grain.worker.runner.wire_translation import WireTranslation
 
@@ -144,7 +145,7 @@ def end_unwatched() -> None:
 
 
 class BlockingReporter:
-    """The reporter of blocking code, in the thread of the watchdog.
+    """The reporter of blocking code, in the thread of the watchdog; made in that of the loop.
 
     Args:
         sock: leads to the agent.
@@ -155,12 +156,14 @@ class BlockingReporter:
     def __init__(self, sock: socket.socket, *, log: bool) -> None:
         self._socket = sock
         self._log = log
+        self._root = trio.lowlevel.current_root_task()
         self._attempt: Attempt | None = None  # the last one reported, for the report of its end
 
     def __call__(self, code: BlockingCode, frames: tuple[FrameType, ...]) -> None:
         """Take a report of a `LoopWatchdog`."""
         if not code.over:
-            self._attempt = attempt_on(frames)
+            task = task_on(frames, self._root)
+            self._attempt = None if task is None else attempt_of(task)
         if self._log and not code.over:
             sys.stderr.write(
                 f"The event loop has been blocked for {code.seconds:.0f} s by {code.function}:\n"

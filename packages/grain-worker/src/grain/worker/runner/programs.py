@@ -1,7 +1,7 @@
 """The external programs of a run, looked up when somebody asks.
 
-Nothing is noted for it when a run begins. The trio task that waits for a program descends from the
-one that executes the run, whose coroutine has it among its variables.
+Nothing is noted for it when a program begins: the trio task that waits for it has the context of
+its run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.worker.errors import command_line
-from grain.worker.messages import ProgramNow, Run
+from grain.worker.messages import ProgramNow
+from grain.worker.processes.account import attempt_of
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.usage_now import usages_now
 
@@ -29,7 +30,7 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
     programs = [
         program
         for program in ForkServerClient.programs_of_this_run()
-        if run_of(program.task) == attempt
+        if attempt_of(program.task) == attempt
     ][:_MOST]
     if not programs:
         return ()
@@ -46,18 +47,6 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
         ProgramNow(command_of(one.request), now - one.began, *(usage or ()))
         for one, usage in zip(programs, usages, strict=True)
     )
-
-
-def run_of(task: trio.lowlevel.Task | None) -> Attempt | None:
-    """Return the run that a trio task belongs to; None if it belongs to none."""
-    while task is not None:
-        frame = getattr(task.coro, "cr_frame", None)
-        run = frame.f_locals.get("run") if frame is not None else None
-        if isinstance(run, Run):
-            return run.attempt
-        nursery = task.parent_nursery
-        task = nursery.parent_task if nursery is not None else None
-    return None
 
 
 def command_of(request: ProgramRequest) -> str:

@@ -36,8 +36,7 @@ if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
-    from types import FrameType
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
@@ -278,7 +277,7 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
-        account = RunAccount(res)
+        account = RunAccount(res, run.attempt)
         try:
             ended = await self._job(run, call, res, settings, None, account)
             if type(ended) is outcome.Error:
@@ -303,7 +302,7 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res)
+        account = RunAccount(res, run.attempt)
         ended = await self._job(run, call, res, settings, scope, account)
         if type(ended) is outcome.Error:
             await self._await_late_signal(ended.error)
@@ -400,18 +399,6 @@ class _Execution(Generic[Arriving, Departing]):
             self._channel.post(unsent, more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the other end has left: nobody wants the outcomes
-
-
-_RUNNING = (_Execution._run_pooled.__code__, _Execution._run_in_scope.__code__)
-
-
-def attempt_on(frames: Iterable[FrameType]) -> Attempt | None:
-    """Return the attempt whose run has a stack, None if it is not that of a run."""
-    for frame in frames:
-        if frame.f_code in _RUNNING:
-            run: Run = frame.f_locals["run"]
-            return run.attempt
-    return None
 
 
 def crash_behind(error: BaseException) -> str:

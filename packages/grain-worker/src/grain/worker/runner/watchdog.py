@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
+    from trio.lowlevel import Task
     from typing_extensions import Self
 
 PATIENCE = 1.5
@@ -264,6 +265,26 @@ def look_at(thread: int) -> Look | None:
         own,
         tuple(frames),
     )
+
+
+def task_on(frames: tuple[FrameType, ...], root: Task | None) -> Task | None:
+    """Return the trio task that a stack is of; None if there is none.
+
+    Trio says which task runs to the thread of the loop alone. But the outermost frame is that of
+    the task's coroutine, so a search below the root task finds it. Another thread may search while
+    the loop goes on: what trio returns of a task's nurseries, and of their tasks, are copies.
+
+    Args:
+        frames: the stack, from the loop inwards.
+        root: the root task of the trio run.
+    """
+    tasks = [root] if root is not None else []
+    while tasks:
+        task = tasks.pop()
+        if getattr(task.coro, "cr_frame", None) is frames[0]:
+            return task
+        tasks.extend(child for nursery in task.child_nurseries for child in nursery.child_tasks)
+    return None
 
 
 def _is_waiting(innermost: FrameType) -> bool:
