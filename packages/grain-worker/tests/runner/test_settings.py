@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.config import WorkerSettings
 from grain.worker.errors import PayloadError
 from grain.worker.job import RunSettings
 from grain.worker.messages import Run
 from grain.worker.runner.settings import (
+    RunnerSettings,
     Settings,
-    WorkerSettings,
     find_directory,
     mission_settings,
 )
@@ -39,15 +40,15 @@ def test_a_run_has_the_directory_and_the_variables_of_its_mission(
     data = mission_settings("m", {"A": "\udcff", "B": None})
 
     assert RunSettings(str(odd), {"A": "\udcff", "B": None}) == (
-        Settings(WorkerSettings()).of(run(data), energy)
+        Settings(RunnerSettings()).of(run(data), energy)
     )
     assert RunSettings("", {"A": "\udcff", "B": None}, False, "m:3", energy, (1, 7)) == (
-        Settings(WorkerSettings(bind=False, own_directory=True, labels=True)).of(run(data), energy)
+        Settings(RunnerSettings(bind=False, own_directory=True, labels=True)).of(run(data), energy)
     )
 
 
 def test_a_label_has_the_beginning_of_its_missions_id_as_others_may_have_its_name() -> None:
-    of_worker = Settings(WorkerSettings(own_directory=True, labels=True))
+    of_worker = Settings(RunnerSettings(own_directory=True, labels=True))
     settings = of_worker.of(run(mission_settings("m", {}, id="1234abcd5678")), energy)
 
     assert settings is not None
@@ -55,7 +56,7 @@ def test_a_label_has_the_beginning_of_its_missions_id_as_others_may_have_its_nam
 
 
 def test_a_run_needs_no_settings_where_they_change_nothing() -> None:
-    worker = WorkerSettings(own_directory=True)
+    worker = RunnerSettings(own_directory=True)
     assert Settings(worker).of(run(mission_settings("m", {})), energy) is None
     assert Settings(worker).of(run(b""), energy) is None
 
@@ -70,11 +71,11 @@ def test_a_mission_whose_directory_was_removed_has_none(
     data = mission_settings("m", {})
     monkeypatch.chdir(tmp_path)
 
-    assert Settings(WorkerSettings()).of(run(data), energy) is None
+    assert Settings(RunnerSettings()).of(run(data), energy) is None
 
 
 def test_settings_that_are_not_readable_fail_the_run_alone() -> None:
-    settings = Settings(WorkerSettings())
+    settings = Settings(RunnerSettings())
     for data in (b"\xc1", b"\x93\x01\x02\x03"):
         with pytest.raises(PayloadError, match="settings of this mission are not readable"):
             settings.of(run(data), energy)
@@ -87,3 +88,10 @@ def test_a_directory_is_found_by_its_inode_number(tmp_path: Path) -> None:
     assert (str(tmp_path), "") == find_directory(paths, here)
     assert ("", "another directory has that path") == find_directory(paths, here + 1)
     assert ("", "No such file or directory") == find_directory(paths[:1], here)
+
+
+def test_settings_reach_a_runner_as_they_are_also_paths_that_are_no_text() -> None:
+    worker = WorkerSettings(cwd=os.fsdecode(b"/scratch/\xff"), contextmod="/a b/'é'.py")
+    settings = RunnerSettings(worker, bind=False, labels=True, groups="/sys/fs/cgroup/x")
+
+    assert settings == RunnerSettings.from_word(settings.to_word())

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from grain.config import WorkerSettings
 from grain.resource import Cores, to_data
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import Cancel, Run
 from grain.worker.payload import Payloads
+from grain.worker.runner.settings import RunnerSettings
 from grain_testkit.local_processes import descendants
 
 if TYPE_CHECKING:
@@ -118,8 +120,9 @@ class Station:
 async def station(context: str = "", grace: float = 60.0) -> AsyncGenerator[Station]:
     """Open a runner process, and prove at the end that nothing of it is left."""
     witness, functions = Witness(), FunctionStore()
+    settings = RunnerSettings(WorkerSettings(contextmod=context))
     before = set(descendants())
     with trio.fail_after(300):
-        async with RunnerProcess("w1", witness, functions, context, grace) as runner:
+        async with RunnerProcess("w1", witness, functions, grace, settings) as runner:
             yield Station(runner, witness, functions)
     assert set(descendants()) <= before

@@ -18,6 +18,7 @@ Map:
 - ``metrics``: the place of metrics
 - ``kinds``: the sorts of values, with the words in which to ask for them
 - ``schema``: every key with its type, kind, default and meaning
+- ``options``: the settings of a worker as options of its command
 - ``suggestion``: the known key that is nearest to an unknown one
 - ``check``: data against the schema; keys that follow from others
 - ``search``: the nearest ``grain.toml``, and the check that it is nobody else's work
@@ -31,6 +32,9 @@ from grain.config.expansion import stamp as stamp
 from grain.config.loading import load as load
 from grain.config.metrics import MetricsPlace as MetricsPlace
 from grain.config.metrics import parse_metrics as parse_metrics
+from grain.config.options import add_options as add_options
+from grain.config.options import option_words as option_words
+from grain.config.options import read_options as read_options
 from grain.config.schema import Config as Config
 from grain.config.schema import CustomSystem as CustomSystem
 from grain.config.schema import EventLog as EventLog
@@ -40,5 +44,6 @@ from grain.config.schema import HeldBack as HeldBack
 from grain.config.schema import Script as Script
 from grain.config.schema import Shape as Shape
 from grain.config.schema import Worker as Worker
+from grain.config.schema import WorkerSettings as WorkerSettings
 from grain.config.walltime import format_walltime as format_walltime
 from grain.config.walltime import parse_walltime as parse_walltime

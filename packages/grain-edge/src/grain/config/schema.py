@@ -7,7 +7,7 @@ others. Use `load`: a `Config()` made by hand lacks the values that follow from 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,20 @@ from grain.config.expansion import split_defer
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
+
+
+class Option(NamedTuple):
+    """The option of ``grain-worker`` that a key is, too.
+
+    Attributes:
+        metavar: Stands for the value in the manual; unused for a flag.
+        help: What it is, in the manual.
+        name: Its name without dashes; empty for that of the key.
+    """
+
+    metavar: str
+    help: str
+    name: str = ""
 
 
 class Script(Table, frozen=True, kw_only=True):
@@ -165,18 +179,49 @@ class HeldBack(Table, frozen=True, kw_only=True):
     walltime: Annotated[int, kind.SPAN] = 60
 
 
-class Worker(Table, frozen=True, kw_only=True):
-    """``[worker]``: the worker on each node.
+class WorkerSettings(Table, frozen=True, kw_only=True):
+    """The keys of ``[worker]`` that the worker itself has to know.
+
+    They travel whole, so a key is added here and read where it is needed. `grain.config.options`
+    makes options of ``grain-worker`` of them, both in the script of a job and for the command. From
+    there the agent and each runner get this object.
+
+    Attributes:
+        cwd: The directory in which a worker runs all programs; empty for that of each mission,
+            where the node has it. "." is the directory in which the job runs.
+        cluster: The name of the cluster, for people; empty for what the batch system calls it.
+        contextmod: Context module of the workers; `Config.contextmod` unless set.
+    """
+
+    cwd: Annotated[
+        str,
+        kind.DIRECTORY,
+        Option(
+            "DIR",
+            "the directory to work in, and to run all programs in (by default each mission's own, "
+            "where this host has it, else the directory in which the worker is started)",
+        ),
+    ] = ""
+    cluster: Annotated[
+        str,
+        kind.CLUSTER,
+        Option("NAME", "the name of its cluster for people (what the batch system calls it)"),
+    ] = ""
+    contextmod: Annotated[
+        str,
+        kind.FILE_BESIDE,
+        Option("MODULE", "context module, a file or a module's name", "context"),
+    ] = ""
+
+
+class Worker(WorkerSettings, frozen=True, kw_only=True):
+    """``[worker]``: the worker on each node, and its job.
 
     Attributes:
         name: Name of a worker and of its job.
         log_file: Output of a worker's job.
         dial: The address at which workers look for the scheduler; `Config.address` unless set.
         cli_dial: The address at which the ``grain`` command looks for it; ``dial`` unless set.
-        contextmod: Context module of the workers; `Config.contextmod` unless set.
-        cwd: The directory in which a worker runs all programs; empty for that of each mission,
-            where the node has it. "." is the directory in which the job runs.
-        cluster: The name of the cluster, for people; empty for what the batch system calls it.
         env: Environment variables of the workers and their programs.
         res: The resources of a worker besides cores, memory and walltime: kind -> plain data.
         held_back: The part of a job that it keeps for itself.
@@ -187,9 +232,6 @@ class Worker(Table, frozen=True, kw_only=True):
     log_file: Annotated[str, kind.STAMPED_FILE] = "./w{{HHMMSS}}.log"
     dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
-    contextmod: Annotated[str, kind.FILE_BESIDE] = ""
-    cwd: Annotated[str, kind.DIRECTORY] = ""
-    cluster: Annotated[str, kind.CLUSTER] = ""
     env: Annotated[dict[str, str], kind.ENVIRONMENT] = {}
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
     held_back: HeldBack = HeldBack()

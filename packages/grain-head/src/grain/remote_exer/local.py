@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 import trio
 
+from grain.config import WorkerSettings
 from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
 from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Ended, Inspected, Leaving
 from grain.worker.payload import whole
-from grain.worker.session import WireTranslation, WorkerSession, WorkerSettings, keep_looking
+from grain.worker.session import RunnerSettings, WireTranslation, WorkerSession, keep_looking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,9 +125,9 @@ class LocalWorker:
 
         # Its programs run where the mission was when it began, as those of any worker do that has
         # the same file system.
-        settings = WorkerSettings(bind=self._bind)
+        settings = RunnerSettings(WorkerSettings(contextmod=self._context), bind=self._bind)
         functions = self._session.functions
-        runner = RunnerProcess(self.name, self, functions, self._context, settings=settings)
+        runner = RunnerProcess(self.name, self, functions, settings=settings)
         await stack.enter_async_context(runner)
         self._order = runner.post
 
@@ -135,7 +136,7 @@ class LocalWorker:
         of_runner: WireChannel
         to_runner, of_runner = memory_channels()
         # Programs run where this process is, wherever the mission was when it began.
-        settings = WorkerSettings(bind=self._bind, own_directory=True)
+        settings = RunnerSettings(bind=self._bind, own_directory=True)
         runner: Runner[WireBytes, WireBytes]
         runner = Runner(
             self.name, of_runner, WireTranslation(self.name, settings=settings, worker=self.name)

@@ -26,7 +26,7 @@ from grain.worker.agent.signals import on_signals
 from grain.worker.agent.spool import Spool, SpooledOutcome
 from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, WorkerRegistered
 from grain.worker.processes.computing import Computing, keep_looking
-from grain.worker.runner.settings import WorkerSettings
+from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,9 +61,8 @@ class Agent:
         session: its state.
         lifecycle: when it drains and leaves.
         dial: connects to the head, and waits for one if there is none.
-        context: the context module.
         grace: seconds for what is left when it ends.
-        settings: the settings of its runs.
+        settings: the settings of its runners, with those of the worker.
         direct: looks for a direct way to the head, which ``dial`` would find, while the connection
             goes over files or a relay.
     """
@@ -73,18 +72,15 @@ class Agent:
         session: WorkerSession,
         lifecycle: Lifecycle,
         dial: Dial,
-        context: str = "",
         grace: float = 10.0,
-        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         direct: DirectWaySeeker | None = None,
     ) -> None:
         self._session = session
         self._direct = direct
         self._lifecycle = lifecycle
         self._dial = dial
-        self._runner = RunnerProcess(
-            session.name, self, session.functions, context, grace, settings
-        )
+        self._runner = RunnerProcess(session.name, self, session.functions, grace, settings)
         self._channel: WireChannel | None = None
         # Messages for the head that wait until it reads, or until they are read from the spool;
         # those of this connection.

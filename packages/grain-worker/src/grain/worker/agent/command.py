@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
+from grain.config import WorkerSettings, add_options, read_options
 from grain.edge import DEFAULT, SEEK_FIRST, DirectWaySeeker, dial, is_reached_directly
 from grain.edge.address import check_argument
 from grain.edge.cpu_locks import taking_cpus
@@ -30,7 +32,7 @@ from grain.worker.messages import CODEC
 from grain.worker.node.delegation import Delegation, decide, prepared, read_group
 from grain.worker.node.host_info import read_host_info
 from grain.worker.node.limits import raise_open_files
-from grain.worker.runner.settings import WorkerSettings
+from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,20 +72,7 @@ def parser() -> argparse.ArgumentParser:
         '{"Cores": 4, "Memory": "auto"} or {"auto": true, "Memory": 60} (%(default)s)',
     )
     add("--name", default="", help="the name of this worker for people (the host's name)")
-    add(
-        "--cluster",
-        default="",
-        metavar="NAME",
-        help="the name of its cluster for people (what the batch system calls it)",
-    )
-    add("--context", default="", metavar="MODULE", help="context module, a file or a module's name")
-    add(
-        "--cwd",
-        default="",
-        metavar="DIR",
-        help="the directory to work in, and to run all programs in (by default each mission's own, "
-        "where this host has it, else the directory in which the worker is started)",
-    )
+    add_options(options, WorkerSettings)
     add(
         "--term-grace",
         type=seconds,
@@ -180,6 +169,7 @@ async def serve(
         seek: as of `main`.
     """
     now = trio.current_time()
+    worker = with_absolute_paths(read_options(options, WorkerSettings))
     name = options.name or info.hostname
     session = WorkerSession(
         secrets.token_hex(8),
@@ -190,25 +180,27 @@ async def serve(
         versions=own_versions(),
         in_memory=min(IN_MEMORY, (info.memory or IN_MEMORY * _PART) // _PART),
         job=batch_job(info.environ),
-        cluster=options.cluster or batch_cluster(info.environ),
+        cluster=worker.cluster or batch_cluster(info.environ),
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
-    directory = absolute(options.cwd) if options.cwd else ""
-    settings = WorkerSettings(
-        own_directory=bool(directory), directory=directory, labels=True, groups=groups
-    )
-    context = options.context
-    if "/" in context or context.endswith(".py"):
-        context = absolute(context)  # the runner may be elsewhere
+    settings = RunnerSettings(worker, own_directory=bool(worker.cwd), labels=True, groups=groups)
     direct = DirectWaySeeker(partial(is_reached_directly, options.url), seek)
-    agent = Agent(session, lifecycle, connect, context, settings=settings, direct=direct)
+    agent = Agent(session, lifecycle, connect, settings=settings, direct=direct)
     return await agent.run()
 
 
-def absolute(path: str) -> str:
-    """Return an absolute path, from the directory in which the worker was started."""
-    return str(Path(path).absolute())
+def with_absolute_paths(worker: WorkerSettings) -> WorkerSettings:
+    """Return settings whose paths begin where the worker was started: a runner may be elsewhere."""
+    cwd, context = worker.cwd, worker.contextmod
+    return msgspec.structs.replace(
+        worker,
+        cwd=cwd and str(Path(cwd).absolute()),
+        # The name of a module has neither.
+        contextmod=str(Path(context).absolute())
+        if "/" in context or context.endswith(".py")
+        else context,
+    )
 
 
 def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.functions import FunctionFeed, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
-    from grain.worker.runner.settings import WorkerSettings
+    from grain.worker.runner.settings import RunnerSettings
 
 
 _REPORTS_AT_ONCE = 1000
@@ -55,11 +55,10 @@ class RunnerInstance:
 
     Args:
         name: the worker's name.
-        context: the context module.
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
         listener: takes the reports.
         functions: the functions to send along with orders.
-        settings: the settings of the worker.
+        settings: the settings of the process.
 
     Attributes:
         state: its state.
@@ -71,14 +70,13 @@ class RunnerInstance:
     def __init__(
         self,
         name: str,
-        context: str,
         grace: float,
         listener: RunnerListener,
         functions: FunctionFeed,
-        settings: WorkerSettings,
+        settings: RunnerSettings,
     ) -> None:
         self._name = name
-        self._words = [context, msgspec.json.encode(settings).decode()]
+        self._settings = settings.to_word()
         self._grace = grace
         self._listener = listener
         self._functions = functions
@@ -131,8 +129,8 @@ class RunnerInstance:
         reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with theirs, reports:
             fd = theirs.fileno()
-            words = [*python_command("grain.worker.runner.main"), self._name, str(fd)]
-            argv = [*words, *self._words]
+            command = python_command("grain.worker.runner.main")
+            argv = [*command, self._name, str(fd), self._settings]
             self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
             theirs.close()
             await self._receive(self._process.socket, reports, on_ready, on_ended)

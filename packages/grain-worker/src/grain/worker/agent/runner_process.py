@@ -23,7 +23,7 @@ import trio
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Cancel, Ended, Run, chain_of
-from grain.worker.runner.settings import WorkerSettings
+from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,10 +61,9 @@ class RunnerProcess:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         listener: takes the reports of what becomes of runs.
         functions: the functions that runs call.
-        context: the context module, a path or a name; "" for none.
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
-        settings: the settings of the worker.
+        settings: the settings of its runners.
 
     Raises:
         RunnerUnusable: on entering: no runner can be started, mostly since the context fails.
@@ -75,15 +74,13 @@ class RunnerProcess:
         name: str,
         listener: RunnerListener,
         functions: FunctionStore,
-        context: str = "",
         grace: float = 10.0,
-        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
     ) -> None:
         self.name = name
         self._settings = settings
         self._listener = listener
         self._functions = functions
-        self._context = context
         self._grace = grace
         self._state = _State.SERVING
         self._instance: RunnerInstance | None = None
@@ -261,9 +258,7 @@ class RunnerProcess:
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
         feed = self._functions.feed()
-        instance = RunnerInstance(
-            self.name, self._context, self._grace, self._listener, feed, self._settings
-        )
+        instance = RunnerInstance(self.name, self._grace, self._listener, feed, self._settings)
         self._instance = instance
         try:
             await instance.live(on_ready, self._wake)

@@ -1,7 +1,7 @@
-"""The runner's process: ``python -P -m grain.worker.runner.main NAME REPORTS CONTEXT SETTINGS``.
+"""The runner's process: ``python -P -m grain.worker.runner.main NAME REPORTS SETTINGS``.
 
 Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS; SETTINGS are
-`WorkerSettings` as JSON.
+`RunnerSettings` as JSON.
 
 It serves a `Runner` until its agent closes the channel, or dies. A subreaper starts it
 (`grain.worker.guards`), and ends whatever it leaves behind.
@@ -34,7 +34,7 @@ from grain.worker.processes.fork_server_client import set_control_groups, set_la
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.output import RunnerOutput
 from grain.worker.runner.runner import Runner
-from grain.worker.runner.settings import WorkerSettings
+from grain.worker.runner.settings import RunnerSettings
 from grain.worker.runner.watchdog import LoopWatchdog, task_on
 from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport, PrintReport
 from grain.worker.runner.wire_translation import WireTranslation
@@ -59,20 +59,21 @@ _LINES_AT_ONCE, _LONGEST_LINE = 10, 400  # they fit a `Report`, also as four byt
 def main() -> None:
     """Serve as the runner's process until its agent ends it."""
     sock = set_up_child(b"grain-runner", _WITHOUT_EFFECT)
-    name, number, context, data = sys.argv[1:]
-    settings = msgspec.json.decode(data, type=WorkerSettings)
+    name, number, word = sys.argv[1:]
+    settings = RunnerSettings.from_word(word)
     reports = int(number)
     os.set_inheritable(reports, False)
     settings = msgspec.structs.replace(settings, unsearched=search_working_directory())
-    if settings.directory:
-        os.chdir(settings.directory)
+    if settings.worker.cwd:
+        # Now, as it still imports from the directory in which it was started.
+        os.chdir(settings.worker.cwd)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A crash loses no line, also where the output is a file.
         sys.stdout.reconfigure(line_buffering=True)
     # User code is not to see our command line.
     sys.argv[1:] = []
     socket_of_reports = socket.socket(fileno=reports)
-    code = trio.run(partial(serve, sock, socket_of_reports, name, context, settings))
+    code = trio.run(partial(serve, sock, socket_of_reports, name, settings))
     sys.stdout.flush()
     sys.exit(code)
 
@@ -81,8 +82,7 @@ async def serve(
     sock: socket.socket,
     reports: socket.socket,
     name: str,
-    context: str,
-    settings: WorkerSettings,
+    settings: RunnerSettings,
 ) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     set_last_resort(end_unwatched)
@@ -92,7 +92,7 @@ async def serve(
         async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
             with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
                 printed = PrintReporter(reports)
-                return await serve_in_context(channel, name, context, settings, printed)
+                return await serve_in_context(channel, name, settings, printed)
     finally:
         # The agent has what is left ended now, this process with it. Python would print that a
         # handler cannot wake trio, whose sockets close first. Nothing more is started from here,
@@ -183,14 +183,13 @@ def _summary(frame: FrameType) -> traceback.FrameSummary:
 async def serve_in_context(
     channel: FramedChannel,
     name: str,
-    context: str,
-    settings: WorkerSettings,
+    settings: RunnerSettings,
     echo: PrintReporter,
 ) -> int:
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
     try:
-        async with user_context(context, settings.unsearched):
+        async with user_context(settings.worker.contextmod, settings.unsearched):
             entered = True
             await channel.send([(Ready(), None)])
             code = await serve_runs(channel, name, settings, echo)
@@ -206,7 +205,7 @@ async def serve_in_context(
 
 
 async def serve_runs(
-    channel: FramedChannel, name: str, settings: WorkerSettings, echo: PrintReporter
+    channel: FramedChannel, name: str, settings: RunnerSettings, echo: PrintReporter
 ) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.config import WorkerSettings
 from grain.worker.errors import PayloadError
 from grain.worker.job import RunSettings
 from grain.worker.messages import MissionSettings
@@ -34,14 +36,13 @@ _PLAIN = RunSettings(env={})
 _log = logging.getLogger("grain.worker")
 
 
-class WorkerSettings(msgspec.Struct, frozen=True):
-    """The settings of a worker for all of its runs.
+class RunnerSettings(msgspec.Struct, frozen=True):
+    """The settings of a runner: those of its worker, and what follows from where it is.
 
     Attributes:
+        worker: the settings of its worker; paths in them are absolute.
         bind: False to bind no program to CPUs.
         own_directory: True to run programs in the directory of the process, whatever the mission.
-        directory: the directory that a runner's process goes to when it has started, so that it
-            still imports from the one in which it was started; empty for that one.
         labels: True to name mission and task in front of each line that a run prints.
         groups: the directory in which to make a control group for each program that runs; empty
             for none.
@@ -49,23 +50,35 @@ class WorkerSettings(msgspec.Struct, frozen=True):
             a sentence for error messages; the process itself sets it.
     """
 
+    worker: WorkerSettings = WorkerSettings()
     bind: bool = True
     own_directory: bool = False
-    directory: str = ""
     labels: bool = False
     groups: str = ""
     unsearched: str = ""
+
+    def to_word(self) -> str:
+        """Return the settings as a word of a command line, which `from_word` reads.
+
+        Paths may have bytes that are no text, of which msgspec makes no JSON.
+        """
+        return json.dumps(msgspec.to_builtins(self))
+
+    @classmethod
+    def from_word(cls, word: str) -> RunnerSettings:
+        """Return the settings that a word of a command line has."""
+        return msgspec.convert(json.loads(word), cls)
 
 
 class Settings:
     """The settings of runs, made of those of their missions, which arrive with every run.
 
     Args:
-        worker: the settings of the worker.
+        settings: the settings of the runner.
     """
 
-    def __init__(self, worker: WorkerSettings) -> None:
-        self._worker = worker
+    def __init__(self, settings: RunnerSettings) -> None:
+        self._settings = settings
         # By their bytes: the mission, what its runs have in common, and that once more or, if it
         # changes nothing, None.
         self._missions: dict[bytes, tuple[MissionSettings, RunSettings, RunSettings | None]] = {}
@@ -82,7 +95,7 @@ class Settings:
                 self._missions.clear()
             entry = self._missions[run.settings] = self._read(run.settings)
         mission, common, needed = entry
-        if not self._worker.labels:
+        if not self._settings.labels:
             return needed
         label = f"{mission.name}:{run.task}"
         if mission.id:
@@ -101,7 +114,7 @@ class Settings:
                 ) from error
             mission = MissionSettings()
         cwd = ""
-        if mission.cwd and not self._worker.own_directory:
+        if mission.cwd and not self._settings.own_directory:
             paths = tuple(map(os.fsdecode, mission.cwd))
             cwd, why = find_directory(paths, mission.inode)
             if why:
@@ -110,8 +123,8 @@ class Settings:
             os.fsdecode(name): None if value is None else os.fsdecode(value)
             for name, value in mission.env
         }
-        echo = mission.echo and self._worker.labels
-        common = RunSettings(cwd, env, self._worker.bind, echo=echo)
+        echo = mission.echo and self._settings.labels
+        common = RunSettings(cwd, env, self._settings.bind, echo=echo)
         return mission, common, None if common == _PLAIN else common
 
 

@@ -15,7 +15,7 @@ from grain.worker.job import Call, name_of
 from grain.worker.messages import DefineFunction, Ended
 from grain.worker.payload import Payloads, failed
 from grain.worker.processes.account import cpus_of
-from grain.worker.runner.settings import Settings, WorkerSettings
+from grain.worker.runner.settings import RunnerSettings, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ class WireTranslation:
     Args:
         where: the name of this runner in error messages.
         largest: the most bytes that an outcome may have.
-        settings: the settings of the worker.
+        settings: the settings of the runner.
         worker: its name, in reports.
     """
 
@@ -46,7 +46,7 @@ class WireTranslation:
         self,
         where: str,
         largest: int = Ended.max_payload,
-        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         worker: str = "",
     ) -> None:
         self._worker = worker

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.base import BatchJob
-from grain.config import format_walltime, stamp
+from grain.config import WorkerSettings, format_walltime, option_words, stamp
 
 if TYPE_CHECKING:
     import datetime
@@ -100,12 +100,7 @@ def _command(config: Config, most_memory: float | None, program: str) -> str:
         res = shlex.quote(text[:-1] + ', "WTime": ') + '"$grain_left"' + shlex.quote("}")
     words = [program, f"--url {shlex.quote(config.worker.dial)}", f"--res {res}"]
     words.append('--name "$grain_name"')
-    if config.worker.cwd:
-        words.append(f"--cwd {shlex.quote(config.worker.cwd)}")
-    if config.worker.cluster:
-        words.append(f"--cluster {shlex.quote(config.worker.cluster)}")
-    if config.worker.contextmod:
-        words.append(f"--context {shlex.quote(config.worker.contextmod)}")
+    words += option_words(WorkerSettings, config.worker)
     return " \\\n    ".join(words)
 
 
