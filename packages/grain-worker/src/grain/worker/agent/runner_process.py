@@ -281,8 +281,11 @@ class RunnerProcess:
 
     async def _bury(self, dead: RunnerInstance) -> None:
         death = await dead.bury(leaving=self._state is not _State.SERVING)
+        # Before the report: nothing is left of it, so further runs of its chains may begin.
         self._dying.discard(dead)
         if death.runs or self._state is _State.SERVING:
             self._listener.died(death)
+        # After the report: leaving waits for the runs of the last process until somebody was told
+        # of their loss.
         dead.runs.clear()
         self._wake()

@@ -253,9 +253,12 @@ class WorkerSession:
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
+        # Runs that have ended, too: a head takes it that a lease which is not in the inventory has
+        # never arrived, and begins the run again.
         held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
         for at in range(0, len(held), _INVENTORY):
             self._send(Inventory(tuple(held[at : at + _INVENTORY])))
+        # Before the end of the inventory, at which a head begins to lease.
         if self.paused:
             self._send(Backlog(len(self.kept), self.kept_bytes))
         self._send(InventoryEnd())
@@ -333,6 +336,8 @@ class WorkerSession:
     def _begin(self, lease: Lease, arguments: Payload, now: float) -> None:
         attempt = lease.attempt
         epoch, number = attempt
+        # Not by `runs` and `kept`: the outcome may have been acknowledged, and forgotten, when the
+        # lease comes once more.
         if number <= self._last_attempts.get(epoch, -1):
             return
         self._last_attempts[epoch] = number
@@ -445,6 +450,7 @@ class WorkerSession:
         report: Report,
         detail: str = "",
     ) -> None:
+        # First, as it is the place in its chain that tells if the run has begun.
         outlived = self._outlived(run, now) if status == "returned" else None
         del self.runs[run.lease.attempt]
         self._chains.leave(run, now)
@@ -535,6 +541,7 @@ class WorkerSession:
             self._recall(self._chains.waiting())
             if self.connected:
                 self._send(DrainingMessage())
+        # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
         self.on_tick(now)
 
     def on_tick(self, now: float) -> None:

@@ -56,6 +56,8 @@ class Caller:
         """
         for fd, _ in self._poll.poll(timeout):
             if fd == self._wakeup.fd:
+                # Before the tree is looked at (wait4): a child that ends after that look makes it
+                # readable again, so the next poll returns at once.
                 self._wakeup.clear()
                 continue
             message = receive(self._socket)[0] if fd == self._socket.fileno() else b""

@@ -87,6 +87,8 @@ class ForkServer:
             for fd in fds:
                 os.close(fd)
             return
+        # By the end of file of these sockets the caller learns that the fork server was killed; a
+        # copy in a supervisor would keep them open.
         self.control.close()
         self.wakeup.close()
         for awaited in self.awaited:

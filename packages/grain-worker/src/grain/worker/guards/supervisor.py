@@ -45,6 +45,7 @@ class Supervisor:
         group = own_group(groups)
         kills = KillCounter(group is not None, of_process("self", "cgroup"))
         self.meter = Meter(budgets, group, kills)
+        # Before any program, which may stop this process: the caller continues it by its pid.
         self.caller.report((STARTED, os.getpid()))
 
     def serve(self) -> None:

@@ -207,6 +207,7 @@ class _Execution(Generic[Arriving, Departing]):
     def leave(self) -> None:
         """Begin nothing any more; the nursery ends when the runs under way have ended."""
         self._leaving = True
+        # Now, or each run that ends meanwhile would start its successor.
         self._waiting.clear()
         for pooled in self._idle:
             pooled.cancel()
@@ -237,6 +238,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._nursery.start_soon(
                 self._run_in_scope, run, call, res, settings, scope, name=call.fn
             )
+            # For a later run, which then need not wait for a nursery.
             self._nursery.start_soon(self._open_pooled)
 
     def _start_successor(self, run: Run) -> None:
@@ -252,6 +254,7 @@ class _Execution(Generic[Arriving, Departing]):
                 status = "returned" if message.waiting else "cancelled"
                 self._nursery.start_soon(self._end_unrun, Ended(message.attempt, status))
         elif not message.waiting:
+            # A recall (`waiting`) comes too late for it: the run has begun meanwhile, and goes on.
             under_way.cancel()
 
     # ---- runs; each is a task of its own
@@ -288,6 +291,7 @@ class _Execution(Generic[Arriving, Departing]):
                 raise
         self._end(run, ended, call, account)
         if self._leaving:
+            # `leave` has cancelled only those that were idle; this one would never end.
             pooled.cancel()
         elif not pooled.cancelled:
             self._idle.append(pooled)
