@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 from fake_batch.start import until
 
 from grain.config import load
 from grain.edge import dial
 from grain.edge.errors import EdgeError
-from grain.edge.questions import CODEC, Ask, unpack
+from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain_testkit.programs import run, start
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Site:
         return json.loads(done.stdout)
 
     async def until(self, what: Callable[[Any], object]) -> Any:
-        """Ask the scheduler until it is so, and return its state.
+        """Ask the scheduler until it is so, and return its state as `grain ls --json` has it.
 
         That costs next to nothing, while each `grain ls` is a process to start. On another host
         there is no way but that.
@@ -138,7 +139,8 @@ class Site:
                     while True:
                         await peer.channel.send([(Ask("state"), None)])
                         [(_, answer)] = await peer.channel.receive()
-                        if what(state := unpack(answer)):
+                        state = msgspec.to_builtins(unpack(answer, StateAnswer))
+                        if what(state):
                             return state
                         await trio.sleep(0.05)
 

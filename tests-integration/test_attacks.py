@@ -22,7 +22,7 @@ import trio
 
 from grain.edge import dial
 from grain.edge.meeting.block import decode_block
-from grain.edge.questions import Ask, unpack
+from grain.edge.questions import Ask, LoadAnswer, StateAnswer, unpack
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, Credential, dialling_context
 from grain.edge.version import Versions
@@ -119,7 +119,7 @@ async def until_workers_are_here(home: Path, count: int) -> None:
         while True:
             await peer.channel.send([(Ask("load"), None)])
             [(_, payload)] = await peer.channel.receive()
-            if unpack(payload)[1] == count:
+            if unpack(payload, LoadAnswer).cores == count:
                 return
             await trio.sleep(0.1)
 
@@ -130,9 +130,9 @@ async def until_tasks_are_here(home: Path, count: int) -> None:
         while True:
             await peer.channel.send([(Ask("state"), None)])
             [(_, payload)] = await peer.channel.receive()
-            state = unpack(payload)
-            tasks = state["tasks"]["waiting"] + state["tasks"]["running"]
-            serving = [one for one in state["workers"] if one["state"] == "serving"]
+            state = unpack(payload, StateAnswer)
+            tasks = state.tasks.waiting + state.tasks.running
+            serving = [one for one in state.workers if one.state == "serving"]
             if (1, count) == (len(serving), tasks):
                 return
             await trio.sleep(0.1)

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from grain.edge import dial
-from grain.edge.questions import CODEC, Ask, unpack
+from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ async def forgotten(home: Path) -> None:
     async with dial(f"edge://{home}/edge/meeting", role="cli", codec=CODEC, patience=60) as peer:
         while True:
             await peer.channel.send([(Ask("state"), None)])
-            state = unpack((await peer.channel.receive())[0][1])
-            if not (state["missions"] or state["tasks"]["running"]):
+            state = unpack((await peer.channel.receive())[0][1], StateAnswer)
+            if not (state.missions or state.tasks.running):
                 return
             await trio.sleep(0.1)
 

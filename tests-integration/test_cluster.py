@@ -15,7 +15,7 @@ import trio
 
 from grain.edge import dial
 from grain.edge.errors import ChannelBroken, DialError
-from grain.edge.questions import unpack
+from grain.edge.questions import StateAnswer, unpack
 from grain.head import Cancelled
 from grain.head.events import TaskOutlived
 from grain.head.messages import Ask
@@ -115,25 +115,20 @@ def mission(address: str, name: str | None = None) -> RemoteExecutor:
     return RemoteExecutor(address, name=name, connect=GnawConnector(address, start=False).connect)
 
 
-async def ask(address: str, about: Any, **more: Any) -> Any:
-    async with dial(address, role="cli", codec=CODEC, patience=60) as peer:
-        await peer.channel.send([(Ask(about, **more), None)])
-        return unpack((await peer.channel.receive())[0][1])
-
-
-async def until(address: str, true: Callable[[Any], object]) -> None:
-    """Ask the scheduler for its state until it is so."""
+async def until(address: str, true: Callable[[StateAnswer], object]) -> StateAnswer:
+    """Ask the scheduler for its state until it is so, and return it."""
     async with dial(address, role="cli", codec=CODEC, patience=60) as peer:
         while True:
             await peer.channel.send([(Ask("state"), None)])
-            if true(unpack((await peer.channel.receive())[0][1])):
-                return
+            [(_, payload)] = await peer.channel.receive()
+            if true(state := unpack(payload, StateAnswer)):
+                return state
             await trio.sleep(0.05)
 
 
 async def until_running(address: str, count: int) -> None:
     """Wait until the scheduler knows of so many runs."""
-    await until(address, lambda state: state["tasks"]["running"] >= count)
+    await until(address, lambda state: state.tasks.running >= count)
 
 
 async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
@@ -243,10 +238,10 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
         finally:
             killed.kill()
             killed.wait()
-        await until(address, lambda state: not state["missions"])
-        await until(address, lambda state: not state["tasks"]["running"])
+        await until(address, lambda state: not state.missions)
+        await until(address, lambda state: not state.tasks.running)
         # The worker reports when nothing is left of a cancelled run.
-        await until(address, lambda s: s["workers"][0]["free"] == s["workers"][0]["total"])
+        await until(address, lambda s: s.workers[0].free == s.workers[0].total)
 
 
 async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> None:
@@ -265,11 +260,11 @@ async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> N
 
         with pytest.raises(RuntimeError, match="enough"):
             await block()
-        state = await ask(address, "state")
+        state = await until(address, lambda _: True)
 
     assert 5 == len(got)
     assert all(isinstance(ended.error, Cancelled) for ended in got)
-    assert 0 == state["tasks"]["running"]
+    assert 0 == state.tasks.running
 
 
 async def somebody_serves(address: str) -> bool:

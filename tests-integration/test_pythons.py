@@ -18,7 +18,7 @@ import trio
 from other_python import others, with_grain
 
 from grain.edge import dial
-from grain.edge.questions import Ask, unpack
+from grain.edge.questions import Ask, StateAnswer, unpack
 from grain.head.service import CODEC
 from grain_testkit.programs import run, start
 
@@ -210,15 +210,15 @@ class Site:
         """Type a `grain` command that asks the scheduler; return what it prints."""
         return run("-m", "grain.cli", *words, "--patience", "60", cwd=self.folder).stdout
 
-    async def until(self, key: str, count: int, field: str = "") -> Any:
-        """Wait until the scheduler has so many workers, or a queue with so many waiting tasks."""
+    async def until(self, *, workers: int = 0, waiting: int = 0) -> None:
+        """Wait until the scheduler has so many workers, and so many waiting tasks."""
         async with dial(self.address, role="cli", codec=CODEC, patience=60) as peer:
             while True:
                 await peer.channel.send([(Ask("state"), None)])
-                state = unpack((await peer.channel.receive())[0][1])
-                here = sum(one[field] if field else 1 for one in state[key])
-                if here >= count:
-                    return state
+                state = unpack((await peer.channel.receive())[0][1], StateAnswer)
+                tasks = sum(queue.waiting for queue in state.queues)
+                if len(state.workers) >= workers and tasks >= waiting:
+                    return
                 await trio.sleep(0.05)
 
 
@@ -239,9 +239,9 @@ async def test_tasks_by_value_wait_for_a_worker_with_the_python_of_the_mission(
 ) -> None:
     theirs, ours = f"Python {pair.worker_version}", f"Python {pair.mission_version}"
     with trio.fail_after(300), site.gnaw(), site.worker(pair.worker, "foreign"):
-        await site.until("workers", 1)
+        await site.until(workers=1)
         with site.mission(pair.mission, ONE_LINERS) as mission:
-            await site.until("queues", 9, "waiting")
+            await site.until(waiting=9)
             why, listed = site.typed("why", "one:1"), site.typed("ls")
             plain = json.loads(site.typed("ls", "--json"))
             with site.worker(pair.mission, "fitting"):
@@ -265,7 +265,7 @@ async def test_functions_of_modules_run_on_a_worker_of_another_python(
     """Plain data, paths, and objects and exceptions of modules come back; bytecode is refused."""
     monkeypatch.setenv("PYTHONPATH", str(site.folder))
     with trio.fail_after(300), site.gnaw(), site.worker(pair.worker, "foreign"):
-        await site.until("workers", 1)
+        await site.until(workers=1)
         with site.mission(pair.mission, BY_NAME) as mission:
             code = await ended(mission)
     lines = [line for line in site.read("mission.log").splitlines() if "warning" not in line]

@@ -22,7 +22,7 @@ import trio
 from fake_batch.start import LONG, Batch, until
 
 from grain.edge import dial
-from grain.edge.questions import CODEC, Ask, unpack
+from grain.edge.questions import CODEC, Ask, StateAnswer, WorkerState, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,25 +203,24 @@ class Place:
         where = _variable(agent, "SLURM_JOB_ID")
         return [p for p in self.processes() if where and _variable(p, "SLURM_JOB_ID") == where]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StateAnswer:
         """Query the state of the scheduler."""
 
-        async def ask() -> Any:
+        async def ask() -> StateAnswer:
             address = f"edge://{self.home}/.local/share/edge-file-default"
             async with dial(address, role="cli", codec=CODEC, patience=LONG) as peer:
                 await peer.channel.send([(Ask("state"), None)])
-                return unpack((await peer.channel.receive())[0][1])
+                return unpack((await peer.channel.receive())[0][1], StateAnswer)
 
-        state: dict[str, Any] = trio.run(ask)
-        return state
+        return trio.run(ask)
 
-    def workers(self) -> dict[str, dict[str, Any]]:
+    def workers(self) -> dict[str, WorkerState]:
         """The workers that Gnaw has, by name."""
-        return {worker["name"]: worker for worker in self.state()["workers"]}
+        return {worker.name: worker for worker in self.state().workers}
 
     def serving(self) -> list[str]:
         """The names of the workers that serve."""
-        return sorted(n for n, worker in self.workers().items() if worker["state"] == "serving")
+        return sorted(n for n, worker in self.workers().items() if worker.state == "serving")
 
     # ---- the end
 

@@ -179,7 +179,7 @@ def test_two_missions_share_workers(shared: Place) -> None:
     first = shared.start(SHARING, "one", "40", name="one")
     until(lambda: len([*shared.folder.glob("one/*")]) == 4)
     second = shared.start(SHARING, "two", "8", name="two")
-    until(lambda: [8] == [m["waiting"] for m in shared.state()["missions"] if m["name"] == "two"])
+    until(lambda: [8] == [m.waiting for m in shared.state().missions if m.name == "two"])
     (shared.folder / "two.up").touch()
 
     two = json.loads(second.wait())

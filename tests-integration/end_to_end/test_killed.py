@@ -120,7 +120,7 @@ def play_walltime(aside: Aside, patient: bool) -> tuple[Holding, str, list[int],
         place.batch.out("fakectl", "pass", "510")
         until(lambda: "SIGUSR1 received" in place.log(first))
         holding.let_go((one, first))
-        until(lambda: place.workers()[first]["running"] == 1)
+        until(lambda: place.workers()[first].running == 1)
         holding.configure("01:00:00")
         place.up()
         second = str(place.records()[1]["name"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from end_to_end.place import MARK, NODES, Place
 from fake_batch.start import fake, until
@@ -13,6 +13,8 @@ from grain.resource import Cores, from_data
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grain.edge.questions import WorkerState
 
 CONFIG = """\
 system = "{system}"
@@ -49,7 +51,7 @@ run(main)
 """
 
 
-def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+def workers(place: Place) -> tuple[WorkerState, WorkerState]:
     """A worker of one core and one of all that a node claims to have, as Gnaw reports them."""
     mission = place.start(PROGRAM)
     for cores in (1, 16):
@@ -63,16 +65,17 @@ def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     return results["w1"], results["w16"]
 
 
-def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> None:
+def check(one: WorkerState, all_of_them: WorkerState, spent: float) -> None:
     usable = sorted(os.sched_getaffinity(0))[:16]
-    results = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
+    results = [from_data({"Cores": worker.total["Cores"]}) for worker in (one, all_of_them)]
     assert results[0] in [Cores([cpu]) for cpu in usable]
     assert results[1] == Cores(usable)
     for worker in (one, all_of_them):
-        assert 1.5 == worker["total"]["Memory"]
-        assert "Token" in worker["total"]
+        assert 1.5 == worker.total["Memory"]
+        assert "Token" in worker.total
+        assert worker.left is not None
         # The script counts in whole seconds.
-        assert 18 * 60 - spent - 1 < worker["left"] <= 18 * 60
+        assert 18 * 60 - spent - 1 < worker.left <= 18 * 60
 
 
 def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:

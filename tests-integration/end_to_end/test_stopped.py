@@ -31,14 +31,14 @@ def test_runs_of_a_lost_node_run_again_and_late_results_are_dropped(place: Place
     stopped.let_go(*((task, second) for task in stopped.on(second)))
     stopped.until_begun(6)
     stopped.let_go((early, second))
-    until(lambda: place.workers()[second]["running"] == 1)
+    until(lambda: place.workers()[second].running == 1)
 
     stopped.let_go((early, first), (late, first))
     send(signal.SIGCONT, *place.processes())
     results = stopped.results()
     until(lambda: place.serving() == stopped.workers)
     # What went on in vain is cancelled, which may take longer than the rest of the mission.
-    until(lambda: all(worker["free"] == worker["total"] for worker in place.workers().values()))
+    until(lambda: all(worker.free == worker.total for worker in place.workers().values()))
 
     assert (second, first) == (results[early], results[late])
     assert [early, late] == stopped.repeated()
@@ -58,10 +58,10 @@ def play_two_incarnations(aside: Aside) -> tuple[Holding, list[int], list[str]]:
         batch.out("fakectl", "pass", "36")  # the node is lost
         batch.out("fakectl", "pass", "120")  # and its job, queued again, may start
         holding.until_begun(4)
-        both = [one["name"] for one in place.state()["workers"]]
+        both = [one.name for one in place.state().workers]
 
         batch.out("fakectl", "revive", "n1")
-        until(lambda: len(place.state()["workers"]) == 1)
+        until(lambda: len(place.state().workers) == 1)
         holding.let_go()
         holding.results()
         return holding, old, both

@@ -239,7 +239,7 @@ class SimulatedWorker(SimulatedPeer):
         function = self.session.functions.get(run.function)
         assert function is not None, f"the function of {lease} is missing"
         behaviour = self.world.behaviour(lease.mission, lease.task)
-        assert unpack(payload) == [lease.mission, lease.task], "the arguments of another task"
+        assert unpack(payload, list) == [lease.mission, lease.task], "the arguments of another task"
         process = SimulatedRun(self, lease, behaviour, from_data(run.res), run)
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)

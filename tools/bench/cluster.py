@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import dial
-from grain.edge.questions import unpack
+from grain.edge.questions import StateAnswer, unpack
 from grain.head import messages as mission
 from grain.head.hub.hub import Hub
 from grain.head.messages import Ask
@@ -67,8 +67,8 @@ async def present(address: str, workers: int) -> None:
     async with dial(address, role="cli", codec=CODEC, patience=30) as peer:
         while True:
             await peer.channel.send([(Ask("state"), None)])
-            state = unpack((await peer.channel.receive())[0][1])
-            if len(state["workers"]) >= workers:
+            state = unpack((await peer.channel.receive())[0][1], StateAnswer)
+            if len(state.workers) >= workers:
                 return
             await trio.sleep(0.05)
 

@@ -28,7 +28,7 @@ import psutil
 import trio
 
 from grain.edge import dial
-from grain.edge.questions import CODEC, Ask, unpack
+from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from tools.chaos.processes import environment, make_home, marked
@@ -154,18 +154,16 @@ class Soak:
             async for task, ended in executor.results:
                 self.right += ended.unwrap() == number + tasks.pop(task)
 
-    async def _state(self) -> dict[str, Any]:
+    async def _state(self) -> StateAnswer:
         async with dial(self._address, role="cli", codec=CODEC, patience=60) as peer:
             await peer.channel.send([(Ask("state"), None)])
-            state: dict[str, Any] = unpack((await peer.channel.receive())[0][1])
-            return state
+            return unpack((await peer.channel.receive())[0][1], StateAnswer)
 
     async def _read(self) -> dict[str, Reading]:
         """Wait until everything rests; return the least of some readings."""
         while True:
             state = await self._state()
-            workers = state["workers"]
-            if not state["missions"] and all(one["free"] == one["total"] for one in workers):
+            if not state.missions and all(one.free == one.total for one in state.workers):
                 break
             await trio.sleep(0.2)
         readings = []

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.eventlog.schema import TaskStarted, TaskSubmitted
+from grain_testkit import states
 from grain_testkit.small_log import HEADER, write
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Mission = Callable[..., "subprocess.Popen[bytes]"]
-
-STATE: dict[str, Any] = {
-    "tasks": {"waiting": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0},
-    "workers": [], "missions": [], "ended": [], "queues": [], "more_queues": 0, "versions": {},
-}  # fmt: skip
-WITH_IT: dict[str, Any] = {
-    "id": "dd44", "name": "with_it", "label": "with_it", "host": "n1", "connected": True,
-    "running": 0, "waiting": 0, "done": 0, "failed": 0, "retried": 0,
-}  # fmt: skip
 
 
 def grain(*words: str) -> Result:
@@ -114,7 +106,8 @@ def test_ls_names_missions_that_run_beside_the_scheduler(
 ) -> None:
     process = mission(address=address)
     mission("with_it", "dd44", address=address)
-    with answering(address, state={**STATE, "missions": [WITH_IT]}):
+    here = states.state(missions=[states.mission("with_it", id="dd44")])
+    with answering(address, state=here):
         done = grain("ls", "--patience", "60")
         data = json.loads(grain("ls", "--json", "--patience", "60").stdout)
     assert "Beside it, mission opt runs on this host with its own worker alone" in done.stdout

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import trio
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from grain.cli import completion, main, query
@@ -25,78 +27,46 @@ from grain.cli.status.versions_text import versions_text
 from grain.cli.workers.jobs import OwnJob
 from grain.edge import make_key
 from grain.edge.errors import DialError
+from grain.edge.questions import (
+    CallAnswer,
+    EndedMission,
+    PeerVersions,
+    Program,
+    ProgramsAnswer,
+    RetiredWorker,
+    StateAnswer,
+    TaskCounts,
+    WhyAnswer,
+)
 from grain_testkit import small_log
+from grain_testkit.states import mission, queue, state, worker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Put = Callable[[str, str], "Path"]
 
-WORKER = {
-    "id": "1",
-    "name": "w1",
-    "host": "n17",
-    "state": "serving",
-    "total": {"Cores": 16, "Memory": 59.5, "Licences": {"orca": 3}},
-    "free": {"Cores": [0, 1, 2, 3], "Memory": 19.5, "Licences": {"orca": 1}},
-    "used": {"Cores": 0.75, "Memory": 0.6723, "Licences": None},
-    "left": 2530.0,
-    "running": 3,
-    "tasks": ["opt:3", "opt:5"],
-}
-STATE: dict[str, Any] = {
-    "epoch": 1,
-    "tasks": {
-        "waiting": 13,
-        "held back": 2,
-        "running": 3,
-        "done": 0,
-        "failed": 0,
-        "retried": 4,
-        "suspect": 1,
-    },
-    "workers": [WORKER],
-    "missions": [
-        {
-            "id": "abcdef12",
-            "name": "opt",
-            "label": "opt",
-            "host": "login1",
-            "connected": True,
-            "running": 3,
-            "waiting": 13,
-            "done": 120,
-            "failed": 2,
-            "retried": 4,
-        }
-    ],
-    "ended": [
-        {"name": "first", "host": "login1", "at": 86400.0, "done": 7, "failed": 0, "retried": 1}
-    ],
-    "queues": [
-        {
-            "request": {"Cores": 4},
-            "mission": "opt",
-            "priority": 0,
-            "waiting": 12,
-            "running": 3,
-            "oldest": "opt:6",
-            "never": "",
-            "why": "the worker is full",
-        },
-        {
-            "request": {"GPUs": 1},
-            "mission": "opt",
-            "priority": 2,
-            "waiting": 1,
-            "running": 0,
-            "oldest": "opt:40",
-            "never": "w1: it has no GPUs at all",
-            "why": "w1: it has no GPUs at all",
-        },
-    ],
-    "more_queues": 0,
-}
+WORKER = worker(
+    "w1",
+    id="1",
+    total={"Cores": 16, "Memory": 59.5, "Licences": {"orca": 3}},
+    free={"Cores": [0, 1, 2, 3], "Memory": 19.5, "Licences": {"orca": 1}},
+    used={"Cores": 0.75, "Memory": 0.6723, "Licences": None},
+    left=2530.0,
+    running=3,
+    tasks=["opt:3", "opt:5"],
+)
+OPT = mission("opt", id="abcdef12", running=3, waiting=13, done=120, failed=2, retried=4)
+FULL = queue({"Cores": 4}, waiting=12, running=3, oldest="opt:6", why="the worker is full")
+NO_GPUS = "w1: it has no GPUs at all"
+NEVER = queue({"GPUs": 1}, priority=2, waiting=1, oldest="opt:40", never=NO_GPUS, why=NO_GPUS)
+STATE = state(
+    [WORKER],
+    [OPT],
+    [FULL, NEVER],
+    [EndedMission("first", "login1", at=86400.0, done=7, failed=0, retried=1)],
+    tasks=TaskCounts(waiting=13, held_back=2, running=3, done=0, failed=0, retried=4, suspect=1),
+)
 
 
 @pytest.fixture
@@ -161,33 +131,28 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert "1 task that crashed waits for a worker of its own.\n" in done.output
 
 
-def versions(python: str, grain: str = "1.0", numpy: str = "2.1.0") -> dict[str, str]:
-    return {
-        "interpreter": f"Python {python.rpartition('.')[0]}",
-        "python": python,
-        "grain": grain,
-        "numpy": numpy,
-    }
+def versions(python: str, grain: str = "1.0", numpy: str = "2.1.0") -> PeerVersions:
+    return PeerVersions(f"Python {python.rpartition('.')[0]}", python, grain, numpy)
 
 
-def mixed(mission: dict[str, str], *workers: dict[str, str]) -> dict[str, Any]:
+def mixed(mission: PeerVersions, *workers: PeerVersions) -> StateAnswer:
     """Return the state with a mission and workers of these versions."""
-    here = [{**WORKER, "name": f"w{n}", "versions": v} for n, v in enumerate(workers)]
-    missions = [{**STATE["missions"][0], "versions": mission}]
-    return {**STATE, "workers": here, "missions": missions, "versions": versions("3.13.0")}
+    here = [worker(f"w{n}", versions=v) for n, v in enumerate(workers)]
+    missions = [replace(OPT, versions=mission)]
+    return replace(STATE, workers=here, missions=missions, versions=versions("3.13.0"))
 
 
 def test_ls_shows_versions_where_they_differ() -> None:
     old, new = versions("3.11.7", numpy=""), versions("3.12.1", numpy="1.26.4")
-    state = mixed(old, *[new] * 6, old)
+    answer = mixed(old, *[new] * 6, old)
 
     assert (
         "VERSIONS DIFFER\n"
         "PYTHON       GRAIN  NUMPY  WORKERS                 MISSIONS\n"
         "Python 3.11  1.0    -      w6                      opt\n"
         "Python 3.12  1.0    1      w0 w1 w2 w3 and 2 more  -\n"
-    ) == versions_text(state)
-    assert versions_text(state) in state_text(state)
+    ) == versions_text(answer)
+    assert versions_text(answer) in state_text(answer)
 
 
 @pytest.mark.parametrize(
@@ -196,35 +161,32 @@ def test_ls_shows_versions_where_they_differ() -> None:
         (versions("3.11.2"), False),
         (versions("3.11.7", numpy="2.4.0"), False),
         (versions("3.11.7", numpy=""), False),
-        ({}, False),
+        (PeerVersions(), False),
         (versions("3.11.7", numpy="1.26.4"), True),
         (versions("3.11.7", grain="1.1"), True),
     ],
     ids=["patch", "minor NumPy", "no NumPy", "not stated", "major NumPy", "Grain"],
 )
-def test_ls_shows_only_versions_that_matter(other: dict[str, str], differs: bool) -> None:
+def test_ls_shows_only_versions_that_matter(other: PeerVersions, differs: bool) -> None:
     assert differs is bool(versions_text(mixed(versions("3.11.7"), other)))
 
 
 def test_ls_shows_clusters_where_there_are_several() -> None:
-    workers = [{**WORKER, "name": f"w{n}", "cluster": n * "two"} for n in range(2)]
+    workers = [worker(f"w{n}", cluster=n * "two", left=2530.0) for n in range(2)]
 
-    several = state_text({**STATE, "workers": workers}).splitlines()
+    several = state_text(replace(STATE, workers=workers)).splitlines()
     assert "NAME  CLUSTER  HOST  STATE    LEFT      RUNNING" == several[1]
     assert ["w0    -  ", "w1    two"] == [line[:9] for line in several if line.startswith("w")]
-    assert "CLUSTER" not in state_text({**STATE, "workers": workers[1:]})
-    evil = [workers[0], {**WORKER, "cluster": "\x1b[2Jx"}]
-    assert "?[2Jx" in state_text({**STATE, "workers": evil})
+    assert "CLUSTER" not in state_text(replace(STATE, workers=workers[1:]))
+    evil = [workers[0], replace(WORKER, cluster="\x1b[2Jx")]
+    assert "?[2Jx" in state_text(replace(STATE, workers=evil))
 
 
 def test_ls_sums_up_many_workers() -> None:
     """Unless each is asked for; by state and size."""
-    workers = [
-        {**WORKER, "name": f"w{n:02}", "label": f"w{n:02}", "left": 60.0 * n, "running": 2}
-        for n in range(MANY + 5)
-    ]
-    workers[-1] = {**workers[-1], "state": "away", "running": 0, "left": None}
-    text = state_text({**STATE, "workers": workers})
+    workers = [worker(f"w{n:02}", left=60.0 * n, running=2) for n in range(MANY + 5)]
+    workers[-1] = replace(workers[-1], state="away", running=0, left=None)
+    text = state_text(replace(STATE, workers=workers))
     lines = text.splitlines()
 
     assert "COUNT  STATE    LEFT                  RUNNING" == lines[1]
@@ -233,9 +195,9 @@ def test_ls_sums_up_many_workers() -> None:
     assert "  w00 w01 w02 ..." in lines
     assert "Each of the 25 workers: grain ls --all" in lines
     assert "of Cores" in text
-    each = state_text({**STATE, "workers": workers}, everything=True)
-    assert [each] == [text for text in [each] if all(str(one["name"]) in text for one in workers)]
-    assert "COUNT" not in state_text({**STATE, "workers": workers[:MANY]})
+    each = state_text(replace(STATE, workers=workers), everything=True)
+    assert [] == [one.name for one in workers if one.name not in each]
+    assert "COUNT" not in state_text(replace(STATE, workers=workers[:MANY]))
 
 
 def test_ls_lists_so_many_jobs_and_the_number_of_the_others() -> None:
@@ -248,9 +210,8 @@ def test_ls_lists_so_many_jobs_and_the_number_of_the_others() -> None:
 
 
 def test_ls_shows_a_mission_that_is_paused() -> None:
-    paused = {"paused": True, "unconfirmed": 7, "unconfirmed_bytes": 1_100_000_000}
-    state = {**STATE, "missions": [{**STATE["missions"][0], **paused}]}
-    text = state_text(state)
+    paused = replace(OPT, paused=True, unconfirmed=7, unconfirmed_bytes=1_100_000_000)
+    text = state_text(replace(STATE, missions=[paused]))
     assert "paused" in text
     assert "opt has not taken 7 outcomes, 1100 MB: no more of it starts until it has." in " ".join(
         text.split()
@@ -262,8 +223,32 @@ def test_ls_as_json(address: str, answering: Any) -> None:
     with answering(address, state=STATE):
         results = json.loads(grain("ls", "--json").output)
 
-    assert STATE.items() <= results.items()
+    assert msgspec.to_builtins(STATE).items() <= results.items()
     assert (address, []) == (results["address"], results["jobs"])
+
+
+def test_the_names_in_the_json_of_ls_stay_as_they_are() -> None:
+    """Programs of users read them."""
+    data = msgspec.to_builtins(STATE)
+
+    names = "epoch tasks workers missions queues more_queues ended versions troubles"
+    assert names.split() == [*data]
+    counts = ["waiting", "held back", "running", "done", "failed", "retried", "suspect"]
+    assert counts == [*data["tasks"]]
+    names = (
+        "id name label host cluster state backlog total free used left running computing tasks "
+        "versions"
+    )
+    assert names.split() == [*data["workers"][0]]
+    names = (
+        "done failed retried id name label host connected unconfirmed unconfirmed_bytes paused "
+        "running waiting versions"
+    )
+    assert names.split() == [*data["missions"][0]]
+    names = "request interpreter mission priority waiting running oldest never why"
+    assert names.split() == [*data["queues"][0]]
+    assert ["name", "host", "at", "done", "failed", "retried"] == [*data["ended"][0]]
+    assert ["interpreter", "python", "grain", "numpy"] == [*data["versions"]]
 
 
 def test_ls_names_the_scheduler_and_the_configuration(
@@ -288,14 +273,14 @@ def test_ls_fits_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     name = "a-very-long-name-of-a-mission-that-somebody-chose-for-its-parameters-0.25"
     host = "node0017.cluster.chemistry.example-university.edu"
-    state = {
-        **STATE,
-        "workers": [{**WORKER, "name": f"w-{name}", "host": host, "tasks": [f"{name}:1"] * 4}],
-        "missions": [{**STATE["missions"][0], "label": name, "host": host}],
-        "queues": [{**one, "mission": name, "oldest": f"{name}:7"} for one in STATE["queues"]],
-        "ended": [{**STATE["ended"][0], "name": name, "host": host}],
-    }
-    with answering(address, state=state):
+    answer = replace(
+        STATE,
+        workers=[replace(WORKER, label=f"w-{name}", host=host, tasks=[f"{name}:1"] * 4)],
+        missions=[replace(OPT, label=name, host=host)],
+        queues=[replace(one, mission=name, oldest=f"{name}:7") for one in STATE.queues],
+        ended=[replace(STATE.ended[0], name=name, host=host)],
+    )
+    with answering(address, state=answer):
         listed = grain("ls").output
 
     *lines, _ = listed.splitlines()  # the last one has the paths of this test
@@ -306,8 +291,7 @@ def test_ls_fits_the_terminal(
 
 def test_ls_of_nothing(address: str, answering: Any) -> None:
     """It says what to do."""
-    state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}, "ended": []}
-    with answering(address, state=state):
+    with answering(address, state=state()):
         done = grain("ls")
 
     assert done.output.startswith("No worker is here; `grain up` submits some.\n\nNo mission is h")
@@ -380,15 +364,14 @@ def test_without_a_task_why_lists_some(address: str, answering: Any) -> None:
 @pytest.mark.parametrize(
     ("missions", "expected"),
     [
-        (STATE["missions"], "none of opt waits or runs now"),
+        ([OPT], "none of opt waits or runs now"),
         ([], "none is here, no mission either"),
     ],
 )
 def test_without_a_task_why_says_that_there_is_none(
     address: str, answering: Any, missions: list[Any], expected: str
 ) -> None:
-    state = {**STATE, "workers": [], "queues": [], "missions": missions}
-    with answering(address, state=state):
+    with answering(address, state=state(missions=missions)):
         done = grain("why")
 
     assert done.output.endswith(f"Error: name a task, as in: grain why opt:17; {expected}\n")
@@ -409,7 +392,7 @@ def test_without_a_pattern_quit_lists_the_workers(
 
 
 def test_without_a_pattern_and_workers_quit_says_what_to_do(address: str, answering: Any) -> None:
-    with answering(address, state={**STATE, "workers": []}):
+    with answering(address, state=state()):
         done = grain("quit")
 
     expected = "no worker is here, and none waits for its job; `grain up` submits some\n"
@@ -441,8 +424,8 @@ def test_completion_knows_names(
 ) -> None:  # fmt: skip
     """Of workers, those that are here and those that were submitted; of tasks, some of each."""
     submitted(alone, address, w2="6_1")
-    evil = {**WORKER, "name": "w\x1b[2J", "tasks": []}
-    with answering(address, state={**STATE, "workers": [WORKER, evil]}):
+    evil = worker("w\x1b[2J")
+    with answering(address, state=replace(STATE, workers=[WORKER, evil])):
         completed = complete(monkeypatch, *words)
 
     assert expected == completed
@@ -474,9 +457,8 @@ def test_completion_follows_the_configuration_that_is_named(
 def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
     """Nothing that somebody else has named is written to the terminal as it is."""
     evil = "\x1b[2J\x9b\r\n\u202e"
-    state = {**STATE, "workers": [{**WORKER, "name": f"w{evil}", "host": evil}]}
-    answers = {"why": {"task": 1, "state": evil, "reasons": [evil]}}
-    with answering(address, state=state, **answers):
+    listed = state([worker(f"w{evil}", host=evil)])
+    with answering(address, state=listed, why=WhyAnswer(1, evil, [evil])):
         shown = grain("ls").output + grain("why", "opt:1").output
 
     assert not set("\x1b\x9b\r\u202e") & set(shown)
@@ -499,7 +481,7 @@ def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering
 
 
 def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any) -> None:
-    answer = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
+    answer = WhyAnswer(17, "waiting", ["it asks for Cores(4)", "w1: not now"])
     with answering(address, why=answer) as scheduler:
         done = grain("why", "my:opt:17")
 
@@ -507,7 +489,7 @@ def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any)
     assert "task my:opt:17 is waiting\n  it asks for Cores(4)\n  w1: not now\n" == done.output
 
 
-RUN = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4}
+RUN: dict[str, Any] = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4}
 
 
 @pytest.mark.parametrize(
@@ -565,8 +547,9 @@ def test_why_of_a_run_says_function_worker_and_time(
     address: str, answering: Any, answer: dict[str, Any], expected: str
 ) -> None:
     """Also of one that has ended."""
-    programs = {"programs": answer.pop("programs", [])}
-    with answering(address, why={"task": 17, **answer}, arguments={"call": ""}, programs=programs):
+    programs = ProgramsAnswer([Program(*one) for one in answer.pop("programs", [])])
+    why = WhyAnswer(17, **answer)
+    with answering(address, why=why, arguments=CallAnswer(""), programs=programs):
         done = grain("why", "opt:17")
 
     assert expected == re.sub(r"1970-01-0\d [\d:]+", "1970-01-02 AT", done.output)
@@ -575,11 +558,12 @@ def test_why_of_a_run_says_function_worker_and_time(
 
 def test_why_shows_the_call_that_the_mission_has(address: str, answering: Any) -> None:
     """In place of the function's name alone; without an answer that stays."""
-    answer = {"task": 17, "state": "waiting", "reasons": [], "function": "energy"}
-    with answering(address, why=answer, arguments={"call": "energy('h2o.xyz')"}, programs={}):
+    answer = WhyAnswer(17, "waiting", [], "energy")
+    call, none = CallAnswer("energy('h2o.xyz')"), ProgramsAnswer([])
+    with answering(address, why=answer, arguments=call, programs=none):
         assert "  it calls energy('h2o.xyz')\n" in grain("why", "opt:17").output
         assert "energy('h2o.xyz')" == json.loads(grain("why", "--json", "opt:17").output)["call"]
-    with answering(address, why=answer, arguments={"call": ""}, programs={}):
+    with answering(address, why=answer, arguments=CallAnswer(""), programs=none):
         assert "  it calls energy\n" in grain("why", "opt:17").output
 
 
@@ -588,13 +572,12 @@ def test_why_reads_the_log_of_the_very_mission_and_of_no_namesake(
 ) -> None:
     """The scheduler knows which mission it means; another one of the name has left a log."""
     small_log.write(small_log.HEADER, [*small_log.body(), small_log.END])
-    answer = {"task": 3, "state": "ended", "reasons": [], **RUN, "ended": "value"}
+    answer = WhyAnswer(3, "ended", [], **RUN, ended="value", mission_id="0123456789")
+    known: dict[str, Any] = {"arguments": CallAnswer(""), "programs": ProgramsAnswer([])}
 
-    with answering(address, why={**answer, "mission_id": "0123456789"}, arguments={}, programs={}):
+    with answering(address, why=answer, **known):
         other = grain("why", "opt:3")
-    with answering(
-        address, why={**answer, "mission_id": small_log.HEADER.id}, arguments={}, programs={}
-    ):
+    with answering(address, why=replace(answer, mission_id=small_log.HEADER.id), **known):
         same = grain("why", "opt:3")
 
     assert "task opt:3 is done\n" in other.output
@@ -628,7 +611,7 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")
     command("scancel", f'echo "$@" >> "{alone}/cancelled"')
-    answer = [{"name": "w1", "host": "n1", "state": "serving", "running": 2}]
+    answer = [RetiredWorker("w1", "w1", "n1", "serving", 2)]
     with answering(address, retire=answer) as scheduler:
         done = grain("quit", "w*")
         forced = grain("quit", "-f", "w*")
@@ -649,8 +632,9 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
 
 def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answering: Any) -> None:
     """A name with its number means one of them; a pattern means all."""
-    both = [{**WORKER, "name": "w", "label": f"w@{n}", "host": f"n{n}"} for n in (1, 2)]
-    with answering(address, state={**STATE, "workers": both}, retire=both[1:]) as scheduler:
+    both = [worker("w", label=f"w@{n}", host=f"n{n}") for n in (1, 2)]
+    second = RetiredWorker("w", "w@2", "n2", "serving", 3)
+    with answering(address, state=state(both), retire=[second]) as scheduler:
         ambiguous = grain("quit", "w")
         one = grain("quit", "w@2")
         grain("quit", "w@*")
@@ -690,6 +674,20 @@ def test_a_scheduler_that_hangs_up(address: str, answering: Any) -> None:
 
     assert 1 == done.exit_code
     assert f"Error: the scheduler at {address} cannot be asked: " in done.output
+
+
+def test_a_scheduler_of_another_version_is_a_sentence_with_both(
+    address: str, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = {**msgspec.to_builtins(STATE), "something": "new"}
+    with answering(address, state=newer):
+        monkeypatch.setattr("grain.edge.questions.package_version", lambda: "9.7.5")
+        done = grain("ls")
+
+    assert 1 == done.exit_code
+    words = f"Error: the scheduler at {address} cannot be asked: it answers as Grain '"
+    assert done.output.startswith(words)
+    assert "and this side is Grain '9.7.5': install the same version on both" in done.output
 
 
 @pytest.fixture
@@ -734,7 +732,7 @@ def test_the_search_for_a_scheduler_ends_within_5_s(left_behind: str) -> None:
 
     async def search() -> None:
         with pytest.raises(Exception) as caught:
-            await query._put(left_behind, (), query.PATIENCE, query.ANSWER, ())
+            await query._put(left_behind, (), (), query.PATIENCE, query.ANSWER)
         error: BaseException = caught.value
         while inner := query.members(error):
             (error,) = inner

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.status.cancel import parse
+from grain.edge.questions import FoundAnswer
+from grain_testkit.states import mission, state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OPT: dict[str, Any] = {
-    "id": "abcdef1234",
-    "name": "opt",
-    "label": "opt@2",
-    "host": "login1",
-    "connected": True,
-    "running": 3,
-    "waiting": 13,
-}
+OPT = mission("opt", id="abcdef1234", label="opt@2", running=3, waiting=13)
+FOUND = FoundAnswer(OPT)
 
 
 def cancel(*words: str, typed: str | None = None) -> Result:
@@ -42,13 +38,13 @@ def test_an_unknown_mission_without_a_scheduler_is_named(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "was"), [("running", "ran, and its programs end"), ("waiting", "waited")]
+    ("before", "was"), [("running", "ran, and its programs end"), ("waiting", "waited")]
 )
 def test_a_task_is_cancelled_without_a_question(
-    state: str, was: str, address: str, answering: Any
+    before: str, was: str, address: str, answering: Any
 ) -> None:
     """The scheduler learns who wants that, for whoever awaits the task."""
-    with answering(address, cancel={**OPT, "state": state}) as scheduler:
+    with answering(address, cancel=FoundAnswer(OPT, state=before)) as scheduler:
         done = cancel("opt@2:17")
 
     assert (0, f"task opt@2:17 is cancelled; it {was}\n") == (done.exit_code, done.output)
@@ -59,7 +55,7 @@ def test_a_task_is_cancelled_without_a_question(
 
 def test_a_mission_is_cancelled_by_its_id_after_a_question(address: str, answering: Any) -> None:
     """Another one may get the name meanwhile."""
-    with answering(address, find=OPT, cancel=OPT) as scheduler:
+    with answering(address, find=FOUND, cancel=FOUND) as scheduler:
         done = cancel("opt@2", typed="y\n")
 
     question = "End mission opt@2 on login1, and 3 running and 13 waiting tasks? [y/N]: y\n"
@@ -72,7 +68,7 @@ def test_a_mission_is_cancelled_by_its_id_after_a_question(address: str, answeri
 
 @pytest.mark.parametrize("typed", ["n\n", "\n", ""])
 def test_no_answer_is_a_no(typed: str, address: str, answering: Any) -> None:
-    with answering(address, find=OPT) as scheduler:
+    with answering(address, find=FOUND) as scheduler:
         done = cancel("opt", typed=typed)
 
     assert 1 == done.exit_code
@@ -80,7 +76,7 @@ def test_no_answer_is_a_no(typed: str, address: str, answering: Any) -> None:
 
 
 def test_yes_leaves_out_the_question(address: str, answering: Any) -> None:
-    away = {**OPT, "connected": False, "running": 0, "waiting": 1}
+    away = FoundAnswer(replace(OPT, connected=False, running=0, waiting=1))
     with answering(address, find=away, cancel=away):
         done = cancel("-y", "opt")
 
@@ -95,11 +91,13 @@ def test_yes_leaves_out_the_question(address: str, answering: Any) -> None:
 def test_the_reason_why_nothing_is_cancelled(
     words: tuple[str, ...], address: str, answering: Any
 ) -> None:
-    error = {"error": "2 missions are called 'opt': opt@1 (id a, on n1), opt@2 (id b, on n2)"}
+    error = FoundAnswer(
+        None, "2 missions are called 'opt': opt@1 (id a, on n1), opt@2 (id b, on n2)"
+    )
     with answering(address, find=error, cancel=error):
         done = cancel(*words)
 
-    assert (1, f"Error: {error['error']}\n") == (done.exit_code, done.output)
+    assert (1, f"Error: {error.error}\n") == (done.exit_code, done.output)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,7 @@ def test_what_names_no_mission_is_a_mistake_of_the_command_line(what: str, alone
 def test_without_a_word_it_lists_the_missions(
     missions: list[str], text: str, address: str, answering: Any
 ) -> None:
-    with answering(address, state={"missions": [{"label": label} for label in missions]}):
+    with answering(address, state=state(missions=[mission(label) for label in missions])):
         done = cancel()
 
     assert 2 == done.exit_code

@@ -12,9 +12,11 @@ from grain.cli import main
 from grain.cli.mission_names import find_log, id_of, log_of, ordinals, start_of, store_of
 from grain.cli.mission_records import Process, Record, Start, make, missions_folder, read, write
 from grain.config import load
+from grain.edge.questions import FoundAnswer
 from grain.eventlog.errors import NoSuchLog
 from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogEnded, LogStarted, RunEnded, TaskSubmitted, encode
+from grain_testkit import states
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +83,7 @@ def test_a_label_that_no_mission_had_lists_those_of_the_name(site: Path) -> None
 
 
 def test_what_the_scheduler_calls_a_mission_goes_first(site: Path, answering: Any) -> None:
-    here = {"missions": [{"id": "aaaa1111", "label": "opt@3", "name": "opt"}]}
+    here = states.state(missions=[states.mission("opt", id="aaaa1111", label="opt@3")])
     with answering(f"unix://{site}/socket", state=here):
         assert "aaaa1111" == find_log(load(site / "grain.toml"), "opt@3").id
 
@@ -124,9 +126,9 @@ def test_cancel_takes_a_label_of_grain_missions_that_the_scheduler_does_not_know
     site: Path, answering: Any
 ) -> None:
     started("night", 2999.0, NIGHT)
-    here = [{"id": "eeee5555", "label": "screen", "name": "screen"}]
-    answer = {"label": "screen", "state": "running"}
-    with answering(f"unix://{site}/socket", state={"missions": here}, cancel=answer) as scheduler:
+    screen = states.mission("screen", id="eeee5555")
+    here, answer = states.state(missions=[screen]), FoundAnswer(screen, state="running")
+    with answering(f"unix://{site}/socket", state=here, cancel=answer) as scheduler:
         done = grain("cancel", "--patience", "60", "night@1:1")
 
     assert "task screen:1 is cancelled; it ran, and its programs end\n" == done.output

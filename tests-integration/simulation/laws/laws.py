@@ -249,7 +249,7 @@ class Laws:
         self.acknowledged.add(attempt)
         lease = self.begun[attempt].lease if attempt in self.begun else None
         outcome = self.completed.get(attempt)
-        if lease is None or outcome is None or unpack(outcome)[3] != "value":
+        if lease is None or outcome is None or unpack(outcome, list)[3] != "value":
             return
         record = head.hub.registry.missions.get(lease.mission)
         for mission in self.world.missions:
@@ -323,7 +323,7 @@ class Laws:
         self.demand("the outcome is that of the task", resolution.ending == kind, resolution)
         real = resolution.payload in self.completed.values()
         self.demand("the outcome is that of a run", real, resolution)
-        own = unpack(resolution.payload)[:2] == [mission.session.id, task]
+        own = unpack(resolution.payload, list)[:2] == [mission.session.id, task]
         self.demand("the outcome is that of the task's own run", own, resolution)
 
     # ---- after a step

@@ -15,14 +15,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from grain.cli import main
 from grain.cli.doctor import batch, checks, installed, meeting, peers
 from grain.cli.doctor.checks import Finding
 from grain.config import Config
 from grain.edge import Attempt
+from grain.edge.questions import PeerVersions, WorkerState
 from grain.edge.version import Versions, own_versions
+from grain_testkit.states import state
+from grain_testkit.states import worker as worker_state
 
 Put = Callable[[str, str], Path]
 Configure = Callable[[str], Config]
@@ -50,7 +53,7 @@ def test_all_is_well(alone: Path, answering: Any) -> None:
     (alone / "s").mkdir(mode=0o700)
     (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
     end = time.monotonic() + 120
-    with answering(f"edge://{alone}/s/meeting", state={"workers": [], "missions": []}):
+    with answering(f"edge://{alone}/s/meeting", state=state()):
         # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
         while "\nok    scheduler" not in (done := grain("doctor")).output:
             assert time.monotonic() < end, done.output
@@ -299,9 +302,10 @@ def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Conf
 OWN = Versions("Python 3.11", "3.11.7", "1.0", "2.1.0")
 
 
-def here(**versions: Versions) -> list[dict[str, Any]]:
+def here(**versions: Versions) -> list[WorkerState]:
     """Return workers of these versions, as in the scheduler's answer."""
-    return [{"name": name, "versions": asdict(v)} for name, v in versions.items()]
+    peers = {name: PeerVersions(*astuple(v)) for name, v in versions.items()}
+    return [worker_state(name, versions=v) for name, v in peers.items()]
 
 
 def test_workers_with_another_python_are_named_with_what_follows() -> None:
@@ -345,7 +349,7 @@ def test_the_scheduler_is_asked_for_its_workers(alone: Path, answering: Any) -> 
     address = f"edge://{alone}/s/meeting"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
     end = time.monotonic() + 120
-    with answering(address, state={"workers": here(a=own_versions()), "missions": []}):
+    with answering(address, state=state(here(a=own_versions()))):
         while "workers" not in (found := states()):  # it may be slow, as above
             assert time.monotonic() < end, found
 

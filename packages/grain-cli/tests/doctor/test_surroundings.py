@@ -7,12 +7,13 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from grain.cli.doctor import disk, peers
 from grain.config import Config
+from grain.edge.questions import PeerVersions
+from grain_testkit import states
 
 Configure = Callable[[str], Config]
 
@@ -138,19 +139,18 @@ def test_a_home_that_cannot_be_written_to_fails(monkeypatch: pytest.MonkeyPatch)
     assert finding.says.startswith("/proc cannot be written to: ")
 
 
-def peer(python: str = "3.11.7", grain: str = "1.0.0") -> dict[str, Any]:
-    interpreter = f"Python {python.rpartition('.')[0]}"
-    versions = {"interpreter": interpreter, "python": python, "grain": grain, "numpy": ""}
-    return {"name": "x", "versions": versions}
+OLD, NEW = (PeerVersions("Python 3.11", "3.11.7", grain) for grain in ("1.0.0", "1.0.1"))
+WORKER, MISSION = states.worker("x", versions=OLD), states.mission("x", versions=OLD)
 
 
 def test_peers_of_one_version_of_grain_are_not_mentioned() -> None:
-    assert [] == peers.judge_grain({"workers": [peer(), peer()], "missions": [peer()]})
-    assert [] == peers.judge_grain({"workers": [{"name": "x"}], "missions": []})
+    assert [] == peers.judge_grain(states.state([WORKER, WORKER], [MISSION]))
+    assert [] == peers.judge_grain(states.state([states.worker(), WORKER]))
 
 
 def test_peers_of_several_versions_of_grain_are_named() -> None:
-    [finding] = peers.judge_grain({"workers": [peer(grain="1.0.1"), peer()], "missions": [peer()]})
+    newer = states.worker("x", versions=NEW)
+    [finding] = peers.judge_grain(states.state([newer, WORKER], [MISSION]))
 
     assert "warn" == finding.state
     assert "they have several versions of Grain, 1.0.0: x, x; 1.0.1: x" == finding.says

@@ -12,11 +12,15 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import main
+from grain.edge.questions import CallAnswer, ProgramsAnswer, WhyAnswer
 from grain.eventlog.schema import BriefTasks, RunEnded
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+NO_CALL, NO_PROGRAMS = CallAnswer(""), ProgramsAnswer([])
 
 
 @pytest.fixture
@@ -129,8 +133,8 @@ def test_a_task_of_no_log_leaves_the_error_of_the_scheduler(task: str) -> None:
 
 @pytest.mark.usefixtures("opt")
 def test_what_the_scheduler_has_forgotten_is_in_the_log(address: str, answering: Any) -> None:
-    forgotten = {"task": 4, "state": "unknown", "reasons": ["it has ended or was cancelled"]}
-    with answering(address, why=forgotten, arguments={"call": ""}, programs={"programs": []}):
+    forgotten = WhyAnswer(4, "unknown", ["it has ended or was cancelled"])
+    with answering(address, why=forgotten, arguments=NO_CALL, programs=NO_PROGRAMS):
         done = why("opt:4", patience=60)
 
     assert 0 == done.exit_code
@@ -142,8 +146,8 @@ def test_what_the_scheduler_has_forgotten_is_in_the_log(address: str, answering:
 def test_a_number_that_no_task_has_is_not_taken_for_a_task_that_is_forgotten(
     number: int, address: str, answering: Any
 ) -> None:
-    forgotten = {"task": number, "state": "unknown", "reasons": ["it has ended or was cancelled"]}
-    with answering(address, why=forgotten, arguments={"call": ""}, programs={"programs": []}):
+    forgotten = WhyAnswer(number, "unknown", ["it has ended or was cancelled"])
+    with answering(address, why=forgotten, arguments=NO_CALL, programs=NO_PROGRAMS):
         done = why(f"opt:{number}", patience=60)
 
     assert 1 == done.exit_code
@@ -155,8 +159,8 @@ def test_a_number_that_no_task_has_is_not_taken_for_a_task_that_is_forgotten(
 @pytest.mark.usefixtures("opt")
 def test_what_the_scheduler_knows_to_run_is_not_looked_up(address: str, answering: Any) -> None:
     """A mission of the same name may have left a log."""
-    running = {"task": 4, "state": "running", "reasons": ["on w1"]}
-    with answering(address, why=running, arguments={"call": ""}, programs={"programs": []}):
+    running = WhyAnswer(4, "running", ["on w1"])
+    with answering(address, why=running, arguments=NO_CALL, programs=NO_PROGRAMS):
         done = why("opt:4", patience=60)
 
     assert "task opt:4 is running\n  on w1\n" == done.stdout
@@ -164,9 +168,9 @@ def test_what_the_scheduler_knows_to_run_is_not_looked_up(address: str, answerin
 
 @pytest.mark.usefixtures("opt")
 def test_the_call_that_the_mission_remembers_stays(address: str, answering: Any) -> None:
-    ended = {"task": 4, "state": "ended", "ended": "error", "function": "opt", "reasons": []}
-    call = {"call": "optimise('b.xyz')"}
-    with answering(address, why=ended, arguments=call, programs={"programs": []}):
+    ended = WhyAnswer(4, "ended", [], "opt", ended="error")
+    call = CallAnswer("optimise('b.xyz')")
+    with answering(address, why=ended, arguments=call, programs=NO_PROGRAMS):
         done = why("opt:4", patience=60)
 
     assert "it calls optimise('b.xyz')" in done.stdout

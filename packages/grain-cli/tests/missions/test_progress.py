@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 
 from grain.cli.missions.progress import ProgressLine, progress_text
 from grain.cli.top.link import Seen
@@ -47,7 +48,7 @@ def test_a_time_and_a_share_are_shown_as_what_the_mission_says_they_are() -> Non
         "1200 done, 6 running, 3994 waiting, submitted so far: at least 00:55:33"
         == progress_text(counts, 0.0, 99)
     )
-    hardly = mission(0, 6, outlook={**said, "left": 0.2})
+    hardly = mission(0, 6, outlook=replace(said, left=0.2))
     assert progress_text(hardly, 0.0, 99).endswith("3994 waiting")
 
 

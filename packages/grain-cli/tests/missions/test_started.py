@@ -27,6 +27,8 @@ from grain.cli.mission_names import starts
 from grain.cli.mission_records import Record, Start, make, read, remove_old
 from grain.cli.missions.attach import begin_at
 from grain.cli.workers.jobs import OwnJob
+from grain.edge.questions import FoundAnswer
+from grain_testkit import states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,11 +259,11 @@ def test_a_start_that_a_scheduler_has_is_cancelled_by_its_label_and_no_other_one
     (folder / "s").mkdir(mode=0o700)
     address = f"unix://{folder}/s/s"
     (folder / "grain.toml").write_text(f'address = "{address}"\n')
-    opt = {"id": "ab12", "name": "opt", "label": "opt", "host": "n", "connected": True}
-    opt |= {"running": 1, "waiting": 0}
+    here = states.state(missions=[states.mission("opt", id="ab12", running=1)])
+    opt = FoundAnswer(here.missions[0])
 
     words = ("cancel", "-y", "--patience", "60")
-    with answering(address, state={"missions": [opt]}, find=opt, cancel=opt) as scheduler:
+    with answering(address, state=here, find=opt, cancel=opt) as scheduler:
         ended = grain(*words, "opt@1")
         running = grain(*words, "opt@2")
 

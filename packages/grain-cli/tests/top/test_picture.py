@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from grain.cli.top.picture import (
     ASCII,
@@ -83,9 +84,8 @@ def test_without_room_for_a_bar_its_text_is_there() -> None:
 
 
 def test_a_long_name_is_cut_with_a_mark() -> None:
-    table = tables({**overview(), "workers": [{**worker(0), "label": "w" * 300}]}, Rates(), {})[
-        "workers"
-    ]
+    answer = replace(overview(), workers=[worker(0, label="w" * 300)])
+    table = tables(answer, Rates(), {})["workers"]
     [line] = [
         row_line(table.columns, places(table.columns, table.rows, 80), row, ASCII)
         for row in table.rows

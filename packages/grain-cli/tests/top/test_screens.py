@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import Input
 
@@ -21,6 +22,17 @@ from grain.cli.top.plain import text
 from grain.cli.top.prompts import KEYS, Confirm, Help
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import losses
+from grain.edge.questions import (
+    CallAnswer,
+    FoundAnswer,
+    LossRow,
+    Program,
+    ProgramsAnswer,
+    RetiredWorker,
+    RunRow,
+    RunsAnswer,
+    WhyAnswer,
+)
 from grain_testkit.overviews import AT, overview, worker
 
 if TYPE_CHECKING:
@@ -45,7 +57,8 @@ class Answers:
     def stop(self) -> None:
         pass
 
-    def put(self, question: Ask, done: Callable[[Any], object]) -> None:
+    def put(self, question: Ask, form: Any, done: Callable[[Any], object]) -> None:
+        assert form is not None
         self.asked.append(question)
         if question.about in self.answers:
             done(self.answers[question.about])
@@ -150,8 +163,8 @@ def test_the_cursor_stays_on_its_row_when_others_come() -> None:
         pane = app.query_one("#workers", Pane)
         assert pane.row is not None
         assert "w093015-2" == pane.row.cells[0]
-        first = {**worker(0), "id": "new", "label": "a"}
-        app.post_message(Arrived(Seen({**overview(), "workers": [first, *overview()["workers"]]})))
+        workers = [worker(0, id="new", label="a"), *overview().workers]
+        app.post_message(Arrived(Seen(replace(overview(), workers=workers))))
         await pilot.pause()
         await pilot.pause()
         assert "w093015-2" == pane.row.cells[0]
@@ -160,16 +173,16 @@ def test_the_cursor_stays_on_its_row_when_others_come() -> None:
 
 
 def test_names_are_drawn_as_they_are_without_markup_and_escape_codes() -> None:
-    odd = {**worker(0), "label": "[red]x[/red]\x1b[31m", "host": "[@click=app.quit]n[/]"}
-    lines = picture(Seen({**overview(), "workers": [odd]}), size=(200, 40))
+    odd = worker(0, label="[red]x[/red]\x1b[31m", host="[@click=app.quit]n[/]")
+    lines = picture(Seen(replace(overview(), workers=[odd])), size=(200, 40))
 
     assert any("[red]x[/red]?[31m" in line for line in lines)
     assert any("[@click=app.quit]n[/]" in line for line in lines)
 
 
 def test_a_question_about_an_odd_name_is_drawn_as_it_is() -> None:
-    odd = {**worker(0), "label": "[red]x[/"}
-    lines = picture(Seen({**overview(), "workers": [odd]}), keys=("d",))
+    odd = worker(0, label="[red]x[/")
+    lines = picture(Seen(replace(overview(), workers=[odd])), keys=("d",))
 
     assert any("Drain worker [red]x[/?" in line for line in lines)
 
@@ -188,7 +201,7 @@ def test_without_colours_the_styles_have_none(monkeypatch: pytest.MonkeyPatch) -
                 for segment in strip
             )
 
-    use(look, Seen({**overview(), "workers": [{**worker(0), "state": "away"}]}))
+    use(look, Seen(replace(overview(), workers=[worker(0, state="away")])))
 
 
 def test_a_lost_scheduler_is_named_and_the_picture_stays() -> None:
@@ -205,9 +218,9 @@ def test_troubles_of_the_scheduler_are_on_the_second_line() -> None:
 
 
 def test_workers_that_were_lost_lately_are_on_the_second_line() -> None:
-    def lost(name: str, before: float, tasks: int) -> dict[str, Any]:
+    def lost(name: str, before: float, tasks: int) -> LossRow:
         at = AT - before
-        return {"name": name, "host": "n", "heard": at - 60, "at": at, "tasks": tasks}
+        return LossRow(name, "n", heard=at - 60, at=at, tasks=tasks)
 
     answer = overview(lost=[lost("n00", 3600, 4), lost("n01", 90, 0), lost("n\x1b2", 30, 2)])
     many = overview(lost=[lost(f"n{number}", 9 - number, 1) for number in range(5)])
@@ -294,7 +307,7 @@ def test_a_worker_is_drained_after_a_yes() -> None:
         await pilot.pause()
         assert "worker w093015-1 leaves when 4 tasks ended" == shown(app)[1].rstrip()
 
-    given = use(look, retire=[{"running": 4}])
+    given = use(look, retire=[RetiredWorker("w", "w", "n", "serving", 4)])
     assert ["id1"] == [ask.pattern for ask in given.asked if ask.about == "retire"]
     assert not any(ask.at_once for ask in given.asked)
 
@@ -305,7 +318,7 @@ def test_a_task_is_cancelled_after_a_yes() -> None:
         await pilot.pause()
         assert "task opt:500 is cancelled; it waited" == shown(app)[1].rstrip()
 
-    given = use(look, cancel={"state": "waiting"})
+    given = use(look, cancel=FoundAnswer(None, state="waiting"))
     asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "cancel"]
     assert [("mission0", 500)] == asked
 
@@ -316,7 +329,7 @@ def test_why_a_task_cannot_be_cancelled_is_shown() -> None:
         await pilot.pause()
         assert "task 12 of opt has ended\x1b".replace("\x1b", "?") == shown(app)[1].rstrip()
 
-    use(look, cancel={"error": "task 12 of opt has ended\x1b"})
+    use(look, cancel=FoundAnswer(None, "task 12 of opt has ended\x1b"))
 
 
 @pytest.mark.parametrize(
@@ -326,16 +339,16 @@ def test_a_key_that_fits_no_row_says_what_it_is_for(keys: tuple[str, ...], words
     assert words in picture(keys=keys)[1]
 
 
-FACTS = {
-    "task": 12,
-    "state": "running",
-    "reasons": ["on w093015-2 with Cores(4)"],
-    "function": "optimise",
-    "worker": "w093015-2",
-    "host": "n19",
-    "began": 0.0,
-    "seconds": 720.0,
-}
+FACTS = WhyAnswer(
+    12,
+    "running",
+    ["on w093015-2 with Cores(4)"],
+    "optimise",
+    worker="w093015-2",
+    host="n19",
+    began=0.0,
+    seconds=720.0,
+)
 
 
 def submitted(folder: Path, name: str, log: str) -> None:
@@ -363,7 +376,7 @@ def test_the_facts_of_a_task_stay_above_a_long_log(alone: Path) -> None:
         assert "task opt:12 is running" == lines[1][:22]
         assert any("not now" in line for line in lines[12:])
 
-    use(look, Seen(overview(missions=1)), why={**FACTS, "reasons": reasons}, programs={})
+    use(look, Seen(overview(missions=1)), why=replace(FACTS, reasons=reasons))
 
 
 def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone: Path) -> None:
@@ -398,8 +411,8 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         look,
         Seen(overview(missions=1)),
         why=FACTS,
-        arguments={"call": "optimise('caffeine.xyz')"},
-        programs={"programs": [["xtb caffeine.xyz", 2.0, 7.5, 1.25]]},
+        arguments=CallAnswer("optimise('caffeine.xyz')"),
+        programs=ProgramsAnswer([Program("xtb caffeine.xyz", 2.0, 7.5, 1.25)]),
     )
 
 
@@ -426,8 +439,8 @@ def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
         assert "opt:77" in text
         assert "no log of w093015-0 was written" in text
 
-    run = [1, 77, "optimise", 0.0, "Cores(4)"]
-    use(look, runs={"runs": [run], "more": 69, "at": 60.0})
+    run = RunRow(1, 77, "optimise", 0.0, "Cores(4)")
+    use(look, runs=RunsAnswer([run], more=69, at=60.0))
 
 
 def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> None:
@@ -441,7 +454,8 @@ def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> No
         await pilot.pause()
         assert "00:00:02 xtb a.xyz" in "\n".join(shown(app))
 
-    given = use(look, programs={"programs": [["xtb a.xyz", 2.0, 7.8, 1.25]]}, size=(120, 24))
+    programs = ProgramsAnswer([Program("xtb a.xyz", 2.0, 7.8, 1.25)])
+    given = use(look, programs=programs, size=(120, 24))
     asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "programs"]
     assert 0 < len(asked) <= 40
     assert len(asked) == len(set(asked))

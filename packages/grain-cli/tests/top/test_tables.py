@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import (
@@ -23,14 +24,17 @@ from grain.cli.top.tables import (
     totals,
     use_of,
 )
+from grain.edge.questions import Program, ProgramsAnswer
 from grain_testkit.overviews import AT, failure, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from grain.edge.questions import MissionOutlook, OverviewAnswer, WorkerRow
+
 
 def made(
-    answer: dict[str, Any], name: str, uses: Mapping[tuple[str, int], Use] | None = None
+    answer: OverviewAnswer, name: str, uses: Mapping[tuple[str, int], Use] | None = None
 ) -> Table:
     rates = Rates()
     rates.look(answer)
@@ -53,22 +57,21 @@ def test_workers_have_a_bar_for_each_kind_of_resource_and_the_time_left() -> Non
 
 
 def test_a_worker_of_which_it_is_not_known_what_it_computes_has_given_cores_alone() -> None:
-    table = made(_with({**worker(0, 4), "computing": None}), "workers")
+    table = made(_with(worker(0, 4, computing=None)), "workers")
 
     assert [Bar(1.0, "16/16", 0.0)] == column(table, "CORES")
     assert ["-"] == column(table, "COMPUTING")
 
 
 def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
-    one = worker(0)
-    one["total"]["Licences"], one["used"]["Licences"] = 3, None
+    one = worker(0, total={"Licences": 3}, used={"Licences": None})
     table = made(_with(one), "workers")
 
     assert [Bar(None, "?/3")] == column(table, "LICENCES")
 
 
-def _with(one: dict[str, Any]) -> dict[str, Any]:
-    return {**overview(), "workers": [one]}
+def _with(one: WorkerRow) -> OverviewAnswer:
+    return replace(overview(), workers=[one])
 
 
 def test_workers_are_in_the_order_of_their_numbers() -> None:
@@ -79,14 +82,16 @@ def test_workers_are_in_the_order_of_their_numbers() -> None:
 
 
 def test_a_worker_without_an_end_has_no_time_left_to_show() -> None:
-    assert ["-"] == column(made(_with({**worker(0), "ends": None}), "workers"), "LEFT")
+    assert ["-"] == column(made(_with(worker(0, ends=None)), "workers"), "LEFT")
 
 
 def test_workers_of_several_clusters_have_a_column_for_it() -> None:
-    workers = [{**worker(n), "cluster": f"c{n}\x1b"} for n in range(2)]
+    workers = [worker(n, cluster=f"c{n}\x1b") for n in range(2)]
 
-    assert ["c0?", "c1?"] == column(made({**overview(), "workers": workers}, "workers"), "CLUSTER")
-    table = made({**overview(), "workers": workers[:1]}, "workers")
+    assert ["c0?", "c1?"] == column(
+        made(replace(overview(), workers=workers), "workers"), "CLUSTER"
+    )
+    table = made(replace(overview(), workers=workers[:1]), "workers")
     assert "CLUSTER" not in [column.head for column in table.columns]
 
 
@@ -97,7 +102,7 @@ def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
 
 
 def test_a_mission_has_a_rate_and_what_it_says_itself_of_its_progress() -> None:
-    table = made({**overview(), "missions": [mission(0, 12)]}, "missions")
+    table = made(replace(overview(), missions=[mission(0, 12)]), "missions")
 
     # 1,200 tasks in the 1,000 s since it came.
     assert ["1.2/s"] == column(table, "RATE")
@@ -117,15 +122,15 @@ def test_a_mission_has_a_rate_and_what_it_says_itself_of_its_progress() -> None:
     ],
 )
 def test_the_share_of_an_unknown_whole_is_not_shown_and_a_time_as_what_it_is(
-    said: dict[str, Any] | None, left: str, progress: Bar
+    said: MissionOutlook | None, left: str, progress: Bar
 ) -> None:
-    table = made({**overview(), "missions": [mission(0, 12, outlook=said)]}, "missions")
+    table = made(replace(overview(), missions=[mission(0, 12, outlook=said)]), "missions")
 
     assert ([left], [progress]) == (column(table, "LEFT"), column(table, "PROGRESS"))
 
 
 def test_a_mission_whose_running_tasks_are_not_counted_says_so() -> None:
-    table = made({**overview(), "missions": [mission(0, running=None)]}, "missions")
+    table = made(replace(overview(), missions=[mission(0, running=None)]), "missions")
 
     assert (["?"], ["<4000"]) == (column(table, "RUNS"), column(table, "WAITS"))
 
@@ -135,7 +140,7 @@ def test_a_mission_whose_running_tasks_are_not_counted_says_so() -> None:
     [({"connected": False}, "away"), ({"paused": True}, "paused"), ({}, "connected")],
 )
 def test_a_mission_has_a_state(more: dict[str, Any], state: str) -> None:
-    table = made({**overview(), "missions": [mission(0, **more)]}, "missions")
+    table = made(replace(overview(), missions=[mission(0, **more)]), "missions")
 
     assert [state] == column(table, "STATE")
 
@@ -149,47 +154,48 @@ def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> No
 
 
 def test_a_running_task_shows_what_it_uses() -> None:
-    a, b = ["xtb a.xyz", 10.0, 5.0, 0.25], ["xtb b.xyz", 70.0, 210.0, 1.5]
-    use = use_of({"programs": [a, b]})
+    a, b = Program("xtb a.xyz", 10.0, 5.0, 0.25), Program("xtb b.xyz", 70.0, 210.0, 1.5)
+    use = use_of(ProgramsAnswer([a, b]))
     table = made(overview(workers=1, runs=1), "running", {("mission0", 1): use})
 
     assert ["00:01:10 xtb b.xyz and 1 more"] == column(table, "PROGRAM")
     assert (["3.5"], ["1.75 GB"]) == (column(table, "CPU"), column(table, "MEMORY"))
-    assert Use(0, 0.0, "") == use_of({"programs": []})
+    assert Use(0, 0.0, "") == use_of(ProgramsAnswer([]))
 
 
 def test_a_running_task_shows_the_cores_that_it_has_kept_busy_since_the_last_look() -> None:
-    before = use_of({"programs": [["xtb", 100.0, 400.0, 1.0]]})
+    before = use_of(ProgramsAnswer([Program("xtb", 100.0, 400.0, 1.0)]))
 
     assert 4.0 == before.busy
-    assert 0.5 == use_of({"programs": [["xtb", 104.0, 402.0, 1.0]]}, before).busy
-    other = use_of({"programs": [["orca", 2.0, 6.0, 12.0]]}, before)
+    assert 0.5 == use_of(ProgramsAnswer([Program("xtb", 104.0, 402.0, 1.0)]), before).busy
+    other = use_of(ProgramsAnswer([Program("orca", 2.0, 6.0, 12.0)]), before)
     assert (3.0, "12 GB") == (other.busy, memory_text(other))
-    again = use_of({"programs": [["xtb", 2.0, 6.0, 1.0]]}, before)
+    again = use_of(ProgramsAnswer([Program("xtb", 2.0, 6.0, 1.0)]), before)
     assert 3.0 == again.busy
 
 
 def test_a_program_that_cannot_be_looked_at_has_no_figures() -> None:
-    use = use_of({"programs": [["sudo", 10.0, None, None]]})
+    x = Program("x", 4.0, 4.0, 0.5)
+    use = use_of(ProgramsAnswer([Program("sudo", 10.0, None, None)]))
     table = made(overview(workers=1, runs=2), "running", {("mission0", 1): use})
 
     assert ["", "-"] == column(table, "CPU")
     assert ["", "-"] == column(table, "MEMORY")
     assert (["1.0"], ["0.50 GB"]) == (
-        [busy_text(use_of({"programs": [["x", 4.0, 4.0, 0.5], ["sudo", 10.0, None, None]]}))],
-        [memory_text(use_of({"programs": [["x", 4.0, 4.0, 0.5], ["sudo", 1.0, None, None]]}))],
+        [busy_text(use_of(ProgramsAnswer([x, Program("sudo", 10.0, None, None)])))],
+        [memory_text(use_of(ProgramsAnswer([x, Program("sudo", 1.0, None, None)])))],
     )
 
 
 def test_a_run_of_a_mission_that_has_left_is_shown_without_a_name() -> None:
-    table = made({**overview(workers=1, runs=1), "missions": []}, "running")
+    table = made(replace(overview(workers=1, runs=1), missions=[]), "running")
 
     assert (["mission 1:1"], None) == (column(table, "TASK"), table.rows[0].about)
 
 
 def test_the_title_says_how_many_run_and_how_many_are_listed() -> None:
     answer = overview(workers=1, runs=2)
-    answer["tasks"]["running"] = 64
+    answer = replace(answer, tasks=replace(answer.tasks, running=64))
 
     assert "RUNNING  64, 2 of them here" == made(answer, "running").title
 
@@ -204,31 +210,30 @@ def test_what_waits_has_the_reason() -> None:
 
 
 def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
-    answer = overview(more_queues=4)
-    answer["tasks"] |= {"held back": 2, "suspect": 1}
-    title = made(answer, "waiting").title
+    tasks = replace(overview().tasks, held_back=2, suspect=1)
+    title = made(overview(more_queues=4, tasks=tasks), "waiting").title
 
     assert "WAITING  5500, 2 held back, 1 suspect, 4 more requests are not shown" == title
 
 
 def test_a_request_that_fits_nowhere_stands_out() -> None:
-    answer = {**overview(), "queues": [queue(0, why="no worker here has enough for it")]}
+    answer = replace(overview(), queues=[queue(0, why="no worker here has enough for it")])
 
     assert ["warn"] == [row.style for row in made(answer, "waiting").rows]
 
 
 def test_the_last_failure_is_the_first() -> None:
     crashed = failure(9, how="crashed", why="SIGKILL")
-    table = made({**overview(), "failures": [failure(0), crashed]}, "failures")
+    table = made(replace(overview(), failures=[failure(0), crashed]), "failures")
 
     assert ["opt:49", "opt:40"] == column(table, "TASK")
     assert ["given up after crashes: SIGKILL", "it raised an exception"] == column(table, "HOW")
 
 
 def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
-    tasks = {**overview()["tasks"], "failed": 1, "retried": 2}
+    tasks = replace(overview().tasks, failed=1, retried=2)
     again = failure(1, why="ValueError: no", retried=True)
-    table = made({**overview(), "tasks": tasks, "failures": [failure(0), again]}, "failures")
+    table = made(replace(overview(), tasks=tasks, failures=[failure(0), again]), "failures")
 
     assert "FAILURES  1, and 2 that were tried again; the last 2 here" == table.title
     assert ["tried again: ValueError: no", "it raised an exception"] == column(table, "HOW")
@@ -237,10 +242,12 @@ def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
 
 
 def test_names_cannot_control_the_terminal() -> None:
-    answer = _with({**worker(0, 1), "label": "w\x1b[2J", "host": "n\u202e1"})
-    answer["missions"] = [mission(0, label="o\npt")]
-    answer["queues"] = [queue(0, request="Cores(1)\x07", why="\x9b31m")]
-    answer["failures"] = [failure(0, function="\x1b]0;x\x07", why="\r")]
+    answer = replace(
+        _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
+        missions=[mission(0, label="o\npt")],
+        queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
+        failures=[failure(0, function="\x1b]0;x\x07", why="\r")],
+    )
     cells = [
         cell.text if isinstance(cell, Bar) else cell
         for table in tables(answer, Rates(), {}).values()
@@ -298,7 +305,7 @@ def test_the_totals_begin_with_the_cores() -> None:
 
     others = ["12 running, 5500 waiting", "3600 done, 3 failed", "3.6/s"]
     assert ["48 of 48 cores given, 11 computing", *others] == totals(answer, rates)
-    unknown = {**answer, "computing": None}
+    unknown = replace(answer, computing=None)
     assert ["48 of 48 cores given", *others] == totals(unknown, rates)
 
 
@@ -308,7 +315,8 @@ def test_the_totals_begin_with_the_cores() -> None:
 def looks(*seen: tuple[float, int]) -> float:
     rates = Rates()
     for at, done in seen:
-        rates.look({"at": AT + at, "missions": [mission(0, done=done, failed=0)]})
+        missions = [mission(0, done=done, failed=0)]
+        rates.look(replace(overview(), at=AT + at, missions=missions))
     return rates.rate("mission0")
 
 

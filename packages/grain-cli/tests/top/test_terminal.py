@@ -23,7 +23,7 @@ from grain.cli.top.link import Link, Seen, problem
 from grain.cli.top.picture import ASCII
 from grain.cli.top.plain import text
 from grain.cli.top.rates import Rates
-from grain.edge.questions import Ask
+from grain.edge.questions import Ask, LoadAnswer, Program, ProgramsAnswer, WhyAnswer
 from grain_testkit.overviews import overview
 
 if TYPE_CHECKING:
@@ -41,14 +41,15 @@ def test_a_link_looks_again_and_again_and_puts_questions_between(
     address: str, answering: Any
 ) -> None:
     seen: queue.SimpleQueue[Seen] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with answering(address, overview=overview(), why={"state": "running"}) as fake:
+    answers: queue.SimpleQueue[WhyAnswer] = queue.SimpleQueue()
+    running = WhyAnswer(7, "running", [])
+    with answering(address, overview=overview(), why=running) as fake:
         link = Link(address, seen.put, seconds=0.01, patience=60)
         link.start()
         try:
             assert [overview()] * 3 == [seen.get(timeout=120).answer for _ in range(3)]
-            link.put(Ask("why", mission="m", task=7), answers.put)
-            assert {"state": "running"} == answers.get(timeout=120)
+            link.put(Ask("why", mission="m", task=7), WhyAnswer, answers.put)
+            assert running == answers.get(timeout=120)
         finally:
             link.stop()
     [why] = [ask for ask in fake.asked if ask.about == "why"]
@@ -75,7 +76,7 @@ def test_a_link_says_that_the_scheduler_is_lost_and_finds_the_next(
 
 def test_a_question_to_nobody_is_dropped(address: str) -> None:
     link = Link(address, lambda _: None)
-    link.put(Ask("load"), pytest.fail)
+    link.put(Ask("load"), LoadAnswer, lambda _: pytest.fail("an answer"))
 
 
 def test_a_problem_is_a_sentence() -> None:
@@ -98,7 +99,7 @@ def test_as_text_a_long_table_ends_with_the_number_of_the_others() -> None:
 
 
 def test_once_prints_it_once(address: str, answering: Any) -> None:
-    programs = {"programs": [["xtb caffeine.xyz", 2.0, 7.5, 1.25]]}
+    programs = ProgramsAnswer([Program("xtb caffeine.xyz", 2.0, 7.5, 1.25)])
     with answering(address, overview=overview(runs=1), programs=programs) as fake:
         done = CliRunner().invoke(main, ["top", "--once", "--patience", "60"], env=WIDE)
 
@@ -206,7 +207,7 @@ def test_the_terminal_is_as_before_however_it_ends(
     number: signal.Signals | None,
     code: int,
 ) -> None:
-    with answering(address, overview=overview(), programs={"programs": []}):
+    with answering(address, overview=overview(), programs=ProgramsAnswer([])):
         here = terminal(80, 24)
         with top_in(here):
             if number is None:

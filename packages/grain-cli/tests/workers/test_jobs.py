@@ -19,6 +19,7 @@ from grain.cli.workers.jobs import (
     warning,
 )
 from grain.config import load
+from grain.edge.questions import JobEndedAnswer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +130,7 @@ def test_the_scheduler_is_told_of_jobs_that_have_ended_and_whose_workers_it_stil
     phases = {"1": JobPhase.GONE, "2": JobPhase.GONE, "3": JobPhase.RUNNING, "4": JobPhase.GONE}
     states = {one: JobState(phase) for one, phase in phases.items()}
     names = {"1": "w1", "2": "w2", "3": "w3"}
-    with answering(address, ended={"workers": 1}) as fake:
+    with answering(address, ended=JobEndedAnswer(1)) as fake:
         report_ended(load(), states, names, lambda: ["w1", "w3", "w9"])
 
     assert [("ended", "w1")] == [(ask.about, ask.pattern) for ask in fake.asked]

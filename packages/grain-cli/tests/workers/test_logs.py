@@ -16,6 +16,7 @@ from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.jobs import outputs
 from grain.cli.workers.logs import readable, readable_part
+from grain_testkit import states
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,10 +143,8 @@ def test_of_a_worker_that_was_started_in_another_way(alone: Path, answering: Any
     """It says where the output is, and how to have it in a file."""
     address = f"unix://{alone}/socket"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
-    worker = {"id": "1", "name": "own", "label": "own@2", "host": "n3"}
-    with answering(
-        address, state={"workers": [worker], "missions": [{"label": "kk", "name": "kk"}]}
-    ):
+    worker = states.worker("own", label="own@2", host="n3")
+    with answering(address, state=states.state([worker], [states.mission("kk")])):
         done = grain("logs", "-c", "grain.toml", "own@2")
         other = grain("logs", "-c", "grain.toml", "nope")
         mission = grain("logs", "-c", "grain.toml", "kk")

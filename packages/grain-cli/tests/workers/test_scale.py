@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from grain.cli import main
 from grain.cli.batch import JobRecords, name_of
+from grain_testkit import states
 from grain_testkit.scale_command import line, scaling, slurm
 
 Put = Callable[[str, str], Path]
@@ -79,8 +80,8 @@ def test_the_successor_of_a_worker_that_leaves_is_submitted_before_its_end(
             line(output)[2].partition(",")[0] for _ in range(3)
         ]
     (alone / "listed").write_text("1_0|RUNNING|None|n1\n1_1|RUNNING|None|n1\n")
-    workers = [{"name": "w-0", "state": "serving"}, {"name": "w-1", "state": "draining"}]
-    with answering(address, state={"workers": workers}), scaling("2") as output:
+    workers = [states.worker("w-0"), states.worker("w-1", state="draining")]
+    with answering(address, state=states.state(workers)), scaling("2") as output:
         assert (2, 2, "2 jobs are left from before") == line(output)
         assert (2, 2, "w is job 2, output in ") == line(output)
 

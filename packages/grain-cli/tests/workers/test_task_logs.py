@@ -9,9 +9,11 @@ from click.testing import CliRunner, Result
 from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.task_logs import TaskLines
+from grain.edge.questions import Program, ProgramsAnswer, WhyAnswer
 from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogStarted, RunEnded, TaskSubmitted, encode
 from grain.eventlog.usage import Usage
+from grain_testkit import states
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,8 +83,8 @@ def test_the_programs_of_a_task_that_runs_come_from_the_scheduler(
 ) -> None:
     address = f"unix://{alone}/socket"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
-    programs = {"task": 1, "programs": [["xtb coord > /job/xtb.out", 75.0, None, None]]}
-    with answering(address, why={"task": 1, "state": "running"}, programs=programs):
+    programs = ProgramsAnswer([Program("xtb coord > /job/xtb.out", 75.0, None, None)])
+    with answering(address, why=WhyAnswer(1, "running", []), programs=programs):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt:1")
     assert "Note: it has run for 00:01:15: xtb coord > /job/xtb.out\n" == shown.output
 
@@ -129,10 +131,10 @@ def test_a_mission_without_a_log_has_its_lines_by_what_the_scheduler_knows(
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
     worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
     here = [
-        {"label": "opt", "name": "opt", "id": "1234abcd5678"},
-        {"label": "opt@2", "name": "opt", "id": "99ee00ff5678"},
+        states.mission("opt", id="1234abcd5678"),
+        states.mission("opt", label="opt@2", id="99ee00ff5678"),
     ]
-    with answering(address, state={"missions": here, "workers": []}):
+    with answering(address, state=states.state(missions=here)):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt@2:1")
     assert "opt:1 (99ee00ff) f | second\n" == shown.output
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from grain.edge.questions import Ask, unpack
+from grain.edge.questions import Ask, DemandAnswer, unpack
 from grain.head.messages import Depart, Request, Submit, Synced
 from grain.worker.messages import DefineFunction, Draining, Lease
 from grain_testkit.hub_harness import F, HubHarness
 
 
-def state(harness: HubHarness) -> Any:
+def state(harness: HubHarness) -> DemandAnswer:
     """Return the answer, as it arrives."""
     harness.send("cli", Ask("demand"))
     [*_, (_, payload)] = harness.mail.pop("cli")
-    return unpack(payload)
+    return unpack(payload, DemandAnswer)
 
 
 def submitted(harness: HubHarness, *tasks: int, name: str = "m") -> str:
@@ -31,14 +29,14 @@ def test_tasks_of_all_missions_that_ask_for_the_same_are_one_class(harness: HubH
     submitted(harness, 1, 2, name="b")
     harness.wait(5.0)
 
-    [one] = state(harness)["classes"]
+    [one] = state(harness).classes
 
     assert ({"Cores": 1}, "Cores(1)", 3, 2) == (
-        *(one["request"], one["ask"]),
-        *(one["waiting"], one["running"]),
+        *(one.request, one.ask),
+        *(one.waiting, one.running),
     )
-    assert 10.0 == one["elapsed"]
-    assert (0, 0.0) == (one["ended"], one["need"])
+    assert 10.0 == one.elapsed
+    assert (0, 0.0) == (one.ended, one.need)
 
 
 def test_the_time_limit_of_a_class_is_what_a_worker_must_have_left(harness: HubHarness) -> None:
@@ -46,9 +44,9 @@ def test_the_time_limit_of_a_class_is_what_a_worker_must_have_left(harness: HubH
     limit = {"Cores": 1, "WTime": {"T": 90.0, "softT": 60.0}}
     harness.send(mission, DefineFunction(F, "f"), Request(7, limit), Submit(1, 7, F), Synced())
 
-    [one] = state(harness)["classes"]
+    [one] = state(harness).classes
 
-    assert ({"Cores": 1}, 60.0) == (one["request"], one["need"])
+    assert ({"Cores": 1}, 60.0) == (one.request, one.need)
 
 
 def test_the_mean_duration_is_that_of_runs_that_ended_by_themselves(harness: HubHarness) -> None:
@@ -62,32 +60,32 @@ def test_the_mean_duration_is_that_of_runs_that_ended_by_themselves(harness: Hub
     harness.send(first, Depart())
     submitted(harness, 1, name="b")
 
-    [one] = state(harness)["classes"]
+    [one] = state(harness).classes
 
-    assert (2, 5.0) == (one["ended"], one["mean"])
+    assert (2, 5.0) == (one.ended, one.mean)
 
 
 def test_a_worker_says_since_when_it_is_idle_and_whether_it_drains(harness: HubHarness) -> None:
     link = harness.worker("w", 2)
     harness.wait(3.0)
-    [before] = state(harness)["workers"]
+    [before] = state(harness).workers
     submitted(harness, 1)
     (lease,) = harness.sent(link, Lease)
     harness.wait(4.0)
-    [busy] = state(harness)["workers"]
+    [busy] = state(harness).workers
     harness.send(link, harness.ended(lease), payload=b"")
     harness.wait(5.0)
-    [after] = state(harness)["workers"]
+    [after] = state(harness).workers
     harness.send(link, Draining())
-    [draining] = state(harness)["workers"]
+    [draining] = state(harness).workers
 
-    assert (3.0, 0) == (before["idle"], before["running"])
+    assert (3.0, 0) == (before.idle, before.running)
     assert (0.0, 1, {"Cores": 2}, {"Cores": [1]}) == (
-        *(busy["idle"], busy["running"]),
-        *(busy["total"], busy["free"]),
+        *(busy.idle, busy.running),
+        *(busy.total, busy.free),
     )
-    assert 5.0 == after["idle"]
-    assert (False, True) == (after["draining"], draining["draining"])
+    assert 5.0 == after.idle
+    assert (False, True) == (after.draining, draining.draining)
 
 
 def test_a_suspect_that_waits_for_a_worker_of_its_own_counts(harness: HubHarness) -> None:
@@ -97,7 +95,7 @@ def test_a_suspect_that_waits_for_a_worker_of_its_own_counts(harness: HubHarness
         (lease,) = harness.sent(worker, Lease)
         harness.send(worker, *more, harness.ended(lease, "crashed", detail="signal 9"))
 
-    [one] = state(harness)["classes"]
+    [one] = state(harness).classes
 
-    assert (1, 0) == (one["waiting"], one["running"])
-    assert 1 == harness.hub.tasks.counts()["suspect"]
+    assert (1, 0) == (one.waiting, one.running)
+    assert 1 == harness.hub.tasks.counts().suspect

@@ -142,7 +142,7 @@ def test_a_worker_that_is_away_is_asked_to_leave_when_it_is_back(harness: HubHar
     """At once, if that was asked for at any time."""
     harness.worker("w")
     harness.lose("w")
-    assert ["away"] == [one["state"] for one in harness.hub.retire("w", at_once=True)]
+    assert ["away"] == [one.state for one in harness.hub.retire("w", at_once=True)]
     harness.hub.retire("w")
     harness.worker("w", link="w again")
 

@@ -37,7 +37,7 @@ def test_a_mission_that_confirms_nothing_is_paused_until_half_is_confirmed(
     assert 4 <= len(done) < 20
     record = harness.hub.registry.missions["m"]
     assert record.paused
-    assert harness.hub.tasks.counts()["waiting"] == 20 - len(done)
+    assert harness.hub.tasks.counts().waiting == 20 - len(done)
 
     harness.submit(mission, 21)
     harness.send(mission, AckTasks(tuple(done[:2])))
@@ -74,10 +74,10 @@ def test_why_and_the_snapshot_show_a_mission_that_is_paused(harness: HubHarness)
     why = harness.hub.why("m", 199, harness.now)
     assert "waiting" == why.state
     assert "its mission has not taken" in why.reasons[0]
-    [shown] = harness.hub.snapshot(harness.now)["missions"]
-    assert shown["paused"]
-    assert shown["unconfirmed"] == harness.hub.registry.missions["m"].unconfirmed > 0
-    assert shown["waiting"] == 199 - shown["unconfirmed"]
+    [shown] = harness.hub.snapshot(harness.now).missions
+    assert shown.paused
+    assert shown.unconfirmed == harness.hub.registry.missions["m"].unconfirmed > 0
+    assert shown.waiting == 199 - shown.unconfirmed
 
 
 def test_a_task_that_is_parked_can_be_retracted_and_its_mission_can_leave(
@@ -116,8 +116,8 @@ def test_a_worker_with_too_many_outcomes_gets_no_runs_until_it_takes_some_again(
     why = harness.hub.why("m", 1, harness.now)
     shown = "w takes tasks again when missions have taken half of its 7 outcomes of 3 MB"
     assert shown in why.reasons
-    [worker] = harness.hub.snapshot(harness.now)["workers"]
-    assert ("paused", (7, 3_000_000)) == (worker["state"], worker["backlog"])
+    [worker] = harness.hub.snapshot(harness.now).workers
+    assert ("paused", (7, 3_000_000)) == (worker.state, worker.backlog)
 
     second = harness.worker("v", cores=1)
     assert [1] == [lease.task for lease in harness.sent(second, Lease)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from grain.edge.questions import Ask, unpack
+from grain.edge.questions import Ask, FoundAnswer, unpack
 from grain.head.messages import (
     CancelMission,
     CancelTask,
@@ -116,11 +114,10 @@ def test_a_mission_that_comes_back_too_late_is_told_how_many_runs_were_ended(
         assert [MissionRegistered(1, ended, away, "m")] == harness.sent(link, MissionRegistered)
 
 
-def cancel(harness: HubHarness, task: int = 0) -> dict[str, Any]:
+def cancel(harness: HubHarness, task: int = 0) -> FoundAnswer:
     harness.send("cli", Ask("cancel", mission="m", task=task, by="me@host"))
     [(_, answer)] = harness.mail.pop("cli")
-    answered: dict[str, Any] = unpack(answer)
-    return answered
+    return unpack(answer, FoundAnswer)
 
 
 def test_a_task_that_is_cancelled_from_outside_ends_and_its_mission_is_informed(
@@ -129,8 +126,8 @@ def test_a_task_that_is_cancelled_from_outside_ends_and_its_mission_is_informed(
     worker, mission, lease = running(harness)
     harness.submit(mission, 2)
 
-    assert "running" == cancel(harness, 1)["state"]
-    assert "waiting" == cancel(harness, 2)["state"]
+    assert "running" == cancel(harness, 1).state
+    assert "waiting" == cancel(harness, 2).state
     assert [CancelTask(1, "me@host"), CancelTask(2, "me@host")] == harness.sent(mission, CancelTask)
     assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
     harness.send(worker, harness.ended(lease, "cancelled"))
@@ -143,8 +140,8 @@ def test_a_task_that_has_ended_cannot_be_cancelled(harness: HubHarness) -> None:
     harness.send(worker, harness.ended(lease), payload=b"")
 
     why = "task {} of m has ended, or was never submitted"
-    assert {"error": why.format(1)} == cancel(harness, 1)
-    assert {"error": why.format(7)} == cancel(harness, 7)
+    assert FoundAnswer(None, why.format(1)) == cancel(harness, 1)
+    assert FoundAnswer(None, why.format(7)) == cancel(harness, 7)
 
 
 def test_a_mission_that_is_cancelled_from_outside_loses_its_runs_at_once(
@@ -154,8 +151,9 @@ def test_a_mission_that_is_cancelled_from_outside_loses_its_runs_at_once(
     worker, mission, lease = running(harness)
     harness.submit(mission, 2)
 
-    answer = cancel(harness)
-    assert ("m", 1, 1) == (answer["label"], answer["running"], answer["waiting"])
+    found = cancel(harness).mission
+    assert found is not None
+    assert ("m", 1, 1) == (found.label, found.running, found.waiting)
     assert [CancelMission("me@host")] == harness.sent(mission, CancelMission)
     assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
     harness.submit(mission, 3)
@@ -226,7 +224,7 @@ def test_a_cancelled_task_is_refused_until_its_mission_has_the_answer(harness: H
     """The connection on which it was refused may break before the answer arrives."""
     worker, mission, lease = running(harness)
     harness.lose(mission)
-    assert "error" not in cancel(harness, 1)
+    assert not cancel(harness, 1).error
     harness.send(worker, harness.ended(lease, "cancelled"))
     for connection in (2, 3, 4):
         link = harness.mission(link=f"link {connection}", connection=connection)

@@ -47,9 +47,9 @@ def test_a_task_that_outlives_three_workers_fails_and_never_runs_alone(harness: 
     (resolved,) = harness.sent(mission, Resolved)
     assert ("crashed", 3) == (resolved.ending, len(resolved.crashes))
     assert not any(lease.alone for lease in leases)
-    facts = harness.hub.facts("m", 1, harness.now)
+    facts = harness.hub.answer_why("m", 1, harness.now)
     why = "TaskOutlivesWorkers: no worker lasts as long as it takes"
-    assert ("error", why) == (facts["ended"], facts["why"])
+    assert ("error", why) == (facts.ended, facts.why)
     assert [] == harness.sent(harness.worker("next", seconds=115.0), Lease)
 
 
@@ -203,13 +203,13 @@ def test_what_such_a_task_needs_is_in_the_answer_for_grain_scale(harness: HubHar
     harness.submit(mission, 2)
     harness.worker("v", seconds=110.0, draining=True)
     harness.worker("short", seconds=20.0)  # for one of the two
-    classes = demand(harness.hub.tasks, harness.now)["classes"]
+    classes = demand(harness.hub.tasks, harness.now).classes
 
     assert "it has outlived a worker, and waits for one with 88 s left" in (
         harness.hub.why("m", 1, harness.now).reasons
     )
     assert [(0, 1, 0.0), (1, 0, 113.6)] == sorted(
-        (one["waiting"], one["running"], round(one["need"], 1)) for one in classes
+        (one.waiting, one.running, round(one.need, 1)) for one in classes
     )
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.questions import Answer, Ask, unpack
+import msgspec
+
+from grain.edge.questions import (
+    Answer,
+    Ask,
+    CallAnswer,
+    EndedMission,
+    LoadAnswer,
+    OverviewAnswer,
+    Program,
+    ProgramsAnswer,
+    RetiredWorker,
+    StateAnswer,
+    WhyAnswer,
+    unpack,
+)
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -76,12 +91,10 @@ def test_a_snapshot_has_workers_missions_and_queues_as_plain_data(harness: HubHa
     harness.submit(mission, 1, 2, 3)
     snapshot = harness.hub.snapshot(0.0)
 
-    assert {"Cores": 2} == snapshot["workers"][0]["total"]
-    assert {"Cores": []} == snapshot["workers"][0]["free"] or {"Cores": 0} == snapshot["workers"][
-        0
-    ]["free"]
-    assert (2, 1) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
-    assert 1 == snapshot["queues"][0]["waiting"]
+    assert {"Cores": 2} == snapshot.workers[0].total
+    assert snapshot.workers[0].free in ({"Cores": []}, {"Cores": 0})
+    assert (2, 1) == (snapshot.missions[0].running, snapshot.missions[0].waiting)
+    assert 1 == snapshot.queues[0].waiting
 
 
 def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
@@ -94,15 +107,15 @@ def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
     harness.submit(mission, 1, 2, 3, 4)
     harness.send(mission, Submit(5, 1, F), payload=b"args")
     snapshot = harness.hub.snapshot(0.0)
-    queues = {queue["request"]["Cores"]: queue for queue in snapshot["queues"]}
+    queues = {queue.request["Cores"]: queue for queue in snapshot.queues}
 
-    assert ("abc:3", "not enough Cores free on the only worker", "") == tuple(
-        queues[1][key] for key in ("oldest", "why", "never")
+    assert ("abc:3", "not enough Cores free on the only worker", "") == (
+        *(queues[1].oldest, queues[1].why, queues[1].never),
     )
-    assert "abc:5" == queues[9]["oldest"]
-    assert queues[9]["why"].startswith("w: it has CPU_Cores")
-    assert ["abc:1", "abc:2"] == snapshot["workers"][0]["tasks"]
-    assert {"Cores": 1.0} == snapshot["workers"][0]["used"]
+    assert "abc:5" == queues[9].oldest
+    assert queues[9].why.startswith("w: it has CPU_Cores")
+    assert ["abc:1", "abc:2"] == snapshot.workers[0].tasks
+    assert {"Cores": 1.0} == snapshot.workers[0].used
 
 
 class Unwalked(dict):  # type: ignore[type-arg]
@@ -134,8 +147,8 @@ def test_questions_do_not_go_through_the_waiting_tasks(harness: HubHarness) -> N
     snapshot = harness.hub.snapshot(0.0)
     harness.hub.why("m", 3, 0.0)
 
-    assert (2, 5) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
-    assert (2, 5) == (snapshot["queues"][0]["running"], snapshot["queues"][0]["waiting"])
+    assert (2, 5) == (snapshot.missions[0].running, snapshot.missions[0].waiting)
+    assert (2, 5) == (snapshot.queues[0].running, snapshot.queues[0].waiting)
 
 
 def test_why_counts_the_older_tasks_without_the_cancelled_ones(
@@ -169,27 +182,27 @@ def test_a_task_that_is_to_run_alone_counts_as_waiting(harness: HubHarness) -> N
     harness.hub.tasks.enqueue(task, 0.0)
     snapshot = harness.hub.snapshot(0.0)
 
-    assert (0, 1) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
+    assert (0, 1) == (snapshot.missions[0].running, snapshot.missions[0].waiting)
 
 
 def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) -> None:
     """They are passed on as they came; how much of them is used is unknown."""
     register = RegisterWorker("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
     harness.send("w", register, InventoryEnd())
-    (worker,) = harness.hub.snapshot(0.0)["workers"]
+    (worker,) = harness.hub.snapshot(0.0).workers
 
-    assert {"orca": 3} == worker["total"]["Licences"] == worker["free"]["Licences"]
-    assert {"Cores": 0.0, "Licences": None} == worker["used"]
+    assert {"orca": 3} == worker.total["Licences"] == worker.free["Licences"]
+    assert {"Cores": 0.0, "Licences": None} == worker.used
 
 
 def test_answers_have_the_cluster_of_each_worker(harness: HubHarness) -> None:
     harness.worker("here", cluster="one")
     harness.worker("there")
 
-    overview = unpack(harness.hub.overview.packed(0.0))
-    for answer in (harness.hub.snapshot(0.0), overview):
-        workers = [(worker["name"], worker["cluster"]) for worker in answer["workers"]]
-        assert [("here", "one"), ("there", "")] == workers
+    overview = unpack(harness.hub.overview.packed(0.0), OverviewAnswer)
+    clusters = [("here", "one"), ("there", "")]
+    assert clusters == [(one.name, one.cluster) for one in harness.hub.snapshot(0.0).workers]
+    assert clusters == [(one.name, one.cluster) for one in overview.workers]
 
 
 def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) -> None:
@@ -200,12 +213,14 @@ def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) 
             id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), DefineFunction(F), Synced()
         )
         harness.submit(id_, 1)
-    missions = harness.hub.snapshot(0.0)["missions"]
+    missions = harness.hub.snapshot(0.0).missions
 
-    assert ["one", "same@1", "same@2"] == [mission["label"] for mission in missions]
+    assert ["one", "same@1", "same@2"] == [mission.label for mission in missions]
     words = ["one", "same@1", "same@2", "one@1", "aaaa1111bb", "cccc2222", "eeee"]
     assert {"running"} == {harness.hub.why(word, 1, 0.0).state for word in words}
-    assert "eeee3333ff" == harness.hub.find("same@2")["id"]
+    found = harness.hub.find("same@2").mission
+    assert found is not None
+    assert "eeee3333ff" == found.id
 
 
 def test_a_word_that_means_no_mission_or_several_is_answered_with_those_there_are(
@@ -215,8 +230,8 @@ def test_a_word_that_means_no_mission_or_several_is_answered_with_those_there_ar
         harness.send(id_, RegisterMission(id_, "same", host), Synced())
     same = "same@1 (id aaaa1111, on n1), same@2 (id aaaa2222, on n2)"
 
-    assert {"error": f"2 missions are called 'same': {same}"} == harness.hub.find("same")
-    assert {"error": f"2 missions are called 'aaaa': {same}"} == harness.hub.find("aaaa")
+    assert f"2 missions are called 'same': {same}" == harness.hub.find("same").error
+    assert f"2 missions are called 'aaaa': {same}" == harness.hub.find("aaaa").error
     none = "no mission goes by 'other'; here are: same@1, same@2"
     assert (none,) == harness.hub.why("other", 1, 0.0).reasons
 
@@ -230,7 +245,7 @@ def test_a_label_stays_with_its_mission(harness: HubHarness) -> None:
     harness.send("d", RegisterMission("d", "same"), Synced())
 
     assert ["same@2", "same@3", "same@4"] == [
-        mission["label"] for mission in harness.hub.snapshot(0.0)["missions"]
+        mission.label for mission in harness.hub.snapshot(0.0).missions
     ]
 
 
@@ -238,10 +253,10 @@ def test_workers_of_one_name_are_told_apart(harness: HubHarness) -> None:
     for id_ in ("one", "two", "three"):
         register = RegisterWorker(id_, "w", "host", {"Cores": 1}, connection=1)
         harness.send(id_, register, InventoryEnd())
-    assert ["w@1", "w@2", "w@3"] == [w["label"] for w in harness.hub.snapshot(0.0)["workers"]]
+    assert ["w@1", "w@2", "w@3"] == [w.label for w in harness.hub.snapshot(0.0).workers]
 
-    assert ["w@2"] == [worker["label"] for worker in harness.hub.retire("w@2")]
-    assert ["w@3"] == [worker["label"] for worker in harness.hub.retire("three")]
+    assert ["w@2"] == [worker.label for worker in harness.hub.retire("w@2")]
+    assert ["w@3"] == [worker.label for worker in harness.hub.retire("three")]
     assert 3 == len(harness.hub.retire("w@*")) == len(harness.hub.retire("w"))
 
 
@@ -249,15 +264,19 @@ def test_questions_are_answered_on_any_link_without_registration(harness: HubHar
     harness.worker("w", 2)
     for ask in (Ask("state"), Ask("why", "m", 1), Ask("load"), Ask("retire", pattern="w*")):
         harness.send("somebody", ask)
-    answers = {m.about: unpack(data) for m, data in harness.mail["somebody"] if type(m) is Answer}
+    answers = {m.about: data for m, data in harness.mail["somebody"] if type(m) is Answer}
 
-    assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
-    assert "unknown" == answers["why"]["state"]
-    assert [0, 2, 0.0] == answers["load"]
-    named = {"name": "w", "label": "w", "host": "host"}
-    assert [{**named, "state": "serving", "running": 0}] == answers["retire"]
+    state = unpack(answers["state"], StateAnswer)
+    assert ["w"] == [worker.name for worker in state.workers]
+    assert "unknown" == unpack(answers["why"], WhyAnswer).state
+    assert LoadAnswer(0, 2, 0.0) == unpack(answers["load"], LoadAnswer)
+    retired = unpack(answers["retire"], list[RetiredWorker])
+    assert [RetiredWorker("w", "w", "host", "serving", 0)] == retired
     assert [Retire(at_once=False)] == harness.sent("w", Retire)
-    assert "draining" == harness.hub.snapshot(0.0)["workers"][0]["state"]
+    assert "draining" == harness.hub.snapshot(0.0).workers[0].state
+
+
+FORMS: dict[str, Any] = {"why": WhyAnswer, "arguments": CallAnswer, "programs": ProgramsAnswer}
 
 
 def asked(harness: HubHarness, about: Any, task: int, mission: str = "m") -> Any:
@@ -267,9 +286,16 @@ def asked(harness: HubHarness, about: Any, task: int, mission: str = "m") -> Any
 
 
 def answered(harness: HubHarness) -> Any:
-    answers = [unpack(payload) for message, payload in harness.mail.pop("cli", ())
+    answers: list[Any] = [unpack(payload, FORMS[message.about])
+               for message, payload in harness.mail.pop("cli", ())
                if isinstance(message, Answer)]  # fmt: skip
     return answers[0] if answers else None
+
+
+def explained(harness: HubHarness, task: int) -> dict[str, Any]:
+    """Ask why, and return what the answer has."""
+    answer: dict[str, Any] = msgspec.to_builtins(asked(harness, "why", task))
+    return answer
 
 
 NUMBERED: tuple[tuple[Any, int], ...] = (("programs", 1), ("arguments", 2))
@@ -289,11 +315,11 @@ def running(harness: HubHarness) -> Lease:
 def test_why_of_a_run_has_its_function_worker_host_and_time(harness: HubHarness) -> None:
     running(harness)
 
-    answer = asked(harness, "why", 1)
+    answer = explained(harness, 1)
     assert "running" == answer["state"]
     facts = {"function": "energy", "worker": "w", "host": "host", "began": 0.0, "seconds": 90.0}
     assert {**facts, "mission_id": "m"}.items() <= answer.items()
-    waiting = asked(harness, "why", 2)
+    waiting = explained(harness, 2)
     assert ("energy", False) == (waiting["function"], "worker" in waiting)
 
 
@@ -303,16 +329,16 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
     ended = {"state": "ended", "function": "energy", "worker": "w", "seconds": 90.0}
     ended = {**ended, "ended": "value"}
 
-    assert ended.items() <= asked(harness, "why", 1).items()
+    assert ended.items() <= explained(harness, 1).items()
     harness.send("m", AckTasks((1,)))
-    assert ended.items() <= asked(harness, "why", 1).items()
+    assert ended.items() <= explained(harness, 1).items()
     [(record, *_)] = harness.hub.registry.ended_tasks
     assert record.outcome is None
     harness.send("m", Depart())
-    assert ended.items() <= asked(harness, "why", 1).items()
+    assert ended.items() <= explained(harness, 1).items()
     gone = asked(harness, "why", 9)
-    assert ("unknown", "m") == (gone["state"], gone["mission_id"])
-    assert "the last tasks alone are remembered" in gone["reasons"][0]
+    assert ("unknown", "m") == (gone.state, gone.mission_id)
+    assert "the last tasks alone are remembered" in gone.reasons[0]
 
 
 def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:
@@ -320,13 +346,13 @@ def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:
     harness.send("w", failed, payload=b"large")
     answer = asked(harness, "why", 1)
 
-    assert ("error", "ValueError: odd") == (answer["ended"], answer["why"])
+    assert ("error", "ValueError: odd") == (answer.ended, answer.why)
 
 
 def test_why_tells_a_task_that_is_yet_to_come_from_one_that_has_ended(harness: HubHarness) -> None:
     running(harness)
 
-    assert ["it has not been submitted yet"] == asked(harness, "why", 3)["reasons"]
+    assert ["it has not been submitted yet"] == asked(harness, "why", 3).reasons
 
 
 def test_a_bounded_number_of_tasks_is_remembered(harness: HubHarness) -> None:
@@ -335,12 +361,12 @@ def test_a_bounded_number_of_tasks_is_remembered(harness: HubHarness) -> None:
     harness.send("w", harness.ended(running(harness)), payload=b"")
     harness.send("m", AckTasks((1,)))
     remembered.extend([remembered[0]] * 999)
-    assert "ended" == asked(harness, "why", 1)["state"]
+    assert "ended" == asked(harness, "why", 1).state
     (lease,) = harness.sent("w", Lease)
     for _ in range(1000):  # one task of another mission after the other
         remembered.append((TaskRecord(MissionRecord("other", 9), 1), "w", 0.0, 1.0, ""))
 
-    assert "unknown" == asked(harness, "why", 1)["state"]
+    assert "unknown" == asked(harness, "why", 1).state
     assert 2 == lease.task
 
 
@@ -356,14 +382,14 @@ def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
         for lease in others:
             harness.send("w", harness.ended(lease), payload=b"")
         harness.send(mission, AckTasks((1, 2, 3)))
-        [shown] = harness.hub.snapshot(harness.now)["missions"]
-        assert (2, 1) == (shown["done"], shown["failed"])
+        [shown] = harness.hub.snapshot(harness.now).missions
+        assert (2, 1) == (shown.done, shown.failed)
         harness.wait(1.0)
         harness.send(mission, Depart())
 
-    ended = harness.hub.snapshot(harness.now)["ended"]
-    assert [f"m{number}" for number in range(11, 1, -1)] == [one["name"] for one in ended]
-    assert {"name": "m11", "host": "", "at": 12.0, "done": 2, "failed": 1, "retried": 0} == ended[0]
+    ended = harness.hub.snapshot(harness.now).ended
+    assert [f"m{number}" for number in range(11, 1, -1)] == [one.name for one in ended]
+    assert EndedMission("m11", "", at=12.0, done=2, failed=1, retried=0) == ended[0]
 
 
 def test_what_is_used_up_on_all_workers_is_named(harness: HubHarness) -> None:
@@ -374,9 +400,9 @@ def test_what_is_used_up_on_all_workers_is_named(harness: HubHarness) -> None:
     harness.send(mission, Synced())
     harness.submit(mission, *range(1, 6))
 
-    [listed] = harness.hub.snapshot(0.0)["queues"]
-    [seen] = harness.hub.overview.state(0.0)["queues"]
-    assert "not enough Cores free on any of the 2 workers" == listed["why"] == seen["why"]
+    [listed] = harness.hub.snapshot(0.0).queues
+    [seen] = harness.hub.overview.state(0.0).queues
+    assert "not enough Cores free on any of the 2 workers" == listed.why == seen.why
 
 
 def test_a_failure_that_is_tried_again_counts_as_retried_and_not_as_failed(
@@ -392,15 +418,15 @@ def test_a_failure_that_is_tried_again_counts_as_retried_and_not_as_failed(
     def counts() -> list[tuple[int, int]]:
         snapshot = harness.hub.snapshot(harness.now)
         overview = harness.hub.overview.state(harness.now)
-        shown = (snapshot["tasks"], *snapshot["missions"], overview["tasks"], *overview["missions"])
-        return [(one["failed"], one["retried"]) for one in shown]
+        shown: list[Any] = [snapshot.tasks, *snapshot.missions, overview.tasks, *overview.missions]
+        return [(one.failed, one.retried) for one in shown]
 
     assert [(0, 0)] * 4 == counts()
     harness.send(mission, AckTasks((), (1,)))
     harness.send(mission, AckTasks((2,)))
     assert [(1, 1)] * 4 == counts()
-    failures = harness.hub.overview.state(harness.now)["failures"]
-    assert [(1, True), (2, False)] == [(one["task"], one["retried"]) for one in failures]
+    failures = harness.hub.overview.state(harness.now).failures
+    assert [(1, True), (2, False)] == [(one.task, one.retried) for one in failures]
 
 
 def test_a_failure_that_its_mission_never_confirmed_counts_when_that_is_over(
@@ -413,8 +439,8 @@ def test_a_failure_that_its_mission_never_confirmed_counts_when_that_is_over(
     harness.send("w", harness.ended(lease, "error"), payload=b"")
     harness.send(mission, Depart())
 
-    [ended] = harness.hub.snapshot(harness.now)["ended"]
-    assert (1, 0) == (ended["failed"], ended["retried"])
+    [ended] = harness.hub.snapshot(harness.now).ended
+    assert (1, 0) == (ended.failed, ended.retried)
 
 
 def test_a_mission_that_has_left_keeps_no_functions(harness: HubHarness) -> None:
@@ -432,7 +458,7 @@ def test_the_call_of_a_task_is_asked_of_its_mission(harness: HubHarness) -> None
     [question] = harness.sent("m", Describe)
     assert 1 == question.task
     harness.send("m", Described(question.question, "energy(1)"))
-    assert {"call": "energy(1)"} == answered(harness)
+    assert CallAnswer("energy(1)") == answered(harness)
     harness.send("m", Described(question.question, "again"))
     assert answered(harness) is None
 
@@ -441,8 +467,8 @@ def test_nobody_is_asked_for_the_call_of_a_mission_that_is_away(harness: HubHarn
     running(harness)
     harness.lose("m")
 
-    assert {"call": ""} == asked(harness, "arguments", 1)
-    assert {"call": ""} == asked(harness, "arguments", 1, "nobody")
+    assert CallAnswer("") == asked(harness, "arguments", 1)
+    assert CallAnswer("") == asked(harness, "arguments", 1, "nobody")
 
 
 def test_questions_without_answers_are_bounded(harness: HubHarness) -> None:
@@ -454,7 +480,7 @@ def test_questions_without_answers_are_bounded(harness: HubHarness) -> None:
     harness.send("m", Described(first.question, "x"))
     assert answered(harness) is None
     harness.send("m", Described(last.question, "x"))
-    assert {"call": "x"} == answered(harness)
+    assert CallAnswer("x") == answered(harness)
 
 
 def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> None:
@@ -464,7 +490,7 @@ def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> N
     [question] = harness.sent("w", Inspect)
     assert lease.attempt == question.attempt
     harness.send("w", Inspected(question.question, (ProgramNow("xtb", 2.0, 1.5, 0.25),)))
-    assert {"programs": [["xtb", 2.0, 1.5, 0.25]]} == answered(harness)
+    assert ProgramsAnswer([Program("xtb", 2.0, 1.5, 0.25)]) == answered(harness)
 
 
 def test_an_answer_has_the_number_of_its_question(harness: HubHarness) -> None:
@@ -484,8 +510,8 @@ def test_an_answer_has_the_number_of_its_question(harness: HubHarness) -> None:
 def test_no_worker_is_asked_for_the_programs_of_a_task_that_waits(harness: HubHarness) -> None:
     running(harness)
 
-    assert {"programs": []} == asked(harness, "programs", 2)
-    assert {"programs": []} == asked(harness, "programs", 9)
-    assert {"programs": []} == asked(harness, "programs", 1, "nobody")
+    assert ProgramsAnswer([]) == asked(harness, "programs", 2)
+    assert ProgramsAnswer([]) == asked(harness, "programs", 9)
+    assert ProgramsAnswer([]) == asked(harness, "programs", 1, "nobody")
     harness.lose("w")
-    assert {"programs": []} == asked(harness, "programs", 1)
+    assert ProgramsAnswer([]) == asked(harness, "programs", 1)

@@ -175,14 +175,14 @@ def test_a_trouble_of_the_head_is_reported_to_all_missions_until_it_is_over(
     assert [] == harness.sent(late, Trouble)
     harness.send(late, Synced())
     assert [Trouble("/e.d", "it is full")] == harness.sent(late, Trouble)
-    assert ["it is full"] == harness.hub.snapshot(harness.now)["troubles"]
+    assert ["it is full"] == harness.hub.snapshot(harness.now).troubles
 
     harness.hub.on_trouble("/e.d", "")
     harness.hub.on_trouble("/other", "")
     harness.dispatch()
     for mission in (early, late):
         assert [Trouble("/e.d", "")] == harness.sent(mission, Trouble)
-    assert [] == harness.hub.snapshot(harness.now)["troubles"]
+    assert [] == harness.hub.snapshot(harness.now).troubles
 
 
 def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(

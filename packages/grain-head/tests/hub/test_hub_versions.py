@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grain.edge.questions import PeerVersions
 from grain.edge.version import Versions
 from grain.head.messages import Crash, Notice, OtherVersions, Synced
 from grain.worker.messages import Lease, RegisterWorker, WorkerRegistered
@@ -114,15 +115,10 @@ def test_each_peer_s_versions_are_in_the_snapshot_and_the_head_s_in_its_answer()
     harness.submit(mission, 1)
     state = harness.hub.snapshot(0.0)
 
-    assert {
-        "interpreter": "Python 3.12",
-        "python": "3.12.1",
-        "grain": "1.0",
-        "numpy": "2.1.0",
-    } == state["versions"]
-    assert state["versions"] == state["workers"][0]["versions"]
-    assert "3.11.7" == state["missions"][0]["versions"]["python"]
-    assert "Python 3.11" == state["queues"][0]["interpreter"]
+    assert PeerVersions("Python 3.12", "3.12.1", "1.0", "2.1.0") == state.versions
+    assert state.versions == state.workers[0].versions
+    assert "3.11.7" == state.missions[0].versions.python
+    assert "Python 3.11" == state.queues[0].interpreter
     assert [WorkerRegistered(1, NEW)] == harness.sent("w", WorkerRegistered)
 
 

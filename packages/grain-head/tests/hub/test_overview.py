@@ -6,7 +6,18 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.questions import Answer, Ask, unpack
+from grain.edge.questions import (
+    Answer,
+    Ask,
+    FailureRow,
+    LoadAnswer,
+    MissionOutlook,
+    OverviewAnswer,
+    QueueRow,
+    RunRow,
+    RunsAnswer,
+    unpack,
+)
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
@@ -16,13 +27,13 @@ if TYPE_CHECKING:
     import pytest
 
 
-def state(harness: HubHarness) -> Any:
+def state(harness: HubHarness) -> OverviewAnswer:
     """Return a new answer, as it arrives."""
     harness.now += overview.FRESH
     harness.send("cli", Ask("overview"))
     [*_, (answer, payload)] = harness.mail.pop("cli")
     assert Answer("overview") == answer
-    return unpack(payload)
+    return unpack(payload, OverviewAnswer)
 
 
 def submitted(harness: HubHarness, *tasks: int) -> str:
@@ -38,27 +49,24 @@ def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> Non
     submitted(harness, 1, 2, 3, 4, 5)
     answer = state(harness)
 
-    [worker] = answer["workers"]
-    assert ("w", "host", "serving", 2) == tuple(
-        worker[key] for key in ("label", "host", "state", "running")
+    [worker] = answer.workers
+    assert ("w", "host", "serving", 2) == (
+        *(worker.label, worker.host, worker.state, worker.running),
     )
-    assert {"Cores": 2} == worker["total"]
-    assert {"Cores": 1.0} == worker["used"]
-    assert [[1, 1, "optimise", 0.0, "Cores(1)"], [1, 2, "optimise", 0.0, "Cores(1)"]] == (
-        worker["runs"]
+    assert {"Cores": 2} == worker.total
+    assert {"Cores": 1.0} == worker.used
+    assert [RunRow(1, task, "optimise", 0.0, "Cores(1)") for task in (1, 2)] == worker.runs
+    [mission] = answer.missions
+    assert (1, "opt", True, 5, 2, 0.0) == (
+        *(mission.number, mission.label, mission.connected),
+        *(mission.left, mission.running, mission.since),
     )
-    [mission] = answer["missions"]
-    assert (1, "opt", True, 5, 2, 0.0) == tuple(
-        mission[key] for key in ("number", "label", "connected", "left", "running", "since")
-    )
-    [queue] = answer["queues"]
-    assert ("opt", "opt", "Cores(1)", 3, 2, 3, "not enough Cores free on the only worker") == tuple(
-        queue[key]
-        for key in ("mission", "mission_id", "request", "waiting", "running", "oldest", "why")
-    )
-    assert [2, 2] == answer["cores"]
-    assert {"serving": 1} == answer["worker_states"]
-    assert 3 == answer["tasks"]["waiting"]
+    [queue] = answer.queues
+    why = "not enough Cores free on the only worker"
+    assert QueueRow("opt", "opt", "Cores(1)", 0, 3, 2, 3, why) == queue
+    assert (2, 2) == answer.cores
+    assert {"serving": 1} == answer.worker_states
+    assert 3 == answer.tasks.waiting
 
 
 def test_who_asks_within_half_a_second_gets_the_same_bytes(harness: HubHarness) -> None:
@@ -102,8 +110,8 @@ def test_an_overview_does_not_go_through_the_waiting_tasks(harness: HubHarness) 
     record.tasks, queue.tasks = Unwalked(record.tasks), BarelyWalked(queue.tasks)
     answer = harness.hub.overview.state(1.0)
 
-    assert (8, 2) == (answer["missions"][0]["left"], answer["missions"][0]["running"])
-    assert (6, 3) == (answer["queues"][0]["waiting"], answer["queues"][0]["oldest"])
+    assert (8, 2) == (answer.missions[0].left, answer.missions[0].running)
+    assert (6, 3) == (answer.queues[0].waiting, answer.queues[0].oldest)
 
 
 def test_an_answer_looks_at_some_workers_and_the_next_ones_at_the_others(
@@ -112,16 +120,14 @@ def test_an_answer_looks_at_some_workers_and_the_next_ones_at_the_others(
     monkeypatch.setattr(overview, "_LOOKS", 4)
     for number in range(5):
         harness.worker(f"w{number}", 1)
-    left_out = [state(harness)["more_workers"] for _ in range(3)]
+    left_out = [state(harness).more_workers for _ in range(3)]
     full = state(harness)
     submitted(harness, 1, 2, 3, 4, 5)
-    running = [
-        [worker["running"] for worker in state(harness)["workers"]].count(1) for _ in range(2)
-    ]
+    running = [[worker.running for worker in state(harness).workers].count(1) for _ in range(2)]
 
     assert [3, 1, 0] == left_out
-    assert [f"w{number}" for number in range(5)] == [one["label"] for one in full["workers"]]
-    assert [0, 5] == full["cores"]
+    assert [f"w{number}" for number in range(5)] == [one.label for one in full.workers]
+    assert (0, 5) == full.cores
     assert [4, 5] == running
 
 
@@ -133,12 +139,12 @@ def test_an_answer_looks_at_fewer_workers_where_their_names_must_be_counted(
     for number in range(10):
         harness.worker(f"w{number}", 1)
     looks = harness.hub.overview.looks_for_all
-    left_out = [state(harness)["more_workers"] for _ in range(looks)]
+    left_out = [state(harness).more_workers for _ in range(looks)]
 
     assert [8, 4, 0] == left_out[:3]
     assert 0 == left_out[-1]
     harness.worker("late", 1)
-    assert 0 == state(harness)["more_workers"]
+    assert 0 == state(harness).more_workers
 
 
 def test_a_worker_that_leaves_is_in_no_row_and_no_sum(harness: HubHarness) -> None:
@@ -148,8 +154,8 @@ def test_a_worker_that_leaves_is_in_no_row_and_no_sum(harness: HubHarness) -> No
     harness.send("v", Leaving())
     answer = state(harness)
 
-    assert ["w"] == [worker["label"] for worker in answer["workers"]]
-    assert ([0, 2], {"serving": 1}) == (answer["cores"], answer["worker_states"])
+    assert ["w"] == [worker.label for worker in answer.workers]
+    assert ((0, 2), {"serving": 1}) == (answer.cores, answer.worker_states)
 
 
 def test_a_worker_that_is_away_is_counted_as_such(harness: HubHarness) -> None:
@@ -157,14 +163,14 @@ def test_a_worker_that_is_away_is_counted_as_such(harness: HubHarness) -> None:
     state(harness)
     harness.lose("w")
 
-    assert {"away": 1} == state(harness)["worker_states"]
+    assert {"away": 1} == state(harness).worker_states
 
 
 def test_workers_of_one_name_have_the_labels_that_commands_take(harness: HubHarness) -> None:
     harness.worker("w", 1)
     state(harness)
     harness.send("other", *_registered("second", "w"))
-    labels = [worker["label"] for worker in state(harness)["workers"]]
+    labels = [worker.label for worker in state(harness).workers]
 
     assert ["w@1", "w@2"] == labels
 
@@ -181,15 +187,10 @@ def test_a_task_that_failed_is_shown_with_its_worker(harness: HubHarness) -> Non
     (lease,) = harness.sent("w", Lease)
     harness.now = 7.0
     harness.send("w", harness.ended(lease, "error", detail="ValueError: odd"), payload=b"")
-    [failure] = state(harness)["failures"]
+    [failure] = state(harness).failures
 
-    assert ("opt", "opt", 1, "optimise", "w", 0.0, 7.0, "error", "ValueError: odd") == tuple(
-        failure[key]
-        for key in (
-            *("mission", "mission_id", "task", "function"),
-            *("worker", "began", "ended", "how", "why"),
-        )
-    )
+    run = ("optimise", "w", 0.0, 7.0)
+    assert FailureRow("opt", "opt", 1, *run, "error", "ValueError: odd", retried=False) == failure
 
 
 def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
@@ -202,9 +203,9 @@ def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
     harness.submit(mission, 1, crashes=crashes)
     (lease,) = harness.sent("w", Lease)
     harness.send("w", harness.ended(lease, "crashed", detail="SIGKILL"))
-    [failure] = state(harness)["failures"]
+    [failure] = state(harness).failures
 
-    assert ("crashed", "SIGKILL") == (failure["how"], failure["why"])
+    assert ("crashed", "SIGKILL") == (failure.how, failure.why)
 
 
 def test_a_success_is_no_failure(harness: HubHarness) -> None:
@@ -213,7 +214,7 @@ def test_a_success_is_no_failure(harness: HubHarness) -> None:
     (lease,) = harness.sent("w", Lease)
     harness.send("w", harness.ended(lease, "value"), payload=b"")
 
-    assert [] == state(harness)["failures"]
+    assert [] == state(harness).failures
 
 
 def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
@@ -223,7 +224,7 @@ def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
     harness.send("w", harness.ended(lease, "error"), payload=b"")
     harness.send(mission, Depart())
 
-    assert ["opt"] == [failure["mission"] for failure in state(harness)["failures"]]
+    assert ["opt"] == [failure.mission for failure in state(harness).failures]
 
 
 def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
@@ -233,16 +234,16 @@ def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
     mission = submitted(harness)
     harness.send(mission, Request(1, {"Cores": 9}), Submit(1, 1, F), payload=b"")
 
-    assert "no worker here has enough for it" == state(harness)["queues"][0]["why"]
+    assert "no worker here has enough for it" == state(harness).queues[0].why
 
 
 def test_cancelled_tasks_do_not_wait_and_are_not_the_oldest(harness: HubHarness) -> None:
     harness.worker("w", 1)
     mission = submitted(harness, 1, 2, 3, 4)
     harness.send(mission, Retract((3,)))
-    [queue] = state(harness)["queues"]
+    [queue] = state(harness).queues
 
-    assert (2, 2) == (queue["waiting"], queue["oldest"])
+    assert (2, 2) == (queue.waiting, queue.oldest)
 
 
 def test_the_runs_of_one_worker_are_listed_on_request(harness: HubHarness) -> None:
@@ -250,9 +251,9 @@ def test_the_runs_of_one_worker_are_listed_on_request(harness: HubHarness) -> No
     submitted(harness, 1, 2, 3, 4)
     harness.send("cli", Ask("runs", pattern="w"))
     [(_, payload)] = harness.mail["cli"]
-    answer = unpack(payload)
+    answer = unpack(payload, RunsAnswer)
 
-    assert ([1, 2, 3], 0) == ([run[1] for run in answer["runs"]], answer["more"])
+    assert ([1, 2, 3], 0) == ([run.task for run in answer.runs], answer.more)
 
 
 def test_workers_that_were_lost_are_listed_and_those_that_left_are_not() -> None:
@@ -265,13 +266,13 @@ def test_workers_that_were_lost_are_listed_and_those_that_left_are_not() -> None
     harness.lose("w", silent=7.0)
     harness.wait(60)
 
-    [lost] = state(harness)["lost"]
-    assert ("w", "host", 2) == (lost["name"], lost["host"], lost["tasks"])
-    assert (1093.0, 1160.0) == (lost["heard"], lost["at"])
+    [lost] = state(harness).lost
+    assert ("w", "host", 2) == (lost.name, lost.host, lost.tasks)
+    assert (1093.0, 1160.0) == (lost.heard, lost.at)
 
 
 def test_a_worker_that_is_not_here_has_no_runs(harness: HubHarness) -> None:
-    assert [] == harness.hub.overview.runs("w", 0.0)["runs"]
+    assert [] == harness.hub.overview.runs("w", 0.0).runs
 
 
 def test_an_answer_names_fewer_runs_of_each_worker_where_there_are_many(
@@ -282,7 +283,7 @@ def test_an_answer_names_fewer_runs_of_each_worker_where_there_are_many(
         harness.worker(f"w{number}", 3)
     submitted(harness, *range(1, 10))
 
-    assert [1, 1, 1] == [len(worker["runs"]) for worker in state(harness)["workers"]]
+    assert [1, 1, 1] == [len(worker.runs) for worker in state(harness).workers]
 
 
 def test_with_too_many_requests_the_running_tasks_of_missions_are_not_counted(
@@ -291,9 +292,9 @@ def test_with_too_many_requests_the_running_tasks_of_missions_are_not_counted(
     monkeypatch.setattr(overview, "_QUEUES", 0)
     harness.worker("w", 1)
     submitted(harness, 1, 2)
-    [mission] = state(harness)["missions"]
+    [mission] = state(harness).missions
 
-    assert (None, 2) == (mission["running"], mission["left"])
+    assert (None, 2) == (mission.running, mission.left)
 
 
 def test_cores_are_given_and_some_of_them_compute(harness: HubHarness) -> None:
@@ -301,31 +302,31 @@ def test_cores_are_given_and_some_of_them_compute(harness: HubHarness) -> None:
     harness.worker("w", 2)
     submitted(harness, 1, 2)
     harness.worker("idle", 2)
-    assert ([2, 4], None) == cores(harness)
+    assert ((2, 4), None) == cores(harness)
     harness.send("w", CoresComputed(0.9))
     answer = state(harness)
 
-    assert ([2, 4], 0.9) == (answer["cores"], answer["computing"])
-    assert [0.9, 0.0] == [worker["computing"] for worker in answer["workers"]]
-    assert (2, 4, 0.9) == harness.hub.load()
-    [shown, _] = harness.hub.snapshot(harness.now)["workers"]
-    assert 0.9 == shown["computing"]
+    assert ((2, 4), 0.9) == (answer.cores, answer.computing)
+    assert [0.9, 0.0] == [worker.computing for worker in answer.workers]
+    assert LoadAnswer(2, 4, 0.9) == harness.hub.load()
+    [shown, _] = harness.hub.snapshot(harness.now).workers
+    assert 0.9 == shown.computing
 
 
-def cores(harness: HubHarness) -> tuple[list[int], float | None]:
+def cores(harness: HubHarness) -> tuple[tuple[int, int], float | None]:
     answer = state(harness)
-    return answer["cores"], answer["computing"]
+    return answer.cores, answer.computing
 
 
 def test_a_worker_that_is_away_computes_on_an_unknown_number_of_cores(harness: HubHarness) -> None:
     harness.worker("w", 2)
     submitted(harness, 1, 2)
     harness.send("w", CoresComputed(2.0))
-    assert ([2, 2], 2.0) == cores(harness)
+    assert ((2, 2), 2.0) == cores(harness)
     harness.lose("w")
 
-    assert ([2, 2], None) == cores(harness)
-    assert (2, 2, None) == harness.hub.load()
+    assert ((2, 2), None) == cores(harness)
+    assert LoadAnswer(2, 2, None) == harness.hub.load()
 
 
 def test_the_cores_that_compute_are_known_but_for_a_twentieth(harness: HubHarness) -> None:
@@ -334,20 +335,20 @@ def test_the_cores_that_compute_are_known_but_for_a_twentieth(harness: HubHarnes
     submitted(harness, *range(1, 21))
     harness.send("large", CoresComputed(7.0))
 
-    assert ([20, 20], 7.0) == cores(harness)
-    assert (20, 20, 7.0) == harness.hub.load()
+    assert ((20, 20), 7.0) == cores(harness)
+    assert LoadAnswer(20, 20, 7.0) == harness.hub.load()
     harness.worker("other", 1)
     harness.submit("opt", 21)
-    assert ([21, 21], None) == cores(harness)
-    assert (21, 21, None) == harness.hub.load()
+    assert ((21, 21), None) == cores(harness)
+    assert LoadAnswer(21, 21, None) == harness.hub.load()
 
 
 def test_a_mission_says_how_far_it_is_while_it_is_here(harness: HubHarness) -> None:
     mission = submitted(harness, 1)
-    assert [None] == [one["outlook"] for one in state(harness)["missions"]]
+    assert [None] == [one.outlook for one in state(harness).missions]
     harness.send(mission, Outlook(3, 9, 42.0, least=True))
 
-    [outlook] = [one["outlook"] for one in state(harness)["missions"]]
-    assert {"ended": 3, "total": 9, "left": 42.0, "least": True, "whole": False} == outlook
+    [outlook] = [one.outlook for one in state(harness).missions]
+    assert MissionOutlook(3, 9, 42.0, least=True, whole=False) == outlook
     harness.lose(mission)
-    assert [None] == [one["outlook"] for one in state(harness)["missions"]]
+    assert [None] == [one.outlook for one in state(harness).missions]

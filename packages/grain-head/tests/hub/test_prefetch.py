@@ -275,9 +275,9 @@ def test_a_task_that_waits_in_a_chain_counts_as_waiting(harness: BriefRuns) -> N
     waits = harness.leases()[-1]
     state = harness.hub.snapshot(harness.now)
 
-    assert (2, 6) == (state["missions"][0]["running"], state["missions"][0]["waiting"])
-    assert (2, 6) == (state["tasks"]["running"], state["tasks"]["waiting"])
-    assert 2 == len(state["workers"][0]["tasks"])
+    assert (2, 6) == (state.missions[0].running, state.missions[0].waiting)
+    assert (2, 6) == (state.tasks.running, state.tasks.waiting)
+    assert 2 == len(state.workers[0].tasks)
     why = harness.hub.why("m", waits.task, harness.now)
     assert ("waiting", ("it is among the next on w, where others like it run",)) == (
         why.state,

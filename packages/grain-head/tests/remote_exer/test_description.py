@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.edge.questions import Ask
+from grain.edge import dial
+from grain.edge.questions import CODEC, Ask, CallAnswer, unpack
 from grain.remote_exer import HostingExecutor
 from grain.remote_exer.description import LARGEST, describe_call
 from grain.resource import Cores
@@ -15,6 +16,8 @@ from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grain.edge import Peer
 
 PAYLOADS = Payloads()
 
@@ -67,21 +70,20 @@ async def wait(name: str, seconds: float) -> None:
 
 
 async def test_a_mission_describes_the_call_of_a_task_that_runs(tmp_path: Path) -> None:
-    """Its own question reaches it by way of the head; a task that it does not have has no call."""
+    """A question reaches it by way of the head; a task that it does not have has no call."""
     (tmp_path / "s").mkdir(mode=0o700)
-    async with HostingExecutor(Cores(1), address=f"edge://{tmp_path}/s/meeting") as executor:
+    address = f"edge://{tmp_path}/s/meeting"
+    async with HostingExecutor(Cores(1), address=address, name="opt") as executor:
         job = executor.submit(Cores(1), wait, "h2o.xyz", seconds=1000.0)
-        calls = [await ask(executor, number) for number in (job, job + 1)]
+        await executor.ask_why(job)  # it has arrived
+        async with dial(address, role="cli", codec=CODEC) as peer:
+            calls = [await ask(peer, number) for number in (job, job + 1)]
         executor.cancel(job)
 
     assert ["wait('h2o.xyz', seconds=1000.0)", ""] == calls
 
 
-async def ask(executor: HostingExecutor, task: int) -> str:
-    await executor.ask_why(task)  # it has arrived
-    executor._session.ask(Ask("arguments", mission=executor._session.id, task=task))
-    executor._link.wake()
-    while not (answers := [a for about, a in executor._session.answers if about == "arguments"]):
-        await trio.sleep(0.001)
-    call: str = answers[0]["call"]
-    return call
+async def ask(peer: Peer, task: int) -> str:
+    await peer.channel.send([(Ask("arguments", mission="opt", task=task), None)])
+    [(_, payload)] = await peer.channel.receive()
+    return unpack(payload, CallAnswer).call

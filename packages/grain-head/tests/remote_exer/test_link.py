@@ -17,7 +17,7 @@ from grain.edge import SEEK_FIRST, DirectWaySeeker
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
-from grain.edge.questions import pack
+from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
@@ -743,7 +743,7 @@ def test_cores_are_those_of_others_if_no_task_of_the_mission_ran_when_they_were_
         if message is not None:
             session.on_message(message, None)
         seen.append(session.load.others)  # the answer is older
-        session.on_message(Answer("load"), pack([given, 2, None]))
+        session.on_message(Answer("load"), pack(LoadAnswer(given, 2, None)))
         seen.append(session.load.others)
 
     assert [False, False, False, True, True, False] == seen

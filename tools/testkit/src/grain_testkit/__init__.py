@@ -28,6 +28,7 @@ Map:
 - ``scale_command``: grain-cli: `grain scale` as a process, and a Slurm of shell scripts
 - ``virtual_cluster``: grain-cli: jobs, workers and tasks in virtual time
 - ``overviews``: grain-cli: answers of a scheduler to `grain top`
+- ``states``: grain-cli: answers of a scheduler to `grain ls`
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``hostile_messages``: grain-head: random messages of every kind
 - ``hostile_peers``: grain-head: members that talk nonsense

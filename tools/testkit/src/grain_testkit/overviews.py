@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from grain.edge.questions import (
+    FailureRow,
+    MissionOutlook,
+    MissionRow,
+    OverviewAnswer,
+    QueueRow,
+    RunRow,
+    TaskCounts,
+    WorkerRow,
+)
+
 AT = 1_000_000.0
 """When they were made."""
 
@@ -17,21 +28,21 @@ def overview(
     failures: int = 3,
     at: float = AT,
     **more: Any,
-) -> dict[str, Any]:
+) -> OverviewAnswer:
     """Return an answer with so many of each; of ``more`` each replaces a part."""
-    return {
+    known = {
         "at": at,
         "epoch": 1,
-        "tasks": {
-            "waiting": 5500,
-            "held back": 0,
-            "running": workers * runs,
-            "done": 3600,
-            "failed": failures,
-            "retried": 0,
-            "suspect": 0,
-        },
-        "cores": [workers * runs * 4, workers * 16],
+        "tasks": TaskCounts(
+            waiting=5500,
+            held_back=0,
+            running=workers * runs,
+            done=3600,
+            failed=failures,
+            retried=0,
+            suspect=0,
+        ),
+        "cores": (workers * runs * 4, workers * 16),
         "computing": workers * runs * 0.9,
         "worker_states": {"serving": workers},
         "workers": [worker(number, runs, max(missions, 1), at) for number in range(workers)],
@@ -41,19 +52,21 @@ def overview(
         "queues": [queue(number) for number in range(queues)],
         "more_queues": 0,
         "failures": [failure(number, at) for number in range(failures)],
+        "lost": [],
         "troubles": [],
-        **more,
     }
+    return OverviewAnswer(**{**known, **more})
 
 
-def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT) -> dict[str, Any]:
+def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT, **more: Any) -> WorkerRow:
     """Return a worker with tasks."""
     tasks = range(number * runs, number * runs + runs)
-    return {
+    known = {
         "id": f"id{number}",
         "name": f"w093015-{number}",
         "label": f"w093015-{number}",
         "host": f"n{17 + number}",
+        "cluster": "",
         "state": "serving",
         "ends": at + 3600.0 * (number + 1),
         "total": {"Cores": 16, "Memory": 59.5, "GPUs": [0, 1]},
@@ -61,17 +74,18 @@ def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT) -> dic
         "running": runs,
         "computing": runs * 0.9,
         "runs": [
-            [1 + task % missions, task + 1, "optimise", at - 60.0 * (task + 1), "Cores(4)"]
+            RunRow(1 + task % missions, task + 1, "optimise", at - 60.0 * (task + 1), "Cores(4)")
             for task in tasks
         ],
         "at": at,
     }
+    return WorkerRow(**{**known, **more})
 
 
-def mission(number: int, running: int | None = 0, **more: Any) -> dict[str, Any]:
+def mission(number: int, running: int | None = 0, **more: Any) -> MissionRow:
     """Return a mission: the first is opt, the second screen."""
     name = ("opt", "screen", "third")[number % 3]
-    return {
+    known = {
         "number": number + 1,
         "id": f"mission{number}",
         "name": name,
@@ -86,19 +100,19 @@ def mission(number: int, running: int | None = 0, **more: Any) -> dict[str, Any]
         "left": 4000,
         "running": running,
         "outlook": outlook(),
-        **more,
     }
+    return MissionRow(**{**known, **more})
 
 
-def outlook(**more: Any) -> dict[str, Any]:
+def outlook(**more: Any) -> MissionOutlook:
     """Return how far a mission is, as it says itself."""
     known = {"ended": 1200, "total": 5200, "left": 3333.0, "least": False, "whole": True}
-    return {**known, **more}
+    return MissionOutlook(**{**known, **more})
 
 
-def queue(number: int, **more: Any) -> dict[str, Any]:
+def queue(number: int, **more: Any) -> QueueRow:
     """Return waiting tasks of the first mission."""
-    return {
+    known = {
         "mission": "opt",
         "mission_id": "mission0",
         "request": f"Cores({number + 1})",
@@ -107,13 +121,13 @@ def queue(number: int, **more: Any) -> dict[str, Any]:
         "running": 2,
         "oldest": 500 + number,
         "why": "not enough Cores free on any of the 3 workers",
-        **more,
     }
+    return QueueRow(**{**known, **more})
 
 
-def failure(number: int, at: float = AT, **more: Any) -> dict[str, Any]:
+def failure(number: int, at: float = AT, **more: Any) -> FailureRow:
     """Return a task that has failed; the larger the number, the later."""
-    return {
+    known = {
         "mission": "opt",
         "mission_id": "mission0",
         "task": 40 + number,
@@ -124,5 +138,5 @@ def failure(number: int, at: float = AT, **more: Any) -> dict[str, Any]:
         "how": "error",
         "why": "",
         "retried": False,
-        **more,
     }
+    return FailureRow(**{**known, **more})

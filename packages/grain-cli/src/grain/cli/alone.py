@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from grain.config import Config
+    from grain.edge.questions import MissionState
     from grain.eventlog.schema import LogStarted
     from grain.eventlog.store import StoredLog
 
@@ -65,14 +66,14 @@ class AloneMission(NamedTuple):
         }  # fmt: skip
 
 
-def alone(config: Config, here: Collection[dict[str, Any]] | None = None) -> list[AloneMission]:
+def alone(config: Config, here: Collection[MissionState] | None = None) -> list[AloneMission]:
     """Return the missions that run and that no scheduler has, the newest first.
 
     Args:
         config: the configuration.
         here: the missions of its scheduler, as that lists them; None if no scheduler answers.
     """
-    known = {one.get("id") for one in here or ()}
+    known = {one.id for one in here or ()}
     found = []
     now = time.time()
     with suppress(OSError, RuntimeError):  # there are no logs, or no place for them

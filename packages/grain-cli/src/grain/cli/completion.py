@@ -7,7 +7,7 @@ a second to answer.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import click
 
     from grain.config import Config
+    from grain.edge.questions import StateAnswer
 
 PATIENCE = 0.5
 """Seconds for the answer of the scheduler."""
@@ -37,18 +38,18 @@ def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a mission."""
-    return names_within(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
+    return names_within(incomplete, lambda: [one.label for one in _state(ctx).missions])
 
 
-def here(state: dict[str, Any]) -> list[str]:
+def here(state: StateAnswer) -> list[str]:
     """Return the names of the workers that are here."""
-    return [str(worker["name"]) for worker in state["workers"]]
+    return [worker.name for worker in state.workers]
 
 
-def named_tasks(state: dict[str, Any]) -> list[str]:
+def named_tasks(state: StateAnswer) -> list[str]:
     """Return the tasks that a snapshot names: those that wait longest, and some that run."""
-    waiting = [str(queue["oldest"]) for queue in state["queues"] if queue["oldest"]]
-    running = [str(task) for worker in state["workers"] for task in worker["tasks"]]
+    waiting = [queue.oldest for queue in state.queues if queue.oldest]
+    running = [task for worker in state.workers for task in worker.tasks]
     return [*waiting, *running]
 
 
@@ -68,12 +69,12 @@ def config_of(ctx: click.Context) -> Config:
     return load(ctx.params.get("config_file") or ctx.find_root().params.get("config_file"))
 
 
-def _state(ctx: click.Context) -> dict[str, Any]:
+def _state(ctx: click.Context) -> StateAnswer:
     from grain.cli.query import ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, StateAnswer
 
-    [state] = ask(config_of(ctx), Ask("state"), patience=PATIENCE, answer=PATIENCE)
-    return dict(state)
+    config = config_of(ctx)
+    return ask(config, Ask("state"), StateAnswer, patience=PATIENCE, answer=PATIENCE)
 
 
 def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from grain.cli.mission_records import Record
     from grain.config import Config
+    from grain.edge.questions import MissionState, StateAnswer
     from grain.eventlog.store import StoredLog
 
 LABEL = re.compile(r"(?P<name>.+)@(?P<ordinal>[1-9][0-9]{0,8})", re.DOTALL)
@@ -111,7 +112,7 @@ def find_log(config: Config, word: str) -> StoredLog:
     try:
         return _find(store, word)
     except SeveralRun as error:
-        here = {one["id"]: one["label"] for one in missions_here(config)}
+        here = {one.id: one.label for one in missions_here(config)}
         running = (log for log in store.logs() if log.id in error.ids)
         labels = [
             f"{here[one.id]} ({_where(one)})" if one.id in here else _where(one) for one in running
@@ -161,9 +162,9 @@ def meant(config: Config, word: str) -> str:
 
 def _labelled(config: Config, store: LogStore, label: str) -> StoredLog | None:
     """Return the log of the mission with a label; None if there is none."""
-    mission = next((one for one in missions_here(config) if one["label"] == label), None)
+    mission = next((one for one in missions_here(config) if one.label == label), None)
     if mission is not None:
-        return next((log for log in store.logs() if log.id == mission["id"]), None)
+        return next((log for log in store.logs() if log.id == mission.id), None)
     record = next((one for one in starts() if one.label == label), None)
     if record is not None and (log := log_of(store, record)) is not None:
         return log
@@ -273,18 +274,18 @@ def id_of(config: Config, word: str) -> str:
     return "" if log is None else log.id
 
 
-def missions_here(config: Config) -> list[dict[str, Any]]:
+def missions_here(config: Config) -> list[MissionState]:
     """Return the missions that the scheduler has; none if it does not answer at once."""
-    return list(scheduler_state(config).get("missions", ()))
+    state = scheduler_state(config)
+    return [] if state is None else state.missions
 
 
-def scheduler_state(config: Config) -> dict[str, Any]:
-    """Return the answer of the scheduler to `grain ls`; nothing if it does not answer at once."""
+def scheduler_state(config: Config) -> StateAnswer | None:
+    """Return the answer of the scheduler to `grain ls`; None if it does not answer at once."""
     from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, StateAnswer
 
     try:
-        [state] = ask(config, Ask("state"), patience=PATIENCE)
+        return ask(config, Ask("state"), StateAnswer, patience=PATIENCE)
     except NoScheduler:
-        return {}
-    return dict(state)
+        return None

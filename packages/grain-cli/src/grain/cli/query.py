@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from grain.edge.questions import (
+    CODEC,
+    Answer,
+    Ask,
+    CallAnswer,
+    Program,
+    ProgramsAnswer,
+    WhyAnswer,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.config import Config
     from grain.edge import Peer
-    from grain.edge.questions import Ask
+    from grain.edge.messages import Payload
+
+_Form = TypeVar("_Form")
 
 PATIENCE = 2.0
 """Seconds to look for a scheduler."""
@@ -31,35 +46,130 @@ class NobodyThere(NoScheduler):
     """There is no scheduler, and nothing is known to be wrong."""
 
 
+class PastRun(msgspec.Struct, frozen=True):
+    """A run that has ended, as an event log has it.
+
+    Attributes:
+        task: the number of its task, which may be an earlier one that was tried again.
+        outcome: how it ended.
+        worker: the name of its worker.
+        host: where it ran.
+        attempt: its number.
+        started: when it began, in seconds since Unix' epoch; None if it never did.
+        ended: when it ended, likewise.
+        seconds: for how long it ran.
+        error: the class of the exception.
+        message: its text.
+    """
+
+    task: int
+    outcome: str
+    worker: str
+    host: str
+    attempt: int
+    started: float | None
+    ended: float
+    seconds: float
+    error: str
+    message: str
+
+
+class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
+    """The state of a task and the reasons for it, by the scheduler or by an event log.
+
+    Attributes:
+        call: as of `CallAnswer`.
+        programs: those that run for it.
+        runs: of a task of the past, all that have ended.
+    """
+
+    call: str | None = None
+    programs: list[Program] | None = None
+    runs: list[PastRun] | None = None
+
+
+def explanation_of(
+    why: WhyAnswer, call: CallAnswer | None, programs: ProgramsAnswer | None
+) -> Explanation:
+    """Return the explanation that answers make; None stands for those that did not come."""
+    return Explanation(
+        **msgspec.structs.asdict(why),
+        call=call.call or None if call is not None else None,
+        programs=programs.programs or None if programs is not None else None,
+    )
+
+
 def ask(
     config: Config,
-    *questions: Ask,
+    question: Ask,
+    form: type[_Form],
+    *,
     patience: float = PATIENCE,
     answer: float = ANSWER,
-    others: Sequence[Ask] = (),
-) -> list[Any]:
-    """Put questions to the scheduler of a configuration.
+) -> _Form:
+    """Put a question to the scheduler of a configuration.
 
     Args:
         config: The configuration, which has the address (`Worker.cli_dial`).
-        questions: The questions.
+        question: The question.
+        form: The form of its answer, of `grain.edge.questions`.
         patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
-        answer: Seconds for its answers.
-        others: Further questions of one kind each, which others than the scheduler answer, if they
-            are not busy.
-
-    Returns:
-        The answers in the order of the questions, as plain data; None for those of
-        others that did not come.
+        answer: Seconds for its answer.
 
     Raises:
         NoScheduler: There is none, or its answer cannot be understood. The text names missions
             that run without one.
     """
+    return ask_all(config, [question], form, patience=patience, answer=answer)[0]
+
+
+def ask_all(
+    config: Config,
+    questions: Sequence[Ask],
+    form: type[_Form],
+    *,
+    patience: float = PATIENCE,
+    answer: float = ANSWER,
+) -> list[_Form]:
+    """Put questions of one kind to the scheduler, as `ask` does; return the answers in order."""
+    pairs = [(question, form) for question in questions]
+    return _ask(config, pairs, (), patience, answer)
+
+
+def explain(
+    config: Config, mission: str, number: int, *, patience: float = PATIENCE, call: bool = True
+) -> Explanation:
+    """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
+
+    Args:
+        config: The configuration.
+        mission: The task's mission.
+        number: Its number.
+        patience: As of `ask`.
+        call: False to leave its mission alone, which has the call.
+
+    Raises:
+        NoScheduler: As of `ask`.
+    """
+    first = [(Ask("why", mission, number), WhyAnswer)]
+    others: list[tuple[Ask, Any]] = [(Ask("programs", mission, number), ProgramsAnswer)]
+    if call:
+        others.append((Ask("arguments", mission, number), CallAnswer))
+    why, programs, *more = _ask(config, first, others, patience, ANSWER)
+    return explanation_of(why, more[0] if more else None, programs)
+
+
+def _ask(
+    config: Config,
+    questions: Sequence[tuple[Ask, Any]],
+    others: Sequence[tuple[Ask, Any]],
+    patience: float,
+    answer: float,
+) -> list[Any]:
     address = config.worker.cli_dial
     try:
-        return ask_at(address, *questions, patience=patience, answer=answer, others=others)
+        return _ask_at(address, questions, others, patience, answer)
     except NoScheduler as error:
         if alone := without_scheduler(config):
             raise type(error)(f"{error}; {alone}") from error
@@ -73,20 +183,25 @@ def without_scheduler(config: Config) -> str:
     return alone_text(alone(config))
 
 
-def ask_at(
+def ask_at(address: str, question: Ask, form: type[_Form], *, patience: float) -> _Form:
+    """Put a question to the scheduler at an address, as `ask` does."""
+    answer: _Form = _ask_at(address, [(question, form)], (), patience, ANSWER)[0]
+    return answer
+
+
+def _ask_at(
     address: str,
-    *questions: Ask,
-    patience: float = PATIENCE,
-    answer: float = ANSWER,
-    others: Sequence[Ask] = (),
+    questions: Sequence[tuple[Ask, Any]],
+    others: Sequence[tuple[Ask, Any]],
+    patience: float,
+    answer: float,
 ) -> list[Any]:
-    """Put questions to the scheduler at an address, as `ask` does."""
     import trio
 
     from grain.edge.errors import DialError, EdgeError
 
     try:
-        return trio.run(_put, address, questions, patience, answer, others)
+        return trio.run(_put, address, questions, others, patience, answer)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
@@ -142,47 +257,57 @@ def members(error: BaseException) -> tuple[BaseException, ...]:
 
 async def _put(
     address: str,
-    questions: tuple[Ask, ...],
+    questions: Sequence[tuple[Ask, Any]],
+    others: Sequence[tuple[Ask, Any]],
     patience: float,
     answer: float,
-    others: Sequence[Ask],
 ) -> list[Any]:
     import trio
 
     from grain.edge import dial
-    from grain.edge.questions import CODEC, unpack
 
     answers: list[Any] = []
     # A filesystem that hangs would delay the end by 10 s, which is too long for a terminal.
     with trio.fail_after(patience + 0.5) as limit:
         async with dial(address, role="cli", codec=CODEC, patience=patience) as peer:
             limit.deadline = trio.current_time() + answer
-            for question in questions:
+            for question, form in questions:
                 await peer.channel.send([(question, None)])
                 [(_, payload), *_] = await peer.channel.receive()
-                answers.append(unpack(payload))
-            answers += await _put_others(peer, others)
+                answers.append(read(peer, payload, form))
+            if others:
+                answers += await _put_others(peer, others)
     return answers
 
 
-async def _put_others(peer: Peer, questions: Sequence[Ask]) -> list[Any]:
+def read(peer: Peer, payload: Payload, form: type[_Form]) -> _Form:
+    """Return an answer of a scheduler.
+
+    Raises:
+        RemoteProtocolError: It has another form; the text says if the scheduler is of another
+            version of Grain.
+    """
+    return unpack(payload, form, peer.greeting.package)
+
+
+async def _put_others(peer: Peer, questions: Sequence[tuple[Ask, Any]]) -> list[Any]:
     """Return the answers of those who may be busy; None for each that does not come soon."""
     import trio
 
     from grain.edge.errors import EdgeError
-    from grain.edge.questions import Answer, unpack
 
+    forms = {question.about: form for question, form in questions}
     answers: dict[str, Any] = {}
     with trio.move_on_after(_BUSY):
         try:
-            await peer.channel.send([(question, None) for question in questions])
+            await peer.channel.send([(question, None) for question, _ in questions])
             while len(answers) < len(questions):
                 for message, payload in await peer.channel.receive():
-                    if isinstance(message, Answer):
-                        answers[message.about] = unpack(payload)
+                    if isinstance(message, Answer) and message.about in forms:
+                        answers[message.about] = read(peer, payload, forms[message.about])
         except (EdgeError, trio.EndOfChannel):
             pass
-    return [answers.get(question.about) for question in questions]
+    return [answers.get(about) for about in forms]
 
 
 def who() -> str:

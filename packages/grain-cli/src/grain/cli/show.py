@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+
+    from grain.edge.questions import Program, WhyAnswer, WorkerRow, WorkerState
 
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
+
 
 _ENDINGS = {
     "value": "is done",
@@ -47,13 +50,9 @@ def clean(text: object, *, keep: str = "") -> str:
     )
 
 
-def in_several_clusters(workers: Iterable[Mapping[str, Any]]) -> bool:
-    """Return True if workers of a scheduler's answer state different clusters, or some state none.
-
-    >>> in_several_clusters([{"cluster": "one"}, {"cluster": "one"}])
-    False
-    """
-    return len({worker.get("cluster", "") for worker in workers}) > 1
+def in_several_clusters(workers: Iterable[WorkerState | WorkerRow]) -> bool:
+    """Return True if workers of an answer state different clusters, or some state none."""
+    return len({worker.cluster for worker in workers}) > 1
 
 
 class Row(NamedTuple):
@@ -192,36 +191,43 @@ def span(seconds: float | None) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def program_text(program: Sequence[Any]) -> str:
-    """Return what is known of a program that runs: command, seconds, CPU seconds, memory in GB."""
-    command, seconds, cpu, memory = program
+def program_text(program: Program) -> str:
+    """Return what is known of a program that runs."""
     used = []
-    if cpu is not None:
-        used.append(f"{cpu:.1f} s of CPU time")
-    if memory is not None:
-        used.append(f"{memory:.3g} GB of memory now")
+    if program.cpu is not None:
+        used.append(f"{program.cpu:.1f} s of CPU time")
+    if program.memory is not None:
+        used.append(f"{program.memory:.3g} GB of memory now")
     with_these = f", with {' and '.join(used)}" if used else ""
-    return f"it has run for {span(seconds)}{with_these}: {command}"
+    return f"it has run for {span(program.seconds)}{with_these}: {program.command}"
 
 
-def explanation_state(explanation: dict[str, Any]) -> str:
+def explanation_state(why: WhyAnswer) -> str:
     """Return the state of a task as the end of a sentence."""
-    return _ENDINGS.get(explanation.get("ended", ""), "") or f"is {clean(explanation['state'])}"
+    return _ENDINGS.get(why.ended or "", "") or f"is {clean(why.state)}"
 
 
-def explanation_facts(explanation: dict[str, Any]) -> list[str]:
-    """Return what is known of a task beside the reasons for its state, a line each."""
+def explanation_facts(
+    why: WhyAnswer, call: str | None, programs: Sequence[Program] | None
+) -> list[str]:
+    """Return what is known of a task beside the reasons for its state, a line each.
+
+    Args:
+        why: The answer on the task.
+        call: Its call; the name of the function takes its place.
+        programs: Those that run for it.
+    """
     lines = []
-    if call := explanation.get("call") or explanation.get("function"):
-        lines.append(f"it calls {call}")
-    if worker := explanation.get("worker"):
-        host = f" (host {explanation['host']})" if explanation.get("host") else ""
-        began, seconds = moment(explanation["began"]), span(explanation["seconds"])
-        verb = "ran" if "ended" in explanation else "runs"
-        lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
-    if reason := explanation.get("why"):
-        lines.append(f"the reason: {reason}")
-    return lines + [program_text(program) for program in explanation.get("programs", ())]
+    if text := call or why.function:
+        lines.append(f"it calls {text}")
+    if why.worker and why.began is not None:
+        host = f" (host {why.host})" if why.host else ""
+        verb = "runs" if why.ended is None else "ran"
+        times = f"from {moment(why.began)}, for {span(why.seconds)}"
+        lines.append(f"it {verb} on worker {why.worker}{host}, {times}")
+    if why.why:
+        lines.append(f"the reason: {why.why}")
+    return lines + [program_text(program) for program in programs or ()]
 
 
 def moment(at: float, now: float | None = None) -> str:

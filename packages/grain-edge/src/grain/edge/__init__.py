@@ -30,7 +30,7 @@ Map:
 - ``errors``: the errors, each with a remedy
 - ``attempt``: an attempt to reach a head, for errors and the doctor
 - ``messages``: messages, the greeting, codecs
-- ``questions``: questions to a head, and answers
+- ``questions``: questions to a head, and the structs of their answers
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``cpu_locks``: the CPUs of this machine that workers have taken

@@ -3,37 +3,51 @@
     async with dial(address, role="cli", codec=CODEC) as peer:
         await peer.channel.send([(Ask("state"), None)])
         [(answer, payload)] = await peer.channel.receive()
-        state = unpack(payload)
+        state = unpack(payload, StateAnswer)
 
-The content of an answer is plain data, whose form `grain.head` defines. It travels as a payload:
-the state of a thousand workers is larger than a message may be.
+Each question has a struct for its answer, which the docstring of `Ask` names. It travels as a
+payload: the state of a thousand workers is larger than a message may be. A field that is unknown,
+missing or of another type is refused: `unpack` says if another version of Grain has answered.
+
+Where nothing else is said, points in time are seconds since Unix' epoch, and durations are seconds.
+Resources are plain data, of which `grain.resource.from_data` makes resources.
+
+The state of a head has three views, which are not made of each other. ``state`` and ``demand`` look
+at every worker and at what runs there: with 1,000 workers, 64,000 tasks that run and a million that
+wait, they take the head some 50 and 200 ms. ``overview`` is asked once a second by all who watch,
+and takes 0.4 ms: its rows are those of the last looks, and its lists have an end.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.messages import Codec, Message, Payload, Pieces
+from grain.edge.version import Versions, package_version
+
+_Form = TypeVar("_Form")
 
 
 class Ask(Message, frozen=True):
     """A question, which `Answer` answers.
 
     Attributes:
-        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"overview"``: the same
-            in short, for ``grain top``; it may be asked as often as somebody likes to know.
-            ``"runs"``: runs of the worker whose id is the pattern. ``"demand"``: what
-            tasks ask for and what workers have, for ``grain scale``. ``"why"``: why a task
-            waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
+        about: ``"state"``: workers, missions and tasks, for ``grain ls`` (`StateAnswer`).
+            ``"overview"``: the same in short, for ``grain top`` (`OverviewAnswer`); it may be asked
+            as often as somebody likes to know. ``"runs"``: runs of the worker whose id is the
+            pattern (`RunsAnswer`). ``"demand"``: what tasks ask for and what workers have, for
+            ``grain scale`` (`DemandAnswer`). ``"why"``: why a task waits or runs (`WhyAnswer`).
+            ``"arguments"``: the call of a task, which its mission knows (`CallAnswer`); the answer
             may not come while that is busy. ``"programs"``: the external programs that a task
-            runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
-            how many there are. ``"retire"``: workers whose names match a pattern are to leave.
-            ``"ended"``: the job of the worker of that name has ended, says its batch system.
-            ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it, is
-            to end.
+            runs, which its worker knows (`ProgramsAnswer`). ``"load"``: how many cores of all
+            workers are in use, and how many there are (`LoadAnswer`). ``"retire"``: workers whose
+            names match a pattern are to leave (a list of `RetiredWorker`). ``"ended"``: the job of
+            the worker of that name has ended, says its batch system (`JobEndedAnswer`).
+            ``"find"``: the mission that a word means (`FoundAnswer`). ``"cancel"``: a mission, or a
+            task of it, is to end (`FoundAnswer`).
         mission: the task's mission, for questions about one: its name, label or id; empty for
             the asking mission.
         task: the task's number, for questions about one; 0 cancels the whole mission.
@@ -68,7 +82,7 @@ class Ask(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """The answer to an `Ask`; the payload is plain data, see `pack`.
+    """The answer to an `Ask`; the payload is a struct of this module, see `pack`.
 
     Attributes:
         about: the question.
@@ -85,20 +99,653 @@ CODEC = Codec(Ask, Answer)
 """The codec of a channel that carries questions only."""
 
 
-def pack(data: Any) -> bytes:
-    """Return plain data as an answer's payload; other objects become their `repr`."""
-    return msgspec.msgpack.encode(data, enc_hook=repr)
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all answers and their parts."""
 
 
-def unpack(payload: Payload) -> Any:
-    """Return the data of an answer.
+class PeerVersions(Versions, frozen=True, array_like=False):
+    """The versions of a process, as `Versions` has them; the fields of this one have names."""
+
+
+# ---- state
+
+
+class TaskCounts(Part, frozen=True):
+    """The number of tasks in each state.
+
+    Attributes:
+        waiting: that wait for room.
+        held_back: that wait for the report of the worker that they ran on.
+        running: that run.
+        done: that ended with a value.
+        failed: that failed for good.
+        retried: that failed, and were tried again.
+        suspect: that crashed, and wait for a worker of their own.
+    """
+
+    waiting: int
+    held_back: int = msgspec.field(name="held back")
+    running: int
+    done: int
+    failed: int
+    retried: int
+    suspect: int
+
+
+class WorkerState(Part, frozen=True):
+    """A worker.
+
+    Attributes:
+        id: its id.
+        name: its name, which others may have, too.
+        label: the name that commands take: ``name@2`` is the second of that name.
+        host: where it runs.
+        cluster: as it states that; empty if it does not.
+        state: ``"joining"``, ``"serving"``, ``"paused"``, ``"draining"`` or ``"away"``.
+        backlog: how many outcomes missions have not taken, and how many bytes these have; None if
+            that keeps it from nothing.
+        total: its resources.
+        free: those that tasks were not given.
+        used: the part of each kind that tasks were given, from 0 to 1; None where it has no class
+            in the head.
+        left: seconds that remain to it; None without an end.
+        running: how many tasks run on it.
+        computing: on how many cores something is computed; None where that is not known.
+        tasks: a few of the tasks that run, as ``mission:number`` with the mission's label.
+        versions: its versions.
+    """
+
+    id: str
+    name: str
+    label: str
+    host: str
+    cluster: str
+    state: str
+    backlog: tuple[int, int] | None
+    total: dict[str, Any]
+    free: dict[str, Any]
+    used: dict[str, float | None]
+    left: float | None
+    running: int
+    computing: float | None
+    tasks: list[str]
+    versions: PeerVersions
+
+
+class MissionState(Part, frozen=True):
+    """A mission.
+
+    Attributes:
+        done: how many of its tasks ended with a value.
+        failed: how many failed for good.
+        retried: how many failed, and were tried again.
+        id: its id.
+        name: its name, which others may have, too.
+        label: the name that commands take.
+        host: where it runs.
+        connected: False while it is away.
+        unconfirmed: how many outcomes it has not taken.
+        unconfirmed_bytes: how many bytes these have.
+        paused: True if nothing more of it starts until it has taken some.
+        running: how many of its tasks run.
+        waiting: how many wait.
+        versions: its versions.
+    """
+
+    done: int
+    failed: int
+    retried: int
+    id: str
+    name: str
+    label: str
+    host: str
+    connected: bool
+    unconfirmed: int
+    unconfirmed_bytes: int
+    paused: bool
+    running: int
+    waiting: int
+    versions: PeerVersions
+
+
+class QueueState(Part, frozen=True):
+    """The tasks of a mission that ask for the same.
+
+    Attributes:
+        request: the resources that each asks for.
+        interpreter: that they need; empty if any will do.
+        mission: its label.
+        priority: theirs.
+        waiting: how many wait.
+        running: how many run.
+        oldest: the one that has waited longest, as ``mission:number``; empty if none waits.
+        never: why no worker here could run them; empty if one could.
+        why: what the oldest waits for, in a sentence.
+    """
+
+    request: dict[str, Any]
+    interpreter: str
+    mission: str
+    priority: int
+    waiting: int
+    running: int
+    oldest: str
+    never: str
+    why: str
+
+
+class EndedMission(Part, frozen=True):
+    """A mission that has left.
+
+    Attributes:
+        name: its name.
+        host: where it ran.
+        at: when it left.
+        done: how many of its tasks ended with a value.
+        failed: how many failed for good.
+        retried: how many failed, and were tried again.
+    """
+
+    name: str
+    host: str
+    at: float
+    done: int
+    failed: int
+    retried: int
+
+
+class StateAnswer(Part, frozen=True):
+    """Everything at one moment, for ``grain ls``.
+
+    Attributes:
+        epoch: the head's.
+        tasks: counts.
+        workers: all.
+        missions: all.
+        queues: those with the most waiting tasks.
+        more_queues: how many are left out.
+        ended: the last missions that left, the latest first.
+        versions: the head's.
+        troubles: sentences on what keeps the head from working as it should.
+    """
+
+    epoch: int
+    tasks: TaskCounts
+    workers: list[WorkerState]
+    missions: list[MissionState]
+    queues: list[QueueState]
+    more_queues: int
+    ended: list[EndedMission]
+    versions: PeerVersions
+    troubles: list[str]
+
+
+# ---- overview and runs
+
+
+class RunRow(Part, frozen=True, array_like=True):
+    """A task that runs.
+
+    Attributes:
+        mission: the number that the head has for its mission.
+        task: its number there.
+        function: the name of its function.
+        began: when it began.
+        request: what it asks for, as a user writes it; empty as long as its mission has not
+            submitted it to this head.
+    """
+
+    mission: int
+    task: int
+    function: str
+    began: float
+    request: str
+
+
+class WorkerRow(Part, frozen=True):
+    """A worker as it was at its last turn.
+
+    Attributes:
+        id: as of `WorkerState`.
+        name: likewise.
+        label: likewise.
+        host: likewise.
+        cluster: likewise.
+        state: likewise.
+        ends: when its time is over; None without an end.
+        total: its resources.
+        used: as of `WorkerState`.
+        running: how many tasks run on it.
+        computing: as of `WorkerState`.
+        runs: the oldest of the tasks that run there.
+        at: when that was.
+    """
+
+    id: str
+    name: str
+    label: str
+    host: str
+    cluster: str
+    state: str
+    ends: float | None
+    total: dict[str, Any]
+    used: dict[str, float | None]
+    running: int
+    computing: float | None
+    runs: list[RunRow]
+    at: float
+
+
+class MissionOutlook(Part, frozen=True):
+    """The progress of a mission, as it estimates itself: see `grain.head.messages.Outlook`.
+
+    Attributes:
+        ended: how many of its calls have ended, also those found in the result cache.
+        total: how many there will be; 0 if it has not said so.
+        left: seconds until all that it has submitted so far has ended, and all calls if these are
+            known; None without an estimate.
+        least: True if it may take longer, as nothing is known of some of them.
+        whole: True if the seconds are those until all calls have ended.
+    """
+
+    ended: int
+    total: int
+    left: float | None
+    least: bool
+    whole: bool
+
+
+class MissionRow(Part, frozen=True):
+    """A mission.
+
+    Attributes:
+        number: the head's for it, by which runs name it.
+        id: as of `MissionState`.
+        name: likewise.
+        label: likewise.
+        host: likewise.
+        connected: likewise.
+        paused: likewise.
+        since: when the head has first met it.
+        done: as of `MissionState`.
+        failed: likewise.
+        retried: likewise.
+        left: how many of its tasks have no outcome.
+        running: how many of these run; None where there are too many different requests to count.
+        outlook: None if it does not state any.
+    """
+
+    number: int
+    id: str
+    name: str
+    label: str
+    host: str
+    connected: bool
+    paused: bool
+    since: float
+    done: int
+    failed: int
+    retried: int
+    left: int
+    running: int | None
+    outlook: MissionOutlook | None
+
+
+class QueueRow(Part, frozen=True):
+    """The waiting tasks of a mission that ask for the same.
+
+    Attributes:
+        mission: its label.
+        mission_id: its id; empty if no waiting task is known.
+        request: what each asks for, as a user writes it.
+        priority: theirs.
+        waiting: how many wait.
+        running: how many run.
+        oldest: the number of the one that has waited longest; 0 if that is not known.
+        why: what it waits for, in a sentence.
+    """
+
+    mission: str
+    mission_id: str
+    request: str
+    priority: int
+    waiting: int
+    running: int
+    oldest: int
+    why: str
+
+
+class FailureRow(Part, frozen=True):
+    """A task that has failed.
+
+    Attributes:
+        mission: its label.
+        mission_id: its id.
+        task: the number of the task.
+        function: the name of its function.
+        worker: the name of the worker where it ran.
+        began: when it began.
+        ended: when it failed.
+        how: ``"error"`` or ``"crashed"``.
+        why: the class and the first line of the exception, or the last crash.
+        retried: True if its mission has tried it again, by a task of another number.
+    """
+
+    mission: str
+    mission_id: str
+    task: int
+    function: str
+    worker: str
+    began: float
+    ended: float
+    how: str
+    why: str
+    retried: bool
+
+
+class LossRow(Part, frozen=True):
+    """A worker that was lost.
+
+    Attributes:
+        name: its name in logs.
+        host: where it was.
+        heard: when there was the last sign of it.
+        at: when it was given up.
+        tasks: how many tasks had a run there, and run again.
+    """
+
+    name: str
+    host: str
+    heard: float
+    at: float
+    tasks: int
+
+
+class OverviewAnswer(Part, frozen=True):
+    """The state in short, for ``grain top``.
+
+    Attributes:
+        at: when it was made.
+        epoch: the head's.
+        tasks: counts.
+        cores: how many cores tasks were given, and how many there are, by the last looks.
+        computing: on how many of the given ones something is computed; None where that is not
+            known of a twentieth of them.
+        worker_states: how many workers are in which state.
+        workers: those that had a turn.
+        more_workers: how many still wait for their first turn.
+        missions: some.
+        more_missions: how many are left out.
+        queues: those with the most waiting tasks.
+        more_queues: how many are left out.
+        failures: the last ones, the latest last.
+        lost: the last workers that were lost, the latest last.
+        troubles: sentences on what keeps the head from working as it should.
+    """
+
+    at: float
+    epoch: int
+    tasks: TaskCounts
+    cores: tuple[int, int]
+    computing: float | None
+    worker_states: dict[str, int]
+    workers: list[WorkerRow]
+    more_workers: int
+    missions: list[MissionRow]
+    more_missions: int
+    queues: list[QueueRow]
+    more_queues: int
+    failures: list[FailureRow]
+    lost: list[LossRow]
+    troubles: list[str]
+
+
+class RunsAnswer(Part, frozen=True):
+    """Runs of one worker.
+
+    Attributes:
+        runs: the oldest first; none of a worker that is not here.
+        more: how many are left out.
+        at: when it was made.
+    """
+
+    runs: list[RunRow]
+    more: int
+    at: float
+
+
+# ---- demand
+
+
+class ClassDemand(Part, frozen=True):
+    """The tasks of all missions that ask for the same and need as much time.
+
+    Attributes:
+        request: the resources that each asks for.
+        ask: the same as a user writes it.
+        interpreter: that they need; empty if any will do.
+        waiting: how many wait.
+        running: how many run.
+        elapsed: seconds that the running ones have run, together.
+        need: seconds that a worker must have left.
+        ended: of how many runs, at most 100 of each mission, `mean` is.
+        mean: their mean duration in seconds.
+    """
+
+    request: dict[str, Any]
+    ask: str
+    interpreter: str
+    waiting: int
+    running: int
+    elapsed: float
+    need: float
+    ended: int
+    mean: float
+
+
+class WorkerSupply(Part, frozen=True):
+    """A worker, for who decides how many there are to be.
+
+    Attributes:
+        id: its id.
+        name: its name.
+        host: where it runs.
+        interpreter: its Python.
+        total: its resources.
+        free: those that tasks were not given.
+        left: seconds that remain to it; None without an end.
+        running: how many tasks run on it.
+        idle: seconds since the last one ended; 0 while one runs.
+        draining: True if it takes no more.
+    """
+
+    id: str
+    name: str
+    host: str
+    interpreter: str
+    total: dict[str, Any]
+    free: dict[str, Any]
+    left: float | None
+    running: int
+    idle: float
+    draining: bool
+
+
+class DemandAnswer(Part, frozen=True):
+    """The resources that tasks ask for and that workers have, for ``grain scale --auto``.
+
+    Attributes:
+        epoch: the head's.
+        classes: those with the most tasks.
+        more_classes: how many are left out.
+        workers: all.
+    """
+
+    epoch: int
+    classes: list[ClassDemand]
+    more_classes: int
+    workers: list[WorkerSupply]
+
+
+class LoadAnswer(Part, frozen=True):
+    """The cores of all workers.
+
+    Attributes:
+        given: how many tasks were given.
+        cores: how many there are.
+        computing: on how many something is computed; None where that is not known of a twentieth
+            of the given ones.
+    """
+
+    given: int
+    cores: int
+    computing: float | None
+
+
+# ---- a task
+
+
+class WhyAnswer(Part, frozen=True, omit_defaults=True):
+    """The state of a task and the reasons for it; None for what does not apply or is not known.
+
+    Attributes:
+        task: its number.
+        state: ``"running"``, ``"waiting"``, ``"ended"`` or ``"unknown"``.
+        reasons: sentences.
+        function: the name of its function; empty if that has none here.
+        worker: the name of the worker where it runs or ran.
+        host: where it runs.
+        began: when it began.
+        seconds: for how long it has run, or ran.
+        ended: how it has ended: ``"value"``, ``"error"``, ``"crashed"`` or ``"cancelled"``.
+        why: of a failure, the reason in a line.
+        mission_id: the id of its mission, of which there may be several of a name.
+    """
+
+    task: int
+    state: str
+    reasons: list[str]
+    function: str | None = None
+    worker: str | None = None
+    host: str | None = None
+    began: float | None = None
+    seconds: float | None = None
+    ended: str | None = None
+    why: str | None = None
+    mission_id: str | None = None
+
+
+class CallAnswer(Part, frozen=True):
+    """The call of a task, which its mission knows.
+
+    Attributes:
+        call: shortened, as a user would write it; empty if it is not known.
+    """
+
+    call: str
+
+
+class Program(Part, frozen=True, array_like=True):
+    """An external program that runs.
+
+    Attributes:
+        command: shortened.
+        seconds: for which it has been running.
+        cpu: seconds of CPU time that it has used so far, with all processes below it; None where
+            they could not be looked at.
+        memory: what they have now, in GB; None as well.
+    """
+
+    command: str
+    seconds: float
+    cpu: float | None
+    memory: float | None
+
+
+class ProgramsAnswer(Part, frozen=True):
+    """The external programs that a task runs, which its worker knows.
+
+    Attributes:
+        programs: none of a task that does not run.
+    """
+
+    programs: list[Program]
+
+
+# ---- what changes something
+
+
+class RetiredWorker(Part, frozen=True):
+    """A worker that is asked to leave; the answer has a list of all.
+
+    Attributes:
+        name: its name.
+        label: the name that commands take.
+        host: where it runs.
+        state: as of `WorkerState`, before.
+        running: how many tasks run on it.
+    """
+
+    name: str
+    label: str
+    host: str
+    state: str
+    running: int
+
+
+class JobEndedAnswer(Part, frozen=True):
+    """The number of workers that are given up, as their job has ended.
+
+    Attributes:
+        workers: 0 or 1.
+    """
+
+    workers: int
+
+
+class FoundAnswer(Part, frozen=True):
+    """The mission that a word means, for ``find`` and ``cancel``.
+
+    Attributes:
+        mission: the mission; None if there is none, or none that can do what was asked.
+        error: why, as a sentence; empty if there is one.
+        state: of a task that is cancelled: ``"running"`` or ``"waiting"``, before.
+    """
+
+    mission: MissionState | None
+    error: str = ""
+    state: str = ""
+
+
+# ---- as bytes
+
+
+def pack(answer: Any) -> bytes:
+    """Return an answer as its payload; objects that have no such form become their `repr`."""
+    return msgspec.msgpack.encode(answer, enc_hook=repr)
+
+
+def unpack(payload: Payload, form: type[_Form], package: str = "") -> _Form:
+    """Return an answer.
+
+    Args:
+        payload: of the `Answer`.
+        form: the answer's, which the docstring of `Ask` names.
+        package: the version of Grain of the head, as it has introduced itself, for the error.
 
     Raises:
-        RemoteProtocolError: the payload is no answer.
+        RemoteProtocolError: the payload has another form. The text names both versions of Grain if
+            they differ.
     """
     if isinstance(payload, Pieces):  # it has not travelled
         payload = b"".join(payload.parts)
     try:
-        return msgspec.msgpack.decode(payload or b"")
+        return msgspec.msgpack.decode(payload or b"", type=form)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        own = package_version()
+        if package and package != own:
+            raise RemoteProtocolError(
+                f"it answers as Grain {package[:32]!r} does, and this side is Grain {own!r}: "
+                "install the same version on both"
+            ) from error
         raise RemoteProtocolError(f"the head's answer is not valid: {error}") from error

@@ -41,7 +41,7 @@ from grain.head.events import (
     WorkersLost,
     WorkersStopped,
 )
-from grain.head.messages import Ask, LastAway, OtherVersions, Submit, Trouble
+from grain.head.messages import LastAway, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -369,13 +369,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._link.wanted.set()
         while True:
             await self._link.joined.wait()
-            self._session.ask(Ask("why", task=job))
+            self._session.ask_why(job)
             self._link.wake()
             with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
-            for about, answer in self._session.answers:
-                if about == "why" and answer["task"] == job:
-                    return Explanation(job, answer["state"], tuple(answer["reasons"]))
+            for answer in self._session.explanations:
+                if answer.task == job:
+                    return Explanation(job, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle
 
@@ -443,7 +443,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             for question in session.take_questions():
                 session.describe(question, self._describe(question.task))
             self._link.wake()
-        if session.answers:
+        if session.explanations:
             self._answered.set()
             self._answered = trio.Event()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from grain.edge.errors import RemoteProtocolError
-from grain.edge.questions import unpack
+from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
 from grain.head.messages import (
     AckTasks,
@@ -75,19 +75,6 @@ class Load(NamedTuple):
     cores: int = 0
     computing: float | None = None
     others: bool = False
-
-
-def _load(answer: Any, *, runs: bool) -> Load:
-    """Return the load of the workers, as the head has answered.
-
-    Args:
-        answer: its answer.
-        runs: True if a task of this mission runs.
-    """
-    match answer:
-        case [int(given), int(cores), float() | int() | None as computing]:
-            return Load(given, cores, computing, given > 0 and not runs)
-    raise RemoteProtocolError(f"the head's answer to a question is not valid: {answer!r:.80}")
 
 
 def _definition(function: Function) -> DefineFunction:
@@ -195,7 +182,7 @@ class MissionSession:
         printed: lines that tasks have printed, until `take_printed`.
         lost: workers that are lost, until `take_lost`.
         stopped: workers that have left with runs unfinished, until `take_stopped`.
-        answers: the answers to the last question.
+        explanations: the answers to the last question about a task.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
         registered: the head's last answer to the registration, until `take_registered`.
@@ -242,7 +229,7 @@ class MissionSession:
         # The tasks on each worker, as they were when the first of `lost` was.
         self._held: dict[str, list[int]] = {}
         self.reports: list[Message] | None = None
-        self.answers: list[tuple[str, Any]] = []
+        self.explanations: list[WhyAnswer] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
         self._stuck_before: dict[int, Notice] = {}
@@ -346,13 +333,13 @@ class MissionSession:
         """Answer a question of the head."""
         self._send(Described(question.question, call))
 
-    def ask(self, question: Ask) -> None:
-        """Send a question, and forget the answers to the last one."""
-        self.answers.clear()
-        self._send(question)
+    def ask_why(self, task: int) -> None:
+        """Ask why a task waits or runs, and forget the answers to the last such question."""
+        self.explanations.clear()
+        self._send(Ask("why", task=task))
 
     def ask_load(self) -> None:
-        """Ask for the load; its answer is none of `answers`."""
+        """Ask for the load, which takes the place of the last one."""
         self._send(Ask("load"))
 
     def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
@@ -484,9 +471,11 @@ class MissionSession:
                     if message.crash.outlived is not None:
                         self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
-                self.load = _load(unpack(payload), runs=bool(self.running))
-            case Answer():
-                self.answers.append((message.about, unpack(payload)))
+                load = unpack(payload, LoadAnswer)
+                others = load.given > 0 and not self.running
+                self.load = Load(load.given, load.cores, load.computing, others)
+            case Answer() if message.about == "why":
+                self.explanations.append(unpack(payload, WhyAnswer))
             case MissionRegistered():
                 self._on_registered(message)
             case _:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.cli.doctor.checks import Finding
 
 if TYPE_CHECKING:
     from grain.config import Config
+    from grain.edge.questions import StateAnswer, WorkerState
     from grain.edge.version import Versions
 
 _ANSWER = 5.0  # seconds; another check reports a scheduler that does not answer
@@ -19,25 +20,21 @@ def versions(config: Config) -> list[Finding]:
     Without a scheduler there is no finding: another check has one.
     """
     from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, StateAnswer
     from grain.edge.version import own_versions
 
     try:
-        [state] = ask(config, Ask("state"), answer=_ANSWER)
+        state = ask(config, Ask("state"), StateAnswer, answer=_ANSWER)
     except NoScheduler:
         return []
-    return [judge_workers(state["workers"], own_versions()), *judge_grain(state)]
+    return [judge_workers(state.workers, own_versions()), *judge_grain(state)]
 
 
-def judge_workers(workers: list[dict[str, Any]], own: Versions) -> Finding:
+def judge_workers(workers: list[WorkerState], own: Versions) -> Finding:
     """Judge the versions of workers, as in the scheduler's answer."""
-    from grain.edge.version import Versions
-
     if not workers:
         return Finding("workers", "ok", "none is here")
-    there = [
-        (str(worker["name"]), Versions(**(worker.get("versions") or {}))) for worker in workers
-    ]
+    there = [(worker.name, worker.versions) for worker in workers]
     pythons = [f"{name} {v.interpreter}" for name, v in there if not own.runs_code_of(v)]
     if pythons:
         fix = (
@@ -55,13 +52,14 @@ def judge_workers(workers: list[dict[str, Any]], own: Versions) -> Finding:
     return Finding("workers", "ok", f"{count} {own.interpreter}, as this command")
 
 
-def judge_grain(state: dict[str, Any]) -> list[Finding]:
+def judge_grain(state: StateAnswer) -> list[Finding]:
     """Judge the versions of Grain of all workers and missions; nothing where they are one."""
     grains: dict[str, list[str]] = {}
-    for peer in [*state["workers"], *state["missions"]]:
-        version = (peer.get("versions") or {}).get("grain")
-        if version:
-            grains.setdefault(version, []).append(str(peer["name"]))
+    there = [(worker.name, worker.versions) for worker in state.workers]
+    there += [(mission.name, mission.versions) for mission in state.missions]
+    for name, versions in there:
+        if versions.grain:
+            grains.setdefault(versions.grain, []).append(name)
     if len(grains) < 2:
         return []
     message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))

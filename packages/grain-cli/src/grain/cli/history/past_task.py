@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.history.logs import lines_of, state_of
 from grain.cli.mission_names import find_log
 from grain.cli.missions.state import signal_name
+from grain.cli.query import Explanation, PastRun
 from grain.cli.show import minute, moment, span
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
@@ -109,11 +110,22 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
     return past
 
 
-def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | None:
+class Logged(NamedTuple):
+    """The explanation of a task by the event log of its mission.
+
+    Attributes:
+        explanation: of the task.
+        mission_runs: True if the mission runs still.
+    """
+
+    explanation: Explanation
+    mission_runs: bool
+
+
+def past_in_log(config: Config, mission: str, number: int) -> Logged | None:
     """Return what the log of a mission says of a task; None if that is nothing.
 
-    Of several missions with the same name it is the last one that has a log. ``mission_runs`` is
-    True if it runs still.
+    Of several missions with the same name it is the last one that has a log.
 
     Raises:
         LogError: there is no log of the mission, or none that can be understood.
@@ -131,20 +143,19 @@ def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | N
     if state == "running":  # a log in which nothing begins or ends has no new line
         past.now = max(past.now, time.time() - past.clock_change)
     answer = explanation_of(past, state) if logged else _never(past, state)
-    answer["mission_runs"] = state == "running"
     began = minute(past.header.time)
     source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
     if state in _PAST:
         source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which {_PAST[state]}"
-    answer["reasons"].append(f"by the event log of mission {source}")
-    return answer
+    answer.reasons.append(f"by the event log of mission {source}")
+    return Logged(answer, state == "running")
 
 
 _PAST = {"failed": "has failed", "killed": "was killed", "interrupted": "was interrupted"}
 
 
-def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
-    """Return what became of a task as plain data, in the form of a scheduler's answer.
+def explanation_of(past: PastTask, state: str) -> Explanation:
+    """Return what became of a task.
 
     Args:
         past: the task, which the log has.
@@ -156,28 +167,28 @@ def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
         return _open(past, past.open, state)
     last = past.runs[-1]
     line, submission = last.line, last.submission
-    return {
-        "task": past.number,
-        "state": "ended",
-        "ended": line.outcome,
-        "function": submission.function,
-        **({"call": past.call} if past.call else {}),
-        "reasons": [_verdict(past), *_facts(past, last)],
-        "runs": [_run(run) for run in past.runs],
-    }
+    return Explanation(
+        past.number,
+        "ended",
+        [_verdict(past), *_facts(past, last)],
+        submission.function,
+        ended=line.outcome,
+        call=past.call or None,
+        runs=[_run(run) for run in past.runs],
+    )
 
 
-def _never(past: PastTask, state: str) -> dict[str, Any]:
+def _never(past: PastTask, state: str) -> Explanation:
     """Return the answer for a number that no task of the mission has, as far as its log goes."""
     last = max(past.last, past.listed + past.brief.total())
     tasks = f"the last one is {last}" if last else "it has none"
     why = f"the mission has submitted no task of this number: {tasks}"
     if state == "running":
         why += ", as its event log has it, which is a few seconds behind"
-    return {"task": past.number, "state": "unknown", "reasons": [why]}
+    return Explanation(past.number, "unknown", [why])
 
 
-def _brief(past: PastTask) -> dict[str, Any]:
+def _brief(past: PastTask) -> Explanation:
     """Return the answer for a task that was counted with others."""
     count = past.brief.total()
     names = ", ".join(name for name, _ in past.brief.most_common(_LISTED))
@@ -185,17 +196,11 @@ def _brief(past: PastTask) -> dict[str, Any]:
         f"it was one of {count:,} brief tasks ({names}), which the log counts and does not list: "
         "each ended with a value after a single run, within seconds of its submission"
     )
-    return {
-        "task": past.number,
-        "state": "ended",
-        "ended": "value",
-        "function": names if len(past.brief) == 1 else "",
-        "reasons": [why],
-        "runs": [],
-    }
+    function = names if len(past.brief) == 1 else ""
+    return Explanation(past.number, "ended", [why], function, ended="value", runs=[])
 
 
-def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
+def _open(past: PastTask, task: OpenTask, state: str) -> Explanation:
     """Return the answer for a task that has not ended, or had not when its mission did."""
     submission = task.submission
     over = state != "running"
@@ -208,15 +213,15 @@ def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
     reasons = [f"it {verb}{where} since {began}, for {length}{until}"]
     if submission.request_text:
         reasons.append(f"it asks for {submission.request_text}")
-    return {
-        "task": past.number,
-        "state": "ended" if over else "running" if ran else "waiting",
-        **({"ended": "unfinished"} if over else {}),
-        "function": submission.function,
-        **({"call": past.call} if past.call else {}),
-        "reasons": [*reasons, *_earlier(past.runs, past)],
-        "runs": [_run(run) for run in past.runs],
-    }
+    return Explanation(
+        past.number,
+        "ended" if over else "running" if ran else "waiting",
+        [*reasons, *_earlier(past.runs, past)],
+        submission.function,
+        ended="unfinished" if over else None,
+        call=past.call or None,
+        runs=[_run(run) for run in past.runs],
+    )
 
 
 def _verdict(past: PastTask) -> str:
@@ -302,17 +307,17 @@ _DID = {
 }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> PastRun:
     line = run.line
-    return {
-        "task": line.task,
-        "outcome": line.outcome,
-        "worker": line.worker,
-        "host": line.host,
-        "attempt": line.attempt,
-        "started": run.started,
-        "ended": run.ended,
-        "seconds": run.seconds,
-        "error": line.error,
-        "message": line.message,
-    }
+    return PastRun(
+        task=line.task,
+        outcome=line.outcome,
+        worker=line.worker,
+        host=line.host,
+        attempt=line.attempt,
+        started=run.started,
+        ended=run.ended,
+        seconds=run.seconds,
+        error=line.error,
+        message=line.message,
+    )

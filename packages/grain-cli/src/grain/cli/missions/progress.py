@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from grain.cli.show import span
 from grain.cli.top.link import Link, Seen
@@ -18,13 +18,15 @@ from grain.cli.top.rates import Rates
 from grain.cli.top.tables import rate_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from grain.edge.questions import MissionOutlook, MissionRow, OverviewAnswer
 
 _SECONDS = 2.0  # between two looks
 _CLEAR = "\r\x1b[K"
 
 
-def progress_text(mission: Mapping[str, Any], rate: float, columns: int) -> str:
+def progress_text(mission: MissionRow, rate: float, columns: int) -> str:
     """Return the progress of a mission in so many columns.
 
     Args:
@@ -32,33 +34,32 @@ def progress_text(mission: Mapping[str, Any], rate: float, columns: int) -> str:
         rate: how many of its tasks end in a second.
         columns: those of the terminal.
     """
-    done, failed, left, running = (mission[name] for name in ("done", "failed", "left", "running"))
-    outlook = mission.get("outlook") or {}
+    left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []
-    if total := outlook.get("total"):
-        parts.append(f"{math.floor(100 * min(outlook['ended'] / total, 1.0))} % of {total}")
-    if not mission["connected"]:
+    if outlook is not None and (total := outlook.total):
+        parts.append(f"{math.floor(100 * min(outlook.ended / total, 1.0))} % of {total}")
+    if not mission.connected:
         parts.append("away from its scheduler")
-    parts.append(f"{done} done")
-    parts += [f"{failed} failed"] if failed else []
+    parts.append(f"{mission.done} done")
+    parts += [f"{mission.failed} failed"] if mission.failed else []
     if running is None:
         parts.append(f"{left} running or waiting")
     else:
         parts += [f"{running} running", f"{max(left - running, 0)} waiting"]
     if rate > 0:
         parts.append(rate_text(rate))
-    if left and (estimate := _left(outlook)):
+    if left and outlook is not None and (estimate := _left(outlook)):
         parts.append(estimate)
     return fitted(parts, columns, ", ")
 
 
-def _left(outlook: Mapping[str, Any]) -> str:
+def _left(outlook: MissionOutlook) -> str:
     """Return the time left as the mission states it, and what it is about; empty without one."""
-    seconds, least = outlook.get("left"), outlook.get("least")
-    if seconds is None or (least and round(seconds) < 1):
+    seconds = outlook.left
+    if seconds is None or (outlook.least and round(seconds) < 1):
         return ""
-    about = "left" if outlook.get("whole") else "submitted so far"
-    return f"{about}: {'at least' if least else 'about'} {span(seconds)}"
+    about = "left" if outlook.whole else "submitted so far"
+    return f"{about}: {'at least' if outlook.least else 'about'} {span(seconds)}"
 
 
 class ProgressLine:
@@ -81,7 +82,7 @@ class ProgressLine:
         self._id: str | None = None
         self._shown = False
         # The last answer, which comes in the thread of the link.
-        self._answer: dict[str, Any] | None = None
+        self._answer: OverviewAnswer | None = None
         self._link: Link | None = None
         if address is not None and _is_drawn_on(stream):
             self._link = Link(address, self.on_seen, seconds=_SECONDS)
@@ -107,13 +108,13 @@ class ProgressLine:
             return
         if self._id is None:
             self._id = self._mission()
-        counts = next((one for one in answer["missions"] if one["id"] == self._id), None)
+        counts = next((one for one in answer.missions if one.id == self._id), None)
         if counts is None:
             self.hide()
             return
         # The last column stays free, as some terminals begin another line there.
         columns = shutil.get_terminal_size().columns - 1
-        text = progress_text(counts, self._rates.rate(counts["id"]), columns)
+        text = progress_text(counts, self._rates.rate(counts.id), columns)
         self._shown = True
         self._write(f"{_CLEAR}{text}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grain.cli.alone import AloneMission
     from grain.cli.mission_records import Record
     from grain.config import Config
+    from grain.edge.questions import MissionState
 
 
 @click.command()
@@ -71,20 +72,20 @@ def cancel(
         # Before: the program may end, and with an exit status of its own, before this goes on.
         note = None if record is None else _note(record)
         try:
-            answer = _put(config, "cancel", mission, patience, task=task, by=who())
+            found, state = _put(config, "cancel", mission, patience, task=task, by=who())
         except BaseException:
             if note is not None:
                 note.unlink(missing_ok=True)
             raise
-    label = clean(answer["label"])
+    label = clean(found.label)
     if task:
-        was = "ran, and its programs end" if answer["state"] == "running" else "waited"
+        was = "ran, and its programs end" if state == "running" else "waited"
         click.echo(f"task {label}:{task} is cancelled; it {was}")
-    elif answer["connected"]:
-        click.echo(f"mission {label} is told to end; {_tasks(answer)} end with it")
+    elif found.connected:
+        click.echo(f"mission {label} is told to end; {_tasks(found)} end with it")
     else:
         click.echo(
-            f"mission {label} is away: {_tasks(answer)} end now, and the mission when it comes back"
+            f"mission {label} is away: {_tasks(found)} end now, and the mission when it comes back"
         )
 
 
@@ -111,22 +112,20 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
     from grain.cli.alone import alone, named
     from grain.cli.mission_names import several_text, start_of, starts
     from grain.cli.mission_records import find
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.cli.query import NoScheduler
 
     if not named(alone(config, ()), word):
         return None
-    here: list[dict[str, Any]] | None
+    here: list[MissionState] | None
     try:
-        [state] = ask(config, Ask("state"), patience=patience)
-        here = state["missions"]
+        here = _missions(config, patience)
     except NoScheduler:
         here = None
     found = named(alone(config, here), word)
     others = [
-        f"{one['label']} (id {one['id'][:8]}, on {one['host']})"
+        f"{one.label} (id {one.id[:8]}, on {one.host})"
         for one in here or ()
-        if word in (one["label"], one["name"])
+        if word in (one.label, one.name)
     ]
     if found and len(found) + len(others) > 1:
         labels = [*others, *(one.label for one in found)]
@@ -175,18 +174,17 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
     from grain.cli.mission_records import find
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.starting import state_of
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.cli.query import NoScheduler
 
     record = find(starts(), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
         return word, None
     try:
-        [state] = ask(config, Ask("state"), patience=patience)
+        here = _missions(config, patience)
     except NoScheduler:
         return "", record
-    if any(word == one["label"] for one in state["missions"]):
+    if any(word == one.label for one in here):
         return word, record
     if record is not None and word == record.label:
         now = state_of(record)
@@ -194,10 +192,22 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
             raise click.ClickException(f"{clean(record.label)} does not run: it {now.detail}")
     # The one of the start, where others have its name.
     id_ = id_of(config, word)
-    if any(id_ == one["id"] for one in state["missions"]):
+    if any(id_ == one.id for one in here):
         return id_, record
     name = record.start.name if record is not None else word
-    return (name if any(name == one["name"] for one in state["missions"]) else ""), record
+    return (name if any(name == one.name for one in here) else ""), record
+
+
+def _missions(config: Config, patience: float) -> list[MissionState]:
+    """Return the missions that the scheduler has.
+
+    Raises:
+        NoScheduler: there is none.
+    """
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask, StateAnswer
+
+    return ask(config, Ask("state"), StateAnswer, patience=patience).missions
 
 
 def _id_here(config: Config, word: str, patience: float) -> str:
@@ -207,16 +217,14 @@ def _id_here(config: Config, word: str, patience: float) -> str:
         NoScheduler: there is none.
     """
     from grain.cli.mission_names import id_of
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask
 
     id_ = id_of(config, word)
     if not id_:
         return ""
-    [state] = ask(config, Ask("state"), patience=patience)
-    if any(word in (one["label"], one["name"]) for one in state["missions"]):
+    here = _missions(config, patience)
+    if any(word in (one.label, one.name) for one in here):
         return ""
-    return id_ if any(id_ == one["id"] for one in state["missions"]) else ""
+    return id_ if any(id_ == one.id for one in here) else ""
 
 
 def _note(record: Record) -> Path | None:
@@ -257,12 +265,10 @@ def _end_started(config: Config, word: str, *, yes: bool) -> str:
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a mission, which lists those that are here."""
     from grain.cli.alone import alone
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask
 
-    [state] = ask(config, Ask("state"), patience=patience)
-    names = [clean(str(mission["label"])) for mission in state["missions"]]
-    names += [clean(one.header.name) for one in alone(config, state["missions"])]
+    here = _missions(config, patience)
+    names = [clean(mission.label) for mission in here]
+    names += [clean(one.header.name) for one in alone(config, here)]
     if not names:
         return "name a mission, as in: grain cancel opt; none is here"
     return f"name a mission, as in: grain cancel {names[0]}; there are: {' '.join(names)}"
@@ -270,30 +276,35 @@ def _missing(config: Config, patience: float) -> str:
 
 def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
     """Ask whether a mission is to end, unless that is clear; return its id."""
-    facts = _put(config, "find", word, patience)
+    found, _ = _put(config, "find", word, patience)
     if not yes:
-        label, host = clean(facts["label"]), clean(facts["host"])
-        question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(facts)}?"
+        label, host = clean(found.label), clean(found.host)
+        question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(found)}?"
         # Without a terminal, and at the end of input, that is a no.
         click.confirm(question, abort=True)
-    mission: str = facts["id"]
-    return mission
+    return found.id
 
 
 def _put(
-    config: Config, about: Any, mission: str, patience: float, *, task: int = 0, by: str = ""
-) -> dict[str, Any]:
+    config: Config,
+    about: Literal["find", "cancel"],
+    mission: str,
+    patience: float,
+    *,
+    task: int = 0,
+    by: str = "",
+) -> tuple[MissionState, str]:
+    """Return a mission, and the state of a task that is cancelled."""
     from grain.cli.query import ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, FoundAnswer
 
     question = Ask(about, mission=mission, task=task, by=by)
-    [answer] = ask(config, question, patience=patience)
-    if "error" in answer:
-        raise click.ClickException(clean(answer["error"]))
-    result: dict[str, Any] = answer
-    return result
+    answer = ask(config, question, FoundAnswer, patience=patience)
+    if answer.mission is None:
+        raise click.ClickException(clean(answer.error))
+    return answer.mission, answer.state
 
 
-def _tasks(mission: dict[str, Any]) -> str:
-    running, waiting = mission["running"], mission["waiting"]
+def _tasks(mission: MissionState) -> str:
+    running, waiting = mission.running, mission.waiting
     return f"{running} running and {waiting} waiting task{'' if waiting == 1 else 's'}"

@@ -40,6 +40,8 @@ def ls(
       grain ls --json | jq '.tasks'
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
+        import msgspec
+
         from grain.cli.alone import alone, alone_text
         from grain.cli.batch import state_folder, submitted_names
         from grain.cli.query import NobodyThere, NoScheduler, ask
@@ -47,13 +49,13 @@ def ls(
         from grain.cli.status.scaling_text import scaling_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
         from grain.cli.workers.scaling_state import read_state
-        from grain.edge.questions import Ask
+        from grain.edge.questions import Ask, StateAnswer
 
         config = load_config(ctx, config_file)
         scaling = read_state(state_folder(), config.worker.dial)
         looking = BackgroundQuery(lambda: own_jobs(config, hurry=True))
         try:
-            [state] = ask(config, Ask("state"), patience=patience)
+            state = ask(config, Ask("state"), StateAnswer, patience=patience)
         except NoScheduler as error:
             # Hosts are given up one by one, and a batch system that is down as a whole.
             jobs, problem = looking.wait(5.0 if config.system == "ssh" else 1.0)
@@ -78,11 +80,11 @@ def ls(
         jobs, problem = looking.wait(5.0)
         if as_json:
             place = {"address": config.worker.cli_dial, "config": config.source}
-            others = [one.data() for one in alone(config, state["missions"])]
-            data = {**state, **place, "jobs": plain(alive(jobs)), "scaling": scaling}
-            print_json({**data, "alone": others})
+            others = [one.data() for one in alone(config, state.missions)]
+            data = {**place, "jobs": plain(alive(jobs)), "scaling": scaling, "alone": others}
+            print_json({**msgspec.to_builtins(state), **data})
             return
-        here = submitted_names(worker["name"] for worker in state["workers"])
+        here = submitted_names(worker.name for worker in state.workers)
         most = terminal_width()
         demand = scaling_text(scaling, most)
         click.echo(
@@ -91,7 +93,7 @@ def ls(
             + jobs_text(alive(jobs), here, most, everything=everything)
         )
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
-        if beside := alone_text(alone(config, state["missions"])):
+        if beside := alone_text(alone(config, state.missions)):
             click.echo(f"Beside it, {beside}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.cli.show import (
     Row,
@@ -22,13 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from grain.cli.workers.jobs import OwnJob
+    from grain.edge.questions import (
+        EndedMission,
+        MissionState,
+        QueueState,
+        StateAnswer,
+        WorkerState,
+    )
 
 
 MANY = 20
 """Workers, or jobs, that are listed one by one; of more there is a summary."""
 
 
-def state_text(state: dict[str, Any], most: int | None = None, *, everything: bool = False) -> str:
+def state_text(state: StateAnswer, most: int | None = None, *, everything: bool = False) -> str:
     """Format the scheduler's answer as tables of at most so many columns.
 
     Args:
@@ -36,63 +43,62 @@ def state_text(state: dict[str, Any], most: int | None = None, *, everything: bo
         most: The columns; None for as many as it takes.
         everything: True to list each worker, however many there are.
     """
-    tasks = state["tasks"]
-    summed_up = len(state["workers"]) > MANY and not everything
+    summed_up = len(state.workers) > MANY and not everything
     parts = [
-        (_groups if summed_up else _each)(state["workers"], most)
+        (_groups if summed_up else _each)(state.workers, most)
         or "No worker is here; `grain up` submits some.\n",
         table(
             "MISSIONS",
             ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED", "RETRIED"),
-            map(_mission, state["missions"]),
+            map(_mission, state.missions),
             most,
         )
         or "No mission is here.\n",
         table(
             "TASKS",
             ("MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "ASKING FOR"),
-            map(_queue, state["queues"]),
+            map(_queue, state.queues),
             most,
         ),
         versions_text(state, most),
         table(
             "LAST MISSIONS",
             ("NAME", "HOST", "ENDED", "DONE", "FAILED", "RETRIED"),
-            map(_ended, state.get("ended", ())),
+            map(_ended, state.ended),
             most,
         ),
-        "".join(f"{line}\n" for remark in _remarks(state, tasks) for line in folded(remark, most)),
+        "".join(f"{line}\n" for remark in _remarks(state) for line in folded(remark, most)),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _each(workers: list[dict[str, Any]], most: int | None) -> str:
+def _each(workers: list[WorkerState], most: int | None) -> str:
     """Return a table with a row for each worker."""
     several = in_several_clusters(workers)
     heads = ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING")
-    by_name = sorted(workers, key=lambda worker: str(worker["name"]))
+    by_name = sorted(workers, key=lambda worker: worker.name)
     return table("WORKERS", heads, [_worker(one, with_cluster=several) for one in by_name], most)
 
 
-def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
+def _groups(workers: list[WorkerState], most: int | None) -> str:
     """Return a table with a row for each sort of workers: of a cluster, state and size."""
     several = in_several_clusters(workers)
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for worker in sorted(workers, key=lambda worker: str(worker["name"])):
-        key = worker.get("cluster") or "-", worker["state"], resources(worker["total"])
+    groups: dict[tuple[str, str, str], list[WorkerState]] = {}
+    for worker in sorted(workers, key=lambda worker: worker.name):
+        key = worker.cluster or "-", worker.state, resources(worker.total)
         groups.setdefault(key, []).append(worker)
     rows = []
     for (cluster, state, owns), members in sorted(groups.items()):
-        ends = [math.inf if one["left"] is None else one["left"] for one in members]
+        ends = [math.inf if one.left is None else one.left for one in members]
         least, last = (span(None if end == math.inf else end) for end in (min(ends), max(ends)))
         left = least if least == last else f"{least} to {last}"
-        names = [one.get("label") or one["name"] for one in members]
+        names = [one.label for one in members]
         others = ["..."] * (len(names) > _NAMED)
         more = [
             f"given {_given(members)} of {owns} each",
             " ".join([*names[:_NAMED], *others]),
         ]
-        running = sum(one["running"] for one in members)
+        running = sum(one.running for one in members)
         rows.append(Row((len(members), *[cluster] * several, state, left, running), more))
     heads = ("COUNT", *["CLUSTER"] * several, "STATE", "LEFT", "RUNNING")
     shown = table("WORKERS", heads, rows, most)
@@ -102,11 +108,11 @@ def _groups(workers: list[dict[str, Any]], most: int | None) -> str:
 _NAMED = 3  # workers of a group
 
 
-def _given(workers: list[dict[str, Any]]) -> str:
+def _given(workers: list[WorkerState]) -> str:
     """Return the part of each kind that tasks were given, on average."""
     parts: dict[str, list[float | None]] = {}
     for worker in workers:
-        for kind, part in worker["used"].items():
+        for kind, part in worker.used.items():
             parts.setdefault(kind, []).append(part)
     texts = []
     for kind, each in parts.items():
@@ -117,83 +123,77 @@ def _given(workers: list[dict[str, Any]]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _worker(worker: dict[str, Any], *, with_cluster: bool) -> Row:
+def _worker(worker: WorkerState, *, with_cluster: bool) -> Row:
     more = []
-    if worker["tasks"]:
-        others = " ..." if worker["running"] > len(worker["tasks"]) else ""
-        more.append(f"runs {' '.join(worker['tasks'])}{others}")
-    owns, free = resources(worker["total"]), resources(worker["free"])
+    if worker.tasks:
+        others = " ..." if worker.running > len(worker.tasks) else ""
+        more.append(f"runs {' '.join(worker.tasks)}{others}")
+    owns, free = resources(worker.total), resources(worker.free)
     more.append(f"given {_given([worker])} of {owns}; free {free}")
     cells = (
-        worker.get("label") or worker["name"],
-        *[worker.get("cluster") or "-"] * with_cluster,
-        worker["host"],
-        worker["state"],
-        span(worker["left"]),
+        worker.label,
+        *[worker.cluster or "-"] * with_cluster,
+        worker.host,
+        worker.state,
+        span(worker.left),
     )
-    return Row((*cells, worker["running"]), more)
+    return Row((*cells, worker.running), more)
 
 
-def _mission(mission: dict[str, Any]) -> tuple[object, ...]:
-    state = "connected" if mission["connected"] else "away"
-    if mission.get("paused"):
+def _mission(mission: MissionState) -> tuple[object, ...]:
+    state = "connected" if mission.connected else "away"
+    if mission.paused:
         state = "paused"  # it leaves too many outcomes unconfirmed
-    counts = (mission[name] for name in ("running", "waiting", "done", "failed", "retried"))
-    return mission["label"], mission["host"], state, *counts
+    counts = mission.running, mission.waiting, mission.done, mission.failed, mission.retried
+    return mission.label, mission.host, state, *counts
 
 
-def _ended(mission: dict[str, Any]) -> tuple[object, ...]:
-    return (
-        mission["name"],
-        mission["host"],
-        moment(mission["at"]),
-        mission["done"],
-        mission["failed"],
-        mission["retried"],
-    )
+def _ended(mission: EndedMission) -> tuple[object, ...]:
+    counts = mission.done, mission.failed, mission.retried
+    return mission.name, mission.host, moment(mission.at), *counts
 
 
-def _queue(queue: dict[str, Any]) -> Row:
+def _queue(queue: QueueState) -> Row:
     cells = (
-        queue["mission"],
-        queue["priority"],
-        queue["running"],
-        queue["waiting"],
-        queue["oldest"] or "-",
-        resources(queue["request"]),
+        queue.mission,
+        queue.priority,
+        queue.running,
+        queue.waiting,
+        queue.oldest or "-",
+        resources(queue.request),
     )
-    return Row(cells, [f"waits: {_why(queue)}"] if queue["waiting"] else [])
+    return Row(cells, [f"waits: {_why(queue)}"] if queue.waiting else [])
 
 
-def _why(queue: dict[str, Any]) -> str:
-    nobody = queue["why"] == "no worker is here"
-    return f"{'no worker here can run it: ' if queue['never'] and not nobody else ''}{queue['why']}"
+def _why(queue: QueueState) -> str:
+    nobody = queue.why == "no worker is here"
+    return f"{'no worker here can run it: ' if queue.never and not nobody else ''}{queue.why}"
 
 
-def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
-    sentences = [f"Note: {clean(trouble)}." for trouble in state.get("troubles", ())]
+def _remarks(state: StateAnswer) -> list[str]:
+    sentences = [f"Note: {clean(trouble)}." for trouble in state.troubles]
     sentences += [
-        f"{clean(mission['label'])} has not taken {mission['unconfirmed']} outcomes, "
-        f"{mission['unconfirmed_bytes'] / 1e6:.0f} MB: no more of it starts until it has."
-        for mission in state["missions"]
-        if mission.get("paused")
+        f"{clean(mission.label)} has not taken {mission.unconfirmed} outcomes, "
+        f"{mission.unconfirmed_bytes / 1e6:.0f} MB: no more of it starts until it has."
+        for mission in state.missions
+        if mission.paused
     ]
     sentences += [
-        f"{clean(worker.get('label') or worker['name'])} has {worker['backlog'][0]} outcomes, "
-        f"{worker['backlog'][1] / 1e6:.0f} MB, that missions have not taken: it takes no more "
+        f"{clean(worker.label)} has {worker.backlog[0]} outcomes, "
+        f"{worker.backlog[1] / 1e6:.0f} MB, that missions have not taken: it takes no more "
         "tasks until they have."
-        for worker in state["workers"]
-        if worker.get("backlog")
+        for worker in state.workers
+        if worker.backlog
     ]
-    if (count := tasks.get("held back", 0)) == 1:
+    if (count := state.tasks.held_back) == 1:
         sentences.append("1 task waits for the report of the worker that it ran on.")
     elif count:
         sentences.append(f"{count} tasks wait for the reports of the workers that they ran on.")
-    if (count := tasks.get("suspect", 0)) == 1:
+    if (count := state.tasks.suspect) == 1:
         sentences.append("1 task that crashed waits for a worker of its own.")
     elif count:
         sentences.append(f"{count} tasks that crashed wait for a worker of their own.")
-    if count := state.get("more_queues", 0):
+    if count := state.more_queues:
         sentences.append(f"More kinds of tasks are not shown: {count}.")
     return sentences
 

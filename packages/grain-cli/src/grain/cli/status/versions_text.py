@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.cli.show import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from grain.edge.questions import MissionState, StateAnswer, WorkerState
+
 _NAMED = 4  # workers, and missions, that are named for each version
 
 
-def versions_text(state: dict[str, Any], most: int | None = None) -> str:
+def versions_text(state: StateAnswer, most: int | None = None) -> str:
     """Format the versions of Python, Grain and NumPy as a table; "" unless some differ.
 
     Of Python the minor version counts, as bytecode differs between those; of NumPy the major one.
@@ -20,13 +22,12 @@ def versions_text(state: dict[str, Any], most: int | None = None) -> str:
     """
     rows: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for kind, peer in _peers(state):
-        versions = peer.get("versions") or {}
-        if versions.get("interpreter"):
-            numpy = versions["numpy"].partition(".")[0]
-            key = (versions["interpreter"], versions["grain"], numpy)
+        versions = peer.versions
+        if versions.interpreter:
+            key = (versions.interpreter, versions.grain, versions.numpy.partition(".")[0])
             names = rows.setdefault(key, {"worker": [], "mission": []})
-            names[kind].append(str(peer.get("label") or peer["name"]))
-    own = (state.get("versions") or {}).get("grain")
+            names[kind].append(peer.label)
+    own = state.versions.grain
     pythons = {python for python, _, _ in rows}
     grains = {grain for _, grain, _ in rows} | ({own} if own else set())
     numpys = {numpy for _, _, numpy in rows if numpy}
@@ -43,9 +44,9 @@ def versions_text(state: dict[str, Any], most: int | None = None) -> str:
     )
 
 
-def _peers(state: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    yield from (("worker", worker) for worker in state["workers"])
-    yield from (("mission", mission) for mission in state["missions"])
+def _peers(state: StateAnswer) -> Iterable[tuple[str, WorkerState | MissionState]]:
+    yield from (("worker", worker) for worker in state.workers)
+    yield from (("mission", mission) for mission in state.missions)
 
 
 def _listed(names: list[str]) -> str:

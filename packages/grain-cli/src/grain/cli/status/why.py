@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,8 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean, explanation_facts, explanation_state, print_json
 
 if TYPE_CHECKING:
+    from grain.cli.history.past_task import Logged
+    from grain.cli.query import Explanation
     from grain.config import Config
 
 _LISTED = 10  # tasks at most in a message
@@ -41,50 +43,57 @@ def why(
     if task is not None and (not mission or not number.isdecimal() or len(number) > 18):
         raise click.UsageError(f"{task!r} is no task; `grain ls` names some, as in opt:17")
     with report_errors():
+        import msgspec
+
         config = load_config(ctx, config_file)
         if task is None:
             raise click.UsageError(_missing(config, patience))
         explanation = _explanation(config, mission, int(number), patience)
-        for key in ("mission_id", "mission_runs"):
-            explanation.pop(key, None)
     if as_json:
-        print_json({**explanation, "mission": mission})
+        data = msgspec.to_builtins(explanation)
+        data.pop("mission_id", None)
+        print_json({**data, "mission": mission})
     else:
         click.echo(f"task {clean(task or '')} {explanation_state(explanation)}")
-        for line in [*explanation_facts(explanation), *explanation["reasons"]]:
+        facts = explanation_facts(explanation, explanation.call, explanation.programs)
+        for line in [*facts, *explanation.reasons]:
             click.echo(f"  {clean(line)}")
-    if explanation["state"] == "unknown":
+    if explanation.state == "unknown":
         ctx.exit(1)
 
 
-def _explanation(config: Config, mission: str, number: int, patience: float) -> dict[str, Any]:
+def _explanation(config: Config, mission: str, number: int, patience: float) -> Explanation:
     """Return what the scheduler says of a task, or the log of its mission.
 
     Raises:
         NoScheduler: there is none, and no log of such a task.
         LogError: several missions of that name run.
     """
+    from msgspec.structs import replace
+
     from grain.cli.mission_names import meant
-    from grain.cli.query import NoScheduler
+    from grain.cli.query import NoScheduler, explain
 
     word, mission = mission, meant(config, mission)
     try:
-        explanation = _asked(config, mission, number, patience)
+        explanation = explain(config, mission, number, patience=patience)
     except NoScheduler as error:
         logged = _logged(config, mission, number)
-        if logged is None or (logged["state"] == "unknown" and not logged["mission_runs"]):
+        if logged is None or (logged.explanation.state == "unknown" and not logged.mission_runs):
             raise NoScheduler(f"{error}; and no event log has task {word}:{number}") from None
-        return logged
-    if explanation["state"] == "unknown" and (named := _id_of(config, mission)):
-        explanation = _asked(config, named, number, patience)
-    if explanation["state"] != "unknown" and "ended" not in explanation:
+        return logged.explanation
+    if explanation.state == "unknown" and (named := _id_of(config, mission)):
+        explanation = explain(config, named, number, patience=patience)
+    if explanation.state != "unknown" and explanation.ended is None:
         return explanation
     # Others may have had the same name, before or elsewhere.
-    logged = _logged(config, explanation.get("mission_id") or mission, number)
-    if logged is None or ("ended" in explanation and "ended" not in logged):
+    logged = _logged(config, explanation.mission_id or mission, number)
+    if logged is None or (explanation.ended is not None and logged.explanation.ended is None):
         return explanation  # the log may not have its end yet
+    if explanation.call is None:
+        return logged.explanation
     # The mission may still know the arguments.
-    return logged | {key: explanation[key] for key in ("call",) if key in explanation}
+    return replace(logged.explanation, call=explanation.call)
 
 
 def _id_of(config: Config, mission: str) -> str:
@@ -97,24 +106,7 @@ def _id_of(config: Config, mission: str) -> str:
         return ""
 
 
-def _asked(config: Config, mission: str, number: int, patience: float) -> dict[str, Any]:
-    """Ask the scheduler, and whom it knows to know more."""
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask
-
-    others = [
-        Ask("arguments", mission=mission, task=number),
-        Ask("programs", mission=mission, task=number),
-    ]
-    question = Ask("why", mission=mission, task=number)
-    [explanation, *more] = ask(config, question, patience=patience, others=others)
-    for answer in more:
-        explanation |= {key: value for key, value in (answer or {}).items() if value}
-    result: dict[str, Any] = explanation
-    return result
-
-
-def _logged(config: Config, mission: str, number: int) -> dict[str, Any] | None:
+def _logged(config: Config, mission: str, number: int) -> Logged | None:
     """Look a task up in the log of its mission; None if there is no such log or task."""
     from grain.cli.history.past_task import past_in_log
     from grain.eventlog.errors import LogError
@@ -132,12 +124,12 @@ def _missing(config: Config, patience: float) -> str:
         NoScheduler: There is none.
     """
     from grain.cli.query import ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, StateAnswer
 
-    [state] = ask(config, Ask("state"), patience=patience)
-    waiting = [clean(queue["oldest"]) for queue in state["queues"] if queue["oldest"]]
-    running = [clean(task) for worker in state["workers"] for task in worker["tasks"]]
-    missions = [clean(mission["label"]) for mission in state["missions"]]
+    state = ask(config, Ask("state"), StateAnswer, patience=patience)
+    waiting = [clean(queue.oldest) for queue in state.queues if queue.oldest]
+    running = [clean(task) for worker in state.workers for task in worker.tasks]
+    missions = [clean(mission.label) for mission in state.missions]
     if not waiting and not running:
         what = (
             f"of {', '.join(missions)} waits or runs now"

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.app import App
 from textual.binding import Binding
@@ -22,12 +22,16 @@ from grain.cli.top.picture import UNICODE, Marks, fitted, heights, marks
 from grain.cli.top.prompts import Confirm, Help
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import PANES, Use, losses, next_column, tables, totals, use_of
-from grain.edge.questions import Ask
+from grain.edge.questions import Ask, FoundAnswer, OverviewAnswer, ProgramsAnswer, RetiredWorker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
 
     from grain.cli.top.tables import Row, Task
+
+_Form = TypeVar("_Form")
 
 _AROUND = 3  # lines that no pane has: two on top, one at the bottom
 _USES = 40  # tasks whose programs are asked for
@@ -95,7 +99,7 @@ class Top(App[int]):
         self._address = address
         self._by = by
         self._rates = Rates()
-        self._answer: dict[str, Any] | None = None
+        self._answer: OverviewAnswer | None = None
         self._problem = ""
         self._note = ""
         self._paused = False
@@ -178,8 +182,8 @@ class Top(App[int]):
             return "paused; p goes on", "warn"
         if self._answer is None:
             return f"looking for the scheduler at {clean(self._address)} ...", "dim"
-        if troubles := self._answer.get("troubles"):
-            return "; ".join(map(clean, troubles)), "bad"
+        if self._answer.troubles:
+            return "; ".join(map(clean, self._answer.troubles)), "bad"
         if lost := losses(self._answer):
             return ", ".join(lost), "warn"
         return clean(self._address), "dim"
@@ -225,14 +229,13 @@ class Top(App[int]):
                 continue
             self._asked[key] = now
 
-            def done(answer: Any, key: tuple[str, int] = key) -> None:
+            def done(answer: ProgramsAnswer, key: tuple[str, int] = key) -> None:
                 self.call_later(self._on_use, key, answer)
 
-            self.link.put(Ask("programs", mission=key[0], task=key[1]), done)
+            self.link.put(Ask("programs", mission=key[0], task=key[1]), ProgramsAnswer, done)
 
-    def _on_use(self, key: tuple[str, int], answer: Any) -> None:
-        if isinstance(answer, dict):
-            self._uses[key] = use_of(answer, self._uses.get(key))
+    def _on_use(self, key: tuple[str, int], answer: ProgramsAnswer) -> None:
+        self._uses[key] = use_of(answer, self._uses.get(key))
 
     # ---- keys
 
@@ -326,9 +329,9 @@ class Top(App[int]):
 
     def _open_worker(self, row: Row) -> None:
         assert self._answer is not None
-        one = next((one for one in self._answer["workers"] if one["id"] == row.key), None)
+        one = next((one for one in self._answer.workers if one.id == row.key), None)
         if one is not None:
-            screen = WorkerScreen(self.link, one["id"], one["label"], one["name"], self._by)
+            screen = WorkerScreen(self.link, one.id, one.label, one.name, self._by)
             screen.answer = self._answer
             self.push_screen(screen)
 
@@ -346,7 +349,7 @@ class Top(App[int]):
             return
         text = f"Drain worker {label}?\nIt takes no more tasks, and leaves when those it has end."
         question = Ask("retire", pattern=worker)
-        self._confirm(text, question, lambda answer: _drained(answer, label))
+        self._confirm(text, question, list[RetiredWorker], lambda answer: _drained(answer, label))
 
     def action_cancel(self) -> None:
         """Ask whether a task is to end."""
@@ -362,15 +365,17 @@ class Top(App[int]):
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."
         question = Ask("cancel", mission=task.mission, task=task.number, by=who())
-        self._confirm(text, question, lambda answer: _cancelled(answer, name))
+        self._confirm(text, question, FoundAnswer, lambda answer: _cancelled(answer, name))
 
-    def _confirm(self, text: str, question: Ask, words: Any) -> None:
-        def answered(answer: Any) -> None:
+    def _confirm(
+        self, text: str, question: Ask, form: type[_Form], words: Callable[[_Form], str]
+    ) -> None:
+        def answered(answer: _Form) -> None:
             self.call_later(self._put_note, words(answer))
 
         def chosen(yes: bool | None) -> None:
             if yes:
-                self.link.put(question, answered)
+                self.link.put(question, form, answered)
 
         self.push_screen(Confirm(text), chosen)
 
@@ -379,18 +384,18 @@ class Top(App[int]):
         self._draw()
 
 
-def _drained(answer: Any, label: str) -> str:
+def _drained(answer: list[RetiredWorker], label: str) -> str:
     if not answer:
         return f"worker {label} is not here any more"
-    running = answer[0]["running"]
+    running = answer[0].running
     when = f"when {running} task{'' if running == 1 else 's'} ended" if running else "now"
     return f"worker {label} leaves {when}"
 
 
-def _cancelled(answer: Any, name: str) -> str:
-    if "error" in answer:
-        return str(answer["error"])
-    was = "ran, and its programs end" if answer["state"] == "running" else "waited"
+def _cancelled(answer: FoundAnswer, name: str) -> str:
+    if answer.error:
+        return answer.error
+    was = "ran, and its programs end" if answer.state == "running" else "waited"
     return f"task {name} is cancelled; it {was}"
 
 
@@ -403,7 +408,7 @@ def show(address: str, *, seconds: float, patience: float) -> int:
     from grain.cli.query import PATIENCE, ask_at
 
     # Before the screen is taken: without a scheduler the sentence is all there is to be seen.
-    ask_at(address, Ask("overview"), patience=max(patience, PATIENCE))
+    ask_at(address, Ask("overview"), OverviewAnswer, patience=max(patience, PATIENCE))
     by = marks(sys.stdout.encoding or "ascii")
     app = Top(address, seconds=seconds, patience=max(patience, PATIENCE), by=by)
     code = app.run()

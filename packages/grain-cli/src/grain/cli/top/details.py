@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
+from grain.cli.query import explanation_of
 from grain.cli.show import clean, explanation_facts, explanation_state, folded
 from grain.cli.top.log import TaskLog, WorkerLog
 from grain.cli.top.pane import Pane, strip
-from grain.cli.top.tables import running_table
-from grain.edge.questions import Ask
+from grain.cli.top.tables import runs_table
+from grain.edge.questions import Ask, CallAnswer, ProgramsAnswer, RunsAnswer, WhyAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from textual.app import ComposeResult
     from textual.strip import Strip
 
+    from grain.cli.query import Explanation
     from grain.cli.top.link import Link
     from grain.cli.top.picture import Marks
     from grain.cli.top.tables import Task
+    from grain.edge.questions import OverviewAnswer
 
 _LOOK = 1.0  # seconds between two looks at a task, and at a log
 
@@ -179,7 +180,9 @@ class TaskScreen(_Details):
     def __init__(self, link: Link, task: Task) -> None:
         super().__init__(link, task.worker)
         self.about = task
-        self._facts: dict[str, Any] = {}
+        self._why: WhyAnswer | None = None
+        self._call: CallAnswer | None = None
+        self._programs: ProgramsAnswer | None = None
         self._output = TaskLog(task.name, task.number, task.mission)
 
     def compose(self) -> ComposeResult:
@@ -189,20 +192,25 @@ class TaskScreen(_Details):
         yield Line("Escape back   c cancel   arrows scroll", "dim")
 
     def _ask(self) -> None:
-        for what in ("why", "arguments", "programs"):
-            question = Ask(what, mission=self.about.mission, task=self.about.number)
-            self._link.put(question, self._take)
+        task = self.about.mission, self.about.number
+        self._link.put(Ask("why", *task), WhyAnswer, self._take)
+        self._link.put(Ask("arguments", *task), CallAnswer, self._take)
+        self._link.put(Ask("programs", *task), ProgramsAnswer, self._take)
 
-    def _take(self, answer: Any) -> None:
+    def _take(self, answer: WhyAnswer | CallAnswer | ProgramsAnswer) -> None:
         # In the thread of the link.
-        if isinstance(answer, dict):
-            self.app.call_later(self._on_answer, answer)
+        self.app.call_later(self._on_answer, answer)
 
-    def _on_answer(self, answer: Mapping[str, Any]) -> None:
-        self._facts = {**self._facts, **answer}
-        worker = str(self._facts.get("worker") or "")
-        if self._log is None and worker:
-            self._log = WorkerLog(worker)
+    def _on_answer(self, answer: WhyAnswer | CallAnswer | ProgramsAnswer) -> None:
+        match answer:
+            case WhyAnswer():
+                self._why = answer
+                if self._log is None and answer.worker:
+                    self._log = WorkerLog(answer.worker)
+            case CallAnswer():
+                self._call = answer
+            case ProgramsAnswer():
+                self._programs = answer
         self._draw()
 
     def _read_logs(self) -> None:
@@ -212,7 +220,9 @@ class TaskScreen(_Details):
 
     def _draw(self) -> None:
         if self.is_attached:
-            facts, log = task_lines(self.about.name, self._facts, self._output, self._log)
+            why, known = self._why, (self._call, self._programs)
+            explanation = None if why is None else explanation_of(why, *known)
+            facts, log = task_lines(self.about.name, explanation, self._output, self._log)
             self.query_one(Page).put([*facts, *log], len(facts))
 
 
@@ -233,7 +243,7 @@ class WorkerScreen(_Details):
         self.label = label
         self._by = by
         # The last overview, for the names of missions.
-        self.answer: dict[str, Any] | None = None
+        self.answer: OverviewAnswer | None = None
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
@@ -243,22 +253,18 @@ class WorkerScreen(_Details):
         yield Line("Escape back   Enter open a task   d drain   Tab to the log", "dim")
 
     def _ask(self) -> None:
-        self._link.put(Ask("runs", pattern=self.worker), self._take)
+        self._link.put(Ask("runs", pattern=self.worker), RunsAnswer, self._take)
 
-    def _take(self, answer: Any) -> None:
-        if isinstance(answer, dict):
-            self.app.call_later(self._on_answer, answer)
+    def _take(self, answer: RunsAnswer) -> None:
+        self.app.call_later(self._on_answer, answer)
 
-    def _on_answer(self, answer: Mapping[str, Any]) -> None:
+    def _on_answer(self, answer: RunsAnswer) -> None:
         if self.answer is None:
             return
-        one = {
-            "label": self.label,
-            "running": len(answer["runs"]) + answer["more"],
-            "runs": answer["runs"],
-        }
-        shown = {**self.answer, "workers": [one], "at": answer["at"]}
-        self.query_one(Pane).show(running_table(shown, {}, self.label))
+        runs = [(self.label, run) for run in answer.runs]
+        count = len(runs) + answer.more
+        table = runs_table(runs, self.answer.missions, answer.at, count, {})
+        self.query_one(Pane).show(table)
 
     def _draw(self) -> None:
         if self.is_attached:
@@ -266,21 +272,21 @@ class WorkerScreen(_Details):
 
 
 def task_lines(
-    name: str, facts: Mapping[str, Any], output: TaskLog, log: WorkerLog | None
+    name: str, explanation: Explanation | None, output: TaskLog, log: WorkerLog | None
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the lines about a task, and those of its log, each with its style.
 
     Args:
         name: of the task.
-        facts: what the scheduler has answered.
+        explanation: what the scheduler has answered; None if it has not.
         output: the task's own lines.
         log: of its worker, if one is known.
     """
-    if "state" not in facts:
+    if explanation is None:
         return [("looking ...", "dim")], []
-    lines = [(f"task {name} {explanation_state(dict(facts))}", "title")]
-    lines += [(f"  {clean(line)}", "") for line in explanation_facts(dict(facts))]
-    lines += [(f"  {clean(line)}", "") for line in facts.get("reasons", ())]
+    lines = [(f"task {name} {explanation_state(explanation)}", "title")]
+    facts = explanation_facts(explanation, explanation.call, explanation.programs)
+    lines += [(f"  {clean(line)}", "") for line in [*facts, *explanation.reasons]]
     lines += [(f"  {clean(line)}", "") for line in output.facts]
     lines.append(("", ""))
     if output.lines:

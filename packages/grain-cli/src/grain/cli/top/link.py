@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import trio
+from msgspec.structs import replace
 
-from grain.edge.questions import CODEC, Answer, Ask, unpack
+from grain.cli.query import read
+from grain.edge.questions import CODEC, Answer, Ask, OverviewAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge import Peer
+
+_Form = TypeVar("_Form")
 
 SECONDS = 1.0
 """Seconds between two looks."""
@@ -36,7 +40,7 @@ class Seen(NamedTuple):
         problem: why there is none, as a sentence.
     """
 
-    answer: dict[str, Any] | None
+    answer: OverviewAnswer | None
     problem: str = ""
 
 
@@ -69,7 +73,8 @@ class Link:
         self._scope = trio.CancelScope()
         self._peer: Peer | None = None
         self._last = 0
-        self._pending: dict[int, Callable[[Any], object]] = {}
+        # The form of the answer to each question, and who takes it.
+        self._pending: dict[int, tuple[type[Any], Callable[[Any], object]]] = {}
         self._unsent: list[Ask] = []
         self._wake = trio.Event()
 
@@ -86,38 +91,30 @@ class Link:
                 token.run_sync_soon(self._scope.cancel)
         self._thread.join(1.0)
 
-    def put(self, question: Ask, done: Callable[[Any], object]) -> None:
-        """Put a question; the answer is plain data, and comes in the thread or never.
+    def put(self, question: Ask, form: type[_Form], done: Callable[[_Form], object]) -> None:
+        """Put a question; the answer comes in the thread or never.
 
         Args:
             question: which.
+            form: of the answer.
             done: called with the answer.
         """
         with self._lock:
             token = self._token
         if token is not None:
             with suppress(trio.RunFinishedError):
-                token.run_sync_soon(self._enqueue, question, done)
+                token.run_sync_soon(self._enqueue, question, form, done)
 
     # ---- in the thread
 
-    def _enqueue(self, question: Ask, done: Callable[[Any], object]) -> None:
+    def _enqueue(self, question: Ask, form: type[Any], done: Callable[[Any], object]) -> None:
         if self._peer is None:
             return
         self._last += 1
-        self._pending[self._last] = done
+        self._pending[self._last] = form, done
         if len(self._pending) > _PENDING:
             del self._pending[next(iter(self._pending))]
-        numbered = Ask(
-            question.about,
-            question.mission,
-            question.task,
-            question.pattern,
-            question.at_once,
-            question.by,
-            self._last,
-        )
-        self._unsent.append(numbered)
+        self._unsent.append(replace(question, number=self._last))
         self._wake.set()
 
     def _run(self) -> None:
@@ -159,29 +156,30 @@ class Link:
         while True:
             for message, payload in await peer.channel.receive():
                 if isinstance(message, Answer):
-                    done = self._pending.pop(message.number, None)
-                    if done is not None:
-                        done(unpack(payload))
+                    pending = self._pending.pop(message.number, None)
+                    if pending is not None:
+                        form, done = pending
+                        done(read(peer, payload, form))
 
     async def _ask(self) -> None:
         """Look again and again; a scheduler that does not answer is looked for anew."""
         while True:
             answered = trio.Event()
-            seen: list[dict[str, Any]] = []
+            seen: list[OverviewAnswer] = []
 
             def done(
-                answer: Any,
+                answer: OverviewAnswer,
                 answered: trio.Event = answered,
-                seen: list[dict[str, Any]] = seen,
+                seen: list[OverviewAnswer] = seen,
             ) -> None:
                 seen.append(answer)
                 answered.set()
 
-            self._enqueue(Ask("overview"), done)
+            self._enqueue(Ask("overview"), OverviewAnswer, done)
             with trio.fail_after(_ANSWER):
                 await answered.wait()
             self._on_seen(Seen(seen[0]))
-            await trio.sleep(_SOON if seen[0].get("more_workers") else self._seconds)
+            await trio.sleep(_SOON if seen[0].more_workers else self._seconds)
 
 
 def problem(error: BaseException, address: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import queue
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,15 +14,16 @@ from grain.cli.top.link import Link, Seen
 from grain.cli.top.picture import fitted, head_line, places, row_line
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import PANES, Use, losses, tables, totals, use_of
-from grain.edge.questions import Ask
+from grain.edge.questions import Ask, ProgramsAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.cli.top.picture import Marks
+    from grain.edge.questions import OverviewAnswer
 
     Uses = Mapping[tuple[str, int], Use]
-    _Answers = queue.SimpleQueue[tuple[tuple[str, int], Any]]
+    _Answers = queue.SimpleQueue[tuple[tuple[str, int], ProgramsAnswer]]
 
 _ROWS = 20  # of each table
 _WORKERS = 1.0  # seconds for what workers answer about the programs of their tasks
@@ -30,12 +31,12 @@ _PATIENCE = 10.0  # seconds for the first answer, beside those for finding the s
 
 
 def text(
-    answer: dict[str, Any], rates: Rates, width: int, by: Marks, uses: Uses | None = None
+    answer: OverviewAnswer, rates: Rates, width: int, by: Marks, uses: Uses | None = None
 ) -> str:
     """Return an answer as text, a table below the other, without those that have no rows."""
     first, *others = totals(answer, rates)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
-    lines += [f"Note: {clean(trouble)}." for trouble in answer.get("troubles", ())]
+    lines += [f"Note: {clean(trouble)}." for trouble in answer.troubles]
     lines += [f"Note: {lost}." for lost in losses(answer)]
     by_name = tables(answer, rates, uses or {})
     for name in PANES:
@@ -67,7 +68,7 @@ def watch(address: str, *, seconds: float | None, patience: float, width: int, b
         seen = answers.get(timeout=patience + _PATIENCE)
         if seen.answer is None:
             raise NoScheduler(seen.problem)
-        while seconds is None and (seen.answer or {}).get("more_workers"):
+        while seconds is None and seen.answer is not None and seen.answer.more_workers:
             seen = answers.get()
         printer.put(seen)
         while seconds is not None:
@@ -97,25 +98,25 @@ class _Printer:
         self._uses = self._ask(seen.answer)
         click.echo(text(seen.answer, self._rates, self._width, self._by, self._uses))
 
-    def _ask(self, answer: dict[str, Any]) -> Uses:
+    def _ask(self, answer: OverviewAnswer) -> Uses:
         """Return what the tasks use that are printed, as far as workers answer in time."""
         running = tables(answer, self._rates, {})["running"].rows[:_ROWS]
         wanted = {(row.about.mission, row.about.number) for row in running if row.about is not None}
         answers: _Answers = queue.SimpleQueue()
         for key in wanted:
             question = Ask("programs", mission=key[0], task=key[1])
-            self._link.put(question, functools.partial(_hand_over, answers, key))
+            done = functools.partial(_hand_over, answers, key)
+            self._link.put(question, ProgramsAnswer, done)
         uses = {}
         end = time.monotonic() + _WORKERS
         try:
             for _ in wanted:
                 key, one = answers.get(timeout=max(end - time.monotonic(), 0.0))
-                if isinstance(one, dict):
-                    uses[key] = use_of(one, self._uses.get(key))
+                uses[key] = use_of(one, self._uses.get(key))
         except queue.Empty:
             pass
         return uses
 
 
-def _hand_over(answers: _Answers, key: tuple[str, int], answer: Any) -> None:
+def _hand_over(answers: _Answers, key: tuple[str, int], answer: ProgramsAnswer) -> None:
     answers.put((key, answer))

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from grain.cli.top.rates import Rates
+    from grain.edge.questions import (
+        FailureRow,
+        MissionOutlook,
+        MissionRow,
+        OverviewAnswer,
+        ProgramsAnswer,
+        QueueRow,
+        RunRow,
+        WorkerRow,
+    )
 
 PANES = ("missions", "workers", "running", "waiting", "failures")
 """The names of the tables, in the order in which they are shown."""
@@ -128,12 +138,12 @@ class Use(NamedTuple):
 
 
 def tables(
-    answer: Mapping[str, Any], rates: Rates, uses: Mapping[tuple[str, int], Use]
+    answer: OverviewAnswer, rates: Rates, uses: Mapping[tuple[str, int], Use]
 ) -> dict[str, Table]:
     """Return all tables of an answer.
 
     Args:
-        answer: the scheduler's, as docs/protocol.md has it.
+        answer: the scheduler's.
         rates: of the missions.
         uses: of tasks that run, by the mission's id and the task's number, as far as they are
             known.
@@ -152,9 +162,9 @@ def tables(
 _WORKER_STYLES = {"away": "bad", "draining": "warn", "paused": "warn", "joining": "dim"}
 
 
-def workers_table(answer: Mapping[str, Any]) -> Table:
+def workers_table(answer: OverviewAnswer) -> Table:
     """Return the workers, with a bar for each kind of resource."""
-    workers = answer["workers"]
+    workers = answer.workers
     kinds = _kinds(workers)
     several = in_several_clusters(workers)
     columns: tuple[Column, ...] = (
@@ -172,20 +182,20 @@ def workers_table(answer: Mapping[str, Any]) -> Table:
     columns = tuple(
         column._replace(rank=1) if column.head == "CORES" else column for column in columns
     )
-    rows = [_worker(worker, kinds, answer["at"], with_cluster=several) for worker in workers]
+    rows = [_worker(worker, kinds, answer.at, with_cluster=several) for worker in workers]
     rows.sort(key=lambda row: natural(row.values[0]))
-    states = ", ".join(f"{count} {clean(one)}" for one, count in answer["worker_states"].items())
-    more = answer.get("more_workers", 0)
+    states = ", ".join(f"{count} {clean(one)}" for one, count in answer.worker_states.items())
+    more = answer.more_workers
     title = f"WORKERS  {states}" + (f", {more} to be looked at" if more else "")
     return Table(title, columns, tuple(rows), "none is here; `grain up` submits some")
 
 
-def _kinds(workers: Sequence[Mapping[str, Any]]) -> list[str]:
+def _kinds(workers: Sequence[WorkerRow]) -> list[str]:
     """Return the kinds of resources that most workers have, cores and memory first."""
     counts: dict[str, int] = {}
     for worker in workers:
-        for kind in worker["used"]:
-            if amount(worker["total"].get(kind)) is not None:
+        for kind in worker.used:
+            if amount(worker.total.get(kind)) is not None:
                 counts[kind] = counts.get(kind, 0) + 1
     first = {"Cores": -2, "Memory": -1}
     kinds = sorted(counts, key=lambda kind: (first.get(kind, 0), -counts[kind], kind))
@@ -201,32 +211,30 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker(
-    worker: Mapping[str, Any], kinds: Sequence[str], at: float, *, with_cluster: bool
-) -> Row:
-    left = None if worker["ends"] is None else max(worker["ends"] - at, 0.0)
-    computing = worker.get("computing")
+def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster: bool) -> Row:
+    left = None if worker.ends is None else max(worker.ends - at, 0.0)
+    computing = worker.computing
     bars = [
         _bar(
-            worker["used"].get(kind),
-            worker["total"].get(kind),
+            worker.used.get(kind),
+            worker.total.get(kind),
             (computing or 0.0) if kind == "Cores" else 0.0,
         )
         for kind in kinds
     ]
-    label = clean(worker["label"])
-    cluster = [clean(worker.get("cluster") or "-")] * with_cluster
+    label = clean(worker.label)
+    cluster = [clean(worker.cluster or "-")] * with_cluster
     computes = [computing] * (kinds[:1] == ["Cores"])
     shares = [-1.0 if bar.share is None else bar.share for bar in bars]
     return Row(
-        worker["id"],
+        worker.id,
         (
             label,
             *cluster,
-            clean(worker["host"]),
-            clean(worker["state"]),
+            clean(worker.host),
+            clean(worker.state),
             span(left),
-            str(worker["running"]),
+            str(worker.running),
             *bars[:1],
             *("-" if cores is None else cores_text(cores) for cores in computes),
             *bars[1:],
@@ -234,15 +242,15 @@ def _worker(
         (
             label,
             *cluster,
-            clean(worker["host"]),
-            worker["state"],
+            clean(worker.host),
+            worker.state,
             math.inf if left is None else left,
-            worker["running"],
+            worker.running,
             *shares[:1],
             *(-1.0 if cores is None else cores for cores in computes),
             *shares[1:],
         ),
-        _WORKER_STYLES.get(worker["state"], ""),
+        _WORKER_STYLES.get(worker.state, ""),
     )
 
 
@@ -251,14 +259,14 @@ def cores_text(cores: float) -> str:
     return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
-def _bar(share: Any, total: Any, used: float) -> Bar:
+def _bar(share: float | None, total: Any, used: float) -> Bar:
     """Return a bar of what tasks were given of a kind, and of what of it is in use."""
     whole = amount(total)
     if whole is None:
         return Bar(None, "-")
-    if not isinstance(share, int | float):
+    if share is None:
         return Bar(None, f"?/{whole:g}")
-    share = min(max(float(share), 0.0), 1.0)
+    share = min(max(share, 0.0), 1.0)
     given = share * whole
     text = f"{given:.0f}" if given >= 10 or abs(given - round(given)) < 0.05 else f"{given:.1f}"
     part = min(used / whole, 1.0) if whole else 0.0
@@ -274,7 +282,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 # ---- missions
 
 
-def missions_table(answer: Mapping[str, Any], rates: Rates) -> Table:
+def missions_table(answer: OverviewAnswer, rates: Rates) -> Table:
     """Return the missions, with rate and estimate."""
     columns = (
         Column("NAME", 0, least=16, tail=True),
@@ -289,31 +297,29 @@ def missions_table(answer: Mapping[str, Any], rates: Rates) -> Table:
         Column("LEFT", 1, right=True),
         Column("PROGRESS", 9, least=8),
     )
-    rows = [_mission(mission, rates.rate(mission["id"])) for mission in answer["missions"]]
-    more = answer.get("more_missions", 0)
+    rows = [_mission(mission, rates.rate(mission.id)) for mission in answer.missions]
+    more = answer.more_missions
     title = "MISSIONS" + (f"  {more} more are not shown" if more else "")
     return Table(title, columns, tuple(rows), "none is here")
 
 
-def _mission(mission: Mapping[str, Any], rate: float) -> Row:
-    done, failed, left = mission["done"], mission["failed"], mission["left"]
-    running = mission["running"]
+def _mission(mission: MissionRow, rate: float) -> Row:
+    left, running, outlook = mission.left, mission.running, mission.outlook
     waiting = None if running is None else max(left - running, 0)
-    outlook = mission.get("outlook") or {}
-    estimate = outlook.get("left") if left else None
-    state = "paused" if mission["paused"] else "connected" if mission["connected"] else "away"
-    ended, total = outlook.get("ended", 0), outlook.get("total", 0)
-    share = min(ended / total, 1.0) if total else None
+    estimate = outlook.left if left and outlook is not None else None
+    state = "paused" if mission.paused else "connected" if mission.connected else "away"
+    known = outlook is not None and outlook.total
+    share = min(outlook.ended / outlook.total, 1.0) if outlook is not None and known else None
     progress = "-" if share is None else f"{math.floor(100 * share)} %"
     style = {"paused": "warn", "away": "bad"}.get(state, "")
-    label = clean(mission["label"])
+    label = clean(mission.label)
     cells = (
         label,
-        clean(mission["host"]),
+        clean(mission.host),
         state,
-        str(done),
-        str(failed),
-        str(mission["retried"]),
+        str(mission.done),
+        str(mission.failed),
+        str(mission.retried),
         "?" if running is None else str(running),
         f"<{left}" if waiting is None else str(waiting),
         rate_text(rate) if rate > 0 else "-",
@@ -322,26 +328,27 @@ def _mission(mission: Mapping[str, Any], rate: float) -> Row:
     )
     values = (
         label,
-        clean(mission["host"]),
+        clean(mission.host),
         state,
-        done,
-        failed,
-        mission["retried"],
+        mission.done,
+        mission.failed,
+        mission.retried,
         running or 0,
         waiting or 0,
         rate,
         math.inf if estimate is None else estimate,
         -1.0 if share is None else share,
     )
-    return Row(mission["id"], cells, values, style)
+    return Row(mission.id, cells, values, style)
 
 
-def _left(outlook: Mapping[str, Any]) -> str:
+def _left(outlook: MissionOutlook | None) -> str:
     """Return the time that a mission estimates: of all its calls, or of those submitted so far."""
-    seconds, least = outlook.get("left"), outlook.get("least")
-    if seconds is None or (least and round(seconds) < 1):
+    if outlook is None or (seconds := outlook.left) is None:
         return "-"
-    return f"{'>' if least else ''}{span(seconds)}{'' if outlook.get('whole') else ' so far'}"
+    if outlook.least and round(seconds) < 1:
+        return "-"
+    return f"{'>' if outlook.least else ''}{span(seconds)}{'' if outlook.whole else ' so far'}"
 
 
 def rate_text(per_second: float) -> str:
@@ -356,27 +363,31 @@ def rate_text(per_second: float) -> str:
 # ---- tasks
 
 
-def running_table(
-    answer: Mapping[str, Any], uses: Mapping[tuple[str, int], Use], worker: str = ""
+def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -> Table:
+    """Return the tasks that run, those that have run longest first; `uses` as of `tables`."""
+    runs = [(one.label, run) for one in answer.workers for run in one.runs]
+    return runs_table(runs, answer.missions, answer.at, answer.tasks.running, uses)
+
+
+def runs_table(
+    runs: Iterable[tuple[str, RunRow]],
+    missions: Iterable[MissionRow],
+    at: float,
+    count: int,
+    uses: Mapping[tuple[str, int], Use],
 ) -> Table:
-    """Return the tasks that run, those that have run longest first.
+    """Return tasks that run, those that have run longest first.
 
     Args:
-        answer: the scheduler's.
+        runs: the runs, each with the label of its worker.
+        missions: those of the scheduler.
+        at: when the runs were looked at.
+        count: how many there are, with those that are left out.
         uses: as of `tables`.
-        worker: the label of the only worker whose tasks are wanted; empty for all.
     """
-    missions = {mission["number"]: mission for mission in answer["missions"]}
-    rows = [
-        _run(run, one["label"], missions.get(run[0]), answer["at"], uses)
-        for one in answer["workers"]
-        if not worker or one["label"] == worker
-        for run in one["runs"]
-    ]
+    by_number = {mission.number: mission for mission in missions}
+    rows = [_run(run, worker, by_number.get(run.mission), at, uses) for worker, run in runs]
     rows.sort(key=lambda row: -row.values[3])
-    count = answer["tasks"]["running"]
-    if worker:
-        count = sum(one["running"] for one in answer["workers"] if one["label"] == worker)
     more = f", {len(rows)} of them here" if len(rows) < count else ""
     columns: tuple[Column, ...] = RUNNING
     if not uses:  # nobody has said anything about programs
@@ -400,27 +411,26 @@ _OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
 
 
 def _run(
-    run: Sequence[Any],
+    run: RunRow,
     worker: str,
-    mission: Mapping[str, Any] | None,
+    mission: MissionRow | None,
     at: float,
     uses: Mapping[tuple[str, int], Use],
 ) -> Row:
-    number, task, function, began, request = run
-    label = clean(mission["label"]) if mission else f"mission {number}"
-    seconds = max(at - began, 0.0)
-    name = f"{label}:{task}"
-    use = uses.get((mission["id"], task)) if mission else None
+    label = clean(mission.label) if mission else f"mission {run.mission}"
+    seconds = max(at - run.began, 0.0)
+    name = f"{label}:{run.task}"
+    use = uses.get((mission.id, run.task)) if mission else None
     program = program_text(use)
     cells = (
         name,
-        clean(function),
+        clean(run.function),
         clean(worker),
         span(seconds),
         busy_text(use),
         memory_text(use),
         program,
-        clean(request),
+        clean(run.request),
     )
     busy, memory = (-1.0, -1.0) if use is None else (use.busy, use.memory)
     values = (
@@ -433,8 +443,8 @@ def _run(
         program,
         cells[7],
     )
-    about = Task(mission["id"], task, name, clean(worker)) if mission else None
-    return Row(f"{number}:{task}", cells, values, "", about)
+    about = Task(mission.id, run.task, name, clean(worker)) if mission else None
+    return Row(f"{run.mission}:{run.task}", cells, values, "", about)
 
 
 def program_text(use: Use | None) -> str:
@@ -459,7 +469,7 @@ def memory_text(use: Use | None) -> str:
     return f"{use.memory:.2f} GB" if use.memory < 10 else f"{use.memory:.0f} GB"
 
 
-def use_of(answer: Mapping[str, Any], before: Use | None = None) -> Use:
+def use_of(answer: ProgramsAnswer, before: Use | None = None) -> Use:
     """Return what a task uses, from the answer about its programs.
 
     Args:
@@ -467,13 +477,13 @@ def use_of(answer: Mapping[str, Any], before: Use | None = None) -> Use:
         before: what it used some seconds ago. Without that, or where other programs ran then, the
             programs keep as many cores busy as they have since they began.
     """
-    programs = answer.get("programs") or ()
+    programs = answer.programs
     if not programs:
         return Use(0, 0.0, "")
-    oldest = max(programs, key=lambda program: program[1])
-    seconds, command = float(oldest[1]), str(oldest[0])
-    of_cpu = [(cpu, ran) for _, ran, cpu, _ in programs if cpu is not None]
-    of_memory = [memory for *_, memory in programs if memory is not None]
+    oldest = max(programs, key=lambda program: program.seconds)
+    seconds, command = oldest.seconds, oldest.command
+    of_cpu = [(one.cpu, one.seconds) for one in programs if one.cpu is not None]
+    of_memory = [one.memory for one in programs if one.memory is not None]
     cpu = busy = None
     if of_cpu:
         cpu = sum(used for used, _ in of_cpu)
@@ -486,7 +496,7 @@ def use_of(answer: Mapping[str, Any], before: Use | None = None) -> Use:
     return Use(len(programs), seconds, command, cpu, busy, sum(of_memory) if of_memory else None)
 
 
-def waiting_table(answer: Mapping[str, Any]) -> Table:
+def waiting_table(answer: OverviewAnswer) -> Table:
     """Return what waits, by request, the most first, and why."""
     columns = (
         Column("TASKS", 0, right=True),
@@ -496,43 +506,29 @@ def waiting_table(answer: Mapping[str, Any]) -> Table:
         Column("RUNS", 4, right=True),
         Column("PRIORITY", 5, right=True),
     )
-    rows = [_queue(queue) for queue in answer["queues"] if queue["waiting"]]
-    tasks = answer["tasks"]
-    others = [f"{tasks[name]} {name}" for name in ("held back", "suspect") if tasks.get(name)]
-    more = answer.get("more_queues", 0)
-    if more:
-        others.append(f"{more} more requests are not shown")
-    title = ", ".join([f"WAITING  {tasks['waiting']}", *others])
+    rows = [_queue(queue) for queue in answer.queues if queue.waiting]
+    tasks = answer.tasks
+    counts = (tasks.held_back, "held back"), (tasks.suspect, "suspect")
+    others = [f"{count} {name}" for count, name in counts if count]
+    if answer.more_queues:
+        others.append(f"{answer.more_queues} more requests are not shown")
+    title = ", ".join([f"WAITING  {tasks.waiting}", *others])
     return Table(title, columns, tuple(rows), "nothing waits")
 
 
-def _queue(queue: Mapping[str, Any]) -> Row:
-    label = clean(queue["mission"])
-    oldest = f"{label}:{queue['oldest']}" if queue["oldest"] else label or "-"
-    request, why = clean(queue["request"]), clean(queue["why"])
-    cells = (
-        str(queue["waiting"]),
-        oldest,
-        request,
-        why,
-        str(queue["running"]),
-        str(queue["priority"]),
-    )
-    values = (
-        queue["waiting"],
-        oldest,
-        request,
-        why,
-        queue["running"],
-        queue["priority"],
-    )
-    about = Task(queue["mission_id"], queue["oldest"], oldest) if queue["oldest"] else None
+def _queue(queue: QueueRow) -> Row:
+    label = clean(queue.mission)
+    oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
+    request, why = clean(queue.request), clean(queue.why)
+    cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
+    values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
+    about = Task(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
     style = "warn" if why.startswith("no worker") else ""
-    key = f"{label}\0{queue['priority']}\0{queue['request']}"
+    key = f"{label}\0{queue.priority}\0{queue.request}"
     return Row(key, cells, values, style, about)
 
 
-def failures_table(answer: Mapping[str, Any]) -> Table:
+def failures_table(answer: OverviewAnswer) -> Table:
     """Return the last tasks that failed, the latest first, also those that are tried again."""
     columns = (
         Column("TIME", 2),
@@ -542,34 +538,27 @@ def failures_table(answer: Mapping[str, Any]) -> Table:
         Column("RAN", 4, right=True),
         Column("HOW", 2, least=10),
     )
-    rows = [_failure(failure, answer["at"]) for failure in reversed(answer["failures"])]
-    failed, retried = answer["tasks"]["failed"], answer["tasks"]["retried"]
+    rows = [_failure(failure, answer.at) for failure in reversed(answer.failures)]
+    failed, retried = answer.tasks.failed, answer.tasks.retried
     again = f", and {retried} that were tried again" if retried else ""
     more = f"; the last {len(rows)} here" if len(rows) < failed + retried else ""
     return Table(f"FAILURES  {failed}{again}{more}", columns, tuple(rows), "none")
 
 
-def _failure(failure: Mapping[str, Any], at: float) -> Row:
-    label = clean(failure["mission"])
-    name = f"{label}:{failure['task']}"
-    ran = max(failure["ended"] - failure["began"], 0.0)
-    how = clean(failure["why"]) if failure["why"] else "it raised an exception"
-    if failure["how"] == "crashed":
-        how = f"given up after crashes: {clean(failure['why'])}"
-    if failure["retried"]:
+def _failure(failure: FailureRow, at: float) -> Row:
+    name = f"{clean(failure.mission)}:{failure.task}"
+    function, worker = clean(failure.function), clean(failure.worker)
+    ran = max(failure.ended - failure.began, 0.0)
+    how = clean(failure.why) if failure.why else "it raised an exception"
+    if failure.how == "crashed":
+        how = f"given up after crashes: {clean(failure.why)}"
+    if failure.retried:
         how = f"tried again: {how}"
-    cells = (
-        moment(failure["ended"], at),
-        name,
-        clean(failure["function"]),
-        clean(failure["worker"]),
-        span(ran),
-        how,
-    )
-    values = (failure["ended"], name, cells[2], cells[3], ran, how)
-    about = Task(failure["mission_id"], failure["task"], name, clean(failure["worker"]))
-    style = "warn" if failure["retried"] else "bad"
-    return Row(f"{name}:{failure['ended']}", cells, values, style, about)
+    cells = (moment(failure.ended, at), name, function, worker, span(ran), how)
+    values = (failure.ended, name, function, worker, ran, how)
+    about = Task(failure.mission_id, failure.task, name, worker)
+    style = "warn" if failure.retried else "bad"
+    return Row(f"{name}:{failure.ended}", cells, values, style, about)
 
 
 # ---- order
@@ -626,16 +615,15 @@ def next_column(table: Table, order: Order) -> Order:
 # ---- the lines on top
 
 
-def totals(answer: Mapping[str, Any], rates: Rates) -> list[str]:
+def totals(answer: OverviewAnswer, rates: Rates) -> list[str]:
     """Return what there is in all, in parts of which the last ones may be left out."""
-    given, cores = answer["cores"]
-    computing = answer.get("computing")
-    tasks = answer["tasks"]
+    given, cores = answer.cores
+    computing, tasks = answer.computing, answer.tasks
     computes = f", {cores_text(computing)} computing" if given and computing is not None else ""
     parts = [f"{given:g} of {cores:g} cores given{computes}"]
-    parts.append(f"{tasks['running']} running, {tasks['waiting']} waiting")
-    parts.append(f"{tasks['done']} done, {tasks['failed']} failed")
-    rate = sum(rates.rate(mission["id"]) for mission in answer["missions"])
+    parts.append(f"{tasks.running} running, {tasks.waiting} waiting")
+    parts.append(f"{tasks.done} done, {tasks.failed} failed")
+    rate = sum(rates.rate(mission.id) for mission in answer.missions)
     if rate > 0:
         parts.append(rate_text(rate))
     return parts
@@ -645,15 +633,15 @@ _NEWS = 600.0  # seconds for which a lost worker is news
 _LOST = 3  # that are named
 
 
-def losses(answer: Mapping[str, Any]) -> list[str]:
+def losses(answer: OverviewAnswer) -> list[str]:
     """Return a sentence on each worker that was lost lately, the last one first."""
-    at = answer["at"]
-    lost = [one for one in reversed(answer.get("lost", ())) if at - one["at"] < _NEWS]
+    at = answer.at
+    lost = [one for one in reversed(answer.lost) if at - one.at < _NEWS]
     texts = []
     for one in lost[:_LOST]:
-        tasks = "1 task runs" if one["tasks"] == 1 else f"{one['tasks']} tasks run"
-        then = f"; {tasks} again elsewhere" if one["tasks"] else ""
-        texts.append(f"{moment(one['at'], at)} worker {clean(one['name'])} is lost{then}")
+        tasks = "1 task runs" if one.tasks == 1 else f"{one.tasks} tasks run"
+        then = f"; {tasks} again elsewhere" if one.tasks else ""
+        texts.append(f"{moment(one.at, at)} worker {clean(one.name)} is lost{then}")
     if len(lost) > _LOST:
         texts.append(f"{len(lost) - _LOST} more are lost")
     return texts

@@ -18,7 +18,7 @@ from grain.cli.workers.jobs import joined, own_jobs, report_ended
 from grain.cli.workers.loop import SignalLoop, seconds_between
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
-from grain.edge.questions import Ask
+from grain.edge.questions import Ask, DemandAnswer, RetiredWorker
 from grain.resource import from_data
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from grain.cli.scaling.model import Cancel, Decision, Release, Submit
     from grain.cli.workers.scaling_state import ScalingState
     from grain.config import Config, Shape
+    from grain.edge.questions import ClassDemand, WorkerSupply
 
 ONE_SHAPE = "node"
 """The name of the only sort of worker, where the configuration has no ``[[shape]]``."""
@@ -204,34 +205,31 @@ class AutoLoop:
     def _view(self, states: Mapping[str, JobState]) -> View:
         """Return how things stand."""
         try:
-            [answer] = ask(self._config, Ask("demand"))
-            workers = self._workers(answer["workers"])
+            answer = ask(self._config, Ask("demand"), DemandAnswer)
+            workers = self._workers(answer.workers)
             view = View(
-                [task_class(one) for one in answer["classes"]],
+                [task_class(one) for one in answer.classes],
                 workers,
                 joined(states, lambda: [worker.name for worker in workers]),
             )
         except NoScheduler as error:
             self._complain("scheduler", f"{error}")
             return View((), None, states)
-        except (KeyError, TypeError, ValueError, LookupError) as error:
-            # A scheduler of another version, or one that answers nonsense.
-            what = (
-                f"the scheduler's answer is not understood ({error!r}): is it of another version?"
-            )
+        except (TypeError, ValueError, LookupError) as error:  # resources that make no sense
+            what = f"the scheduler's answer is not understood: {error!r}"
             self._complain("scheduler", what)
             return View((), None, states)
         self._troubles.pop("scheduler", None)
         return view
 
-    def _workers(self, answers: Iterable[dict[str, Any]]) -> list[Worker]:
+    def _workers(self, answers: Iterable[WorkerSupply]) -> list[Worker]:
         """Return the workers of an answer, each with its job: names may repeat."""
         jobs: dict[str, list[str]] = {}
         for job in self._scaler.jobs:
             jobs.setdefault(self._names.get(job, ""), []).append(job)
         workers = []
         for answer in answers:
-            mine = jobs.get(answer["name"]) or jobs.get(_without_restarts(answer["name"])) or []
+            mine = jobs.get(answer.name) or jobs.get(_without_restarts(answer.name)) or []
             workers.append(worker_of(answer, mine.pop(0) if mine else None))
         return workers
 
@@ -250,7 +248,7 @@ class AutoLoop:
 
     def _release(self, release: Release) -> None:
         try:
-            ask(self._config, Ask("retire", pattern=release.worker))
+            ask(self._config, Ask("retire", pattern=release.worker), list[RetiredWorker])
         except NoScheduler as error:
             self._complain("scheduler", str(error))
             return
@@ -298,43 +296,43 @@ class AutoLoop:
         self._troubles[about] = text
 
 
-def task_class(answer: Mapping[str, Any]) -> TaskClass:
+def task_class(answer: ClassDemand) -> TaskClass:
     """Return a class of tasks of the scheduler's answer.
 
     Raises:
-        ValueError, KeyError, TypeError: It makes no sense.
+        ValueError, LookupError, TypeError: Its resources make no sense.
     """
     return TaskClass(
-        from_data(answer["request"], unknown="keep"),
-        clean(answer["ask"]),
-        answer["waiting"],
-        answer["running"],
-        answer["elapsed"],
-        answer["mean"] if answer["ended"] >= ENOUGH else None,
-        answer["need"],
-        answer["interpreter"],
+        from_data(answer.request, unknown="keep"),
+        clean(answer.ask),
+        answer.waiting,
+        answer.running,
+        answer.elapsed,
+        answer.mean if answer.ended >= ENOUGH else None,
+        answer.need,
+        answer.interpreter,
     )
 
 
-def worker_of(answer: Mapping[str, Any], job: str | None) -> Worker:
+def worker_of(answer: WorkerSupply, job: str | None) -> Worker:
     """Return a worker of the scheduler's answer.
 
     Raises:
-        ValueError, KeyError, TypeError: It makes no sense.
+        ValueError, LookupError, TypeError: Its resources make no sense.
     """
     total, free = (
-        {k: v for k, v in answer[one].items() if k != "WTime"} for one in ("total", "free")
+        {k: v for k, v in one.items() if k != "WTime"} for one in (answer.total, answer.free)
     )
     return Worker(
-        answer["id"],
-        clean(answer["name"]),
+        answer.id,
+        clean(answer.name),
         from_data(total, unknown="keep"),
         from_data(free, unknown="keep"),
-        float("inf") if answer["left"] is None else answer["left"],
-        answer["running"],
-        answer["idle"],
-        answer["draining"],
-        answer["interpreter"],
+        float("inf") if answer.left is None else answer.left,
+        answer.running,
+        answer.idle,
+        answer.draining,
+        answer.interpreter,
         job,
     )
 

@@ -138,15 +138,15 @@ def report_ended(
         workers: Returns the names of the workers with the scheduler, those that are away included;
             called only if that matters.
     """
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.cli.query import NoScheduler, ask_all
+    from grain.edge.questions import Ask, JobEndedAnswer
 
     gone = [one for one, state in states.items() if state.phase is JobPhase.GONE]
     ended = {names[one] for one in gone if one in names}
     left = sorted(ended.intersection(workers())) if ended else []
     if left:
         with suppress(NoScheduler):  # another one has none of these workers
-            ask(config, *(Ask("ended", pattern=name) for name in left))
+            ask_all(config, [Ask("ended", pattern=name) for name in left], JobEndedAnswer)
 
 
 def _unseen(state: JobState) -> bool:

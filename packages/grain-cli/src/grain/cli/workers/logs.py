@@ -154,9 +154,9 @@ def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], 
     except LogError:
         here = missions_here(config)
         for which in "label", "name", "id":
-            if ids := [one["id"] for one in here if one[which] == mission]:
+            if ids := [one.id for one in here if getattr(one, which) == mission]:
                 return None, [], ids[0] if len(ids) == 1 else ""
-        named = sorted({name for one in here for name in (one["label"], one["name"])})
+        named = sorted({name for one in here for name in (one.label, one.name)})
         names = [*named, *(log.name for log in store_of(config).logs())]
         return None, list(dict.fromkeys(names))[:_LISTED], ""
     if text := namesakes_text(config, log, mission):
@@ -171,14 +171,16 @@ def _without_output(config: Config, recorded: list[JobRecord], word: str) -> str
 
     state = scheduler_state(config)
     name = clean(word)
-    for worker in state.get("workers", ()):
-        if word in (worker["label"], worker["name"], worker["id"]):
+    workers = [] if state is None else state.workers
+    for worker in workers:
+        if word in (worker.label, worker.name, worker.id):
             return (
-                f"worker {name} runs on host {clean(worker['host'])} and was not started by `grain "
+                f"worker {name} runs on host {clean(worker.host)} and was not started by `grain "
                 "up` from here: its output goes to where it was started, such as a terminal there. "
                 f"To have it in a file, start it with >{name}.log 2>&1 behind the command"
             )
-    missions = {one for m in state.get("missions", ()) for one in (m["label"], m["name"])}
+    here = [] if state is None else state.missions
+    missions = {name for one in here for name in (one.label, one.name)}
     with suppress(LogError):
         find_log(config, word)
         missions.add(word)
@@ -189,10 +191,10 @@ def _without_output(config: Config, recorded: list[JobRecord], word: str) -> str
             "the mission itself if `grain run` has started it"
         )
     jobs = list(dict.fromkeys(clean(one.name) for one in reversed(recorded)))[:_LISTED]
-    here = sorted({clean(worker["label"]) for worker in state.get("workers", ())})[:_LISTED]
+    labels = sorted({clean(worker.label) for worker in workers})[:_LISTED]
     parts = [f"no job that `grain` has submitted from here is called {name!r}"]
     parts.append(f"the last ones are: {', '.join(jobs)}" if jobs else "there are none")
-    parts.append(f"workers here are: {', '.join(here)}" if here else "no worker is here")
+    parts.append(f"workers here are: {', '.join(labels)}" if labels else "no worker is here")
     return "; ".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
+    from grain.edge.questions import RetiredWorker, WorkerState
 
 _LISTED = 20  # names at most in a message
 
@@ -51,26 +52,26 @@ def quit(  # noqa: A001 - its name
     with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask
-        from grain.edge.questions import Ask
+        from grain.edge.questions import Ask, RetiredWorker, StateAnswer
 
         config = load_config(ctx, config_file)
         if pattern is None:
             raise click.UsageError(_missing(config, patience))
         absent: NoScheduler | None = None
-        workers: list[dict[str, Any]] = []
+        workers: list[RetiredWorker] = []
         try:
             if not set(pattern) & _WILD:
-                [state] = ask(config, Ask("state"), patience=patience)
-                refuse_ambiguous(state["workers"], pattern)
+                state = ask(config, Ask("state"), StateAnswer, patience=patience)
+                refuse_ambiguous(state.workers, pattern)
             question = Ask("retire", pattern=pattern, at_once=force)
-            [workers] = ask(config, question, patience=patience)
+            workers = ask(config, question, list[RetiredWorker], patience=patience)
         except NoScheduler as error:
             absent = error
         for worker in workers:
-            name = clean(worker.get("label") or worker["name"])
-            click.echo(f"{name} on {clean(worker['host'])}: {_farewell(worker, force)}")
+            name = clean(worker.label)
+            click.echo(f"{name} on {clean(worker.host)}: {_farewell(worker, force)}")
         try:
-            jobs = unjoined(config, pattern, {worker["name"] for worker in workers})
+            jobs = unjoined(config, pattern, {worker.name for worker in workers})
         except BatchError as error:
             if not workers:
                 raise
@@ -84,15 +85,15 @@ def quit(  # noqa: A001 - its name
             raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
 
 
-def refuse_ambiguous(workers: list[dict[str, Any]], name: str) -> None:
+def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
     """Refuse a name, without a wildcard, that several workers have.
 
     Raises:
         click.ClickException: Several have it; the text names them.
     """
-    same = [worker for worker in workers if worker["name"] == name]
+    same = [worker for worker in workers if worker.name == name]
     if len(same) > 1:
-        which = ", ".join(f"{clean(one['label'])} on {clean(one['host'])}" for one in same)
+        which = ", ".join(f"{clean(one.label)} on {clean(one.host)}" for one in same)
         raise click.ClickException(
             f"{len(same)} workers are called {name!r}: {which}; "
             f"`grain quit '{clean(name)}@*'` lets all of them go"
@@ -103,11 +104,11 @@ def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a pattern, which lists the workers."""
     from grain.cli.batch import BatchError
     from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.edge.questions import Ask, StateAnswer
 
     names: list[str] = []
     with suppress(NoScheduler):
-        [state] = ask(config, Ask("state"), patience=patience)
+        state = ask(config, Ask("state"), StateAnswer, patience=patience)
         names = completion.here(state)
     with suppress(BatchError):
         names += [job.record.name for job in unjoined(config, "*", set(names))]
@@ -118,10 +119,10 @@ def _missing(config: Config, patience: float) -> str:
     return f"name the workers, as in: grain quit {clean(names[0])}; there are: {listed}{more}"
 
 
-def _farewell(worker: dict[str, Any], force: bool) -> str:
-    count = worker["running"]
+def _farewell(worker: RetiredWorker, force: bool) -> str:
+    count = worker.running
     tasks = "1 task" if count == 1 else f"{count} tasks"
-    later = " once it is back" if worker["state"] == "away" else ""
+    later = " once it is back" if worker.state == "away" else ""
     if not count:
         return f"leaves{later}"
     if force:

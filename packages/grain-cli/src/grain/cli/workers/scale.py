@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
     from grain.cli.workers.autoscale import AutoLoop
     from grain.config import Config
+    from grain.edge.questions import WorkerState
 
 BY, SWARM = "scale", "gnaw"
 """The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
@@ -371,24 +372,22 @@ class SwarmLoop:
             return
         self._asked = now
         workers = self._states()
-        draining = submitted_names(one["name"] for one in workers if one["state"] == "draining")
+        draining = submitted_names(one.name for one in workers if one.state == "draining")
         self._swarm.leaving(one for one in running if self._names.get(one) in draining)
 
     def _workers(self) -> list[str]:
         """Return the names of the workers with the scheduler; none if there is no scheduler."""
-        return [worker["name"] for worker in self._states()]
+        return [worker.name for worker in self._states()]
 
-    def _states(self) -> list[dict[str, Any]]:
+    def _states(self) -> list[WorkerState]:
         """Return the workers with the scheduler; none if there is no scheduler."""
         from grain.cli.query import NoScheduler, ask
-        from grain.edge.questions import Ask
+        from grain.edge.questions import Ask, StateAnswer
 
         try:
-            [state] = ask(self._config, Ask("state"))
+            return ask(self._config, Ask("state"), StateAnswer).workers
         except NoScheduler:
             return []
-        workers: list[dict[str, Any]] = state["workers"]
-        return workers
 
     def _submit(self) -> None:
         from grain.cli.batch import BatchError, is_mark

@@ -103,19 +103,13 @@ def facts_text(facts: TaskFacts) -> list[str]:
 
 def programs_text(config: Config, mission: str, number: int) -> list[str]:
     """Return the programs that a task runs now, a line each; none without a scheduler."""
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask
+    from grain.cli.query import NoScheduler, explain
 
     try:
-        _, programs = ask(
-            config,
-            Ask("why", mission=mission, task=number),
-            patience=_PATIENCE,
-            others=[Ask("programs", mission=mission, task=number)],
-        )
+        task = explain(config, mission, number, patience=_PATIENCE, call=False)
     except NoScheduler:
         return []
-    return [program_text(program) for program in (programs or {}).get("programs", ())]
+    return [program_text(program) for program in task.programs or ()]
 
 
 class TaskLines:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -147,7 +148,7 @@ class HubCollector:
     def _values(self) -> Mapping[str, Mapping[str, float]]:
         """Return the values of each metric, by the label."""
         hub = self._hub
-        tasks = hub.tasks.counts()
+        tasks = asdict(hub.tasks.counts())
         given, cores = hub.overview.cores
         computing = hub.overview.computing
         memory, gpus = _given_and_all(hub, "Memory"), _given_and_all(hub, "GPUs")
@@ -164,8 +165,7 @@ class HubCollector:
             },
             "grain_missions": {state: states.count(state) for state in MISSION_STATES},
             "grain_tasks": {
-                state.replace(" ", "_"): tasks[state]
-                for state in ("waiting", "held back", "suspect", "running")
+                state: tasks[state] for state in ("waiting", "held_back", "suspect", "running")
             },
             "grain_tasks_unschedulable": {
                 "": sum(queue.waiting for queue in waiting if not queue.serving_shapes)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec.structs import asdict
-
-from grain.edge.questions import pack
+from grain.edge.questions import (
+    CallAnswer,
+    FoundAnswer,
+    LoadAnswer,
+    ProgramsAnswer,
+    WhyAnswer,
+    pack,
+)
 from grain.edge.version import Versions
 from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview, measured
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from grain.edge.messages import Message, Payload
+    from grain.edge.questions import RetiredWorker, StateAnswer
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub_log import HubLog
 
@@ -301,17 +307,9 @@ class Hub:
         """True if no mission is here or waited for."""
         return not self.registry.missions
 
-    def snapshot(self, now: float) -> dict[str, Any]:
-        """Return the state of everything as plain data: see `grain.head.hub.answers.snapshot`.
-
-        Beside it, ``versions`` are those of this head, as each worker and mission has its own, and
-        ``troubles`` sentences on what keeps it from working as it should.
-        """
-        return {
-            **snapshot(self.tasks, now),
-            "versions": asdict(self._versions),
-            "troubles": list(self._notices.troubles.values()),
-        }
+    def snapshot(self, now: float) -> StateAnswer:
+        """Return the state of everything."""
+        return snapshot(self.tasks, now, self._versions, self._notices.troubles.values())
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.
@@ -332,10 +330,13 @@ class Hub:
             return self._explain_absence(owner, task, now)
         return self._explain(record, now)
 
-    def facts(self, mission: str, task: int, now: float) -> dict[str, Any]:
-        """Return what is known of a task, as `grain.head.hub.answers.snapshot.task_facts` does."""
+    def answer_why(self, mission: str, task: int, now: float) -> WhyAnswer:
+        """Explain as `why` does, and state what is known of the task beside that."""
+        why = self.why(mission, task, now)
         owner = self._meant(mission)
-        return {} if owner is None else task_facts(self.tasks, owner, task, now)
+        facts = {} if owner is None else task_facts(self.tasks, owner, task, now)
+        id_ = None if owner is None else owner.id
+        return WhyAnswer(why.task, why.state, list(why.reasons), **facts, mission_id=id_)
 
     def _meant(self, word: str) -> MissionRecord | None:
         """Return the mission of a word, also one that has left."""
@@ -386,16 +387,12 @@ class Hub:
             reasons += _backlogs(self.registry.workers.values())
         return Explanation(task.number, explanation.state, tuple(reasons))
 
-    def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
+    def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[RetiredWorker]:
         """Ask workers to leave, those that are away when they are back.
 
         Args:
             pattern: of their names or labels, as a shell would match it; or an id.
             at_once: have them hand their runs back instead of waiting for the ends of these.
-
-        Returns:
-            Of each its ``name``, ``label``, ``host`` and ``state`` before, as in a snapshot, and
-            how many tasks are ``running`` on it.
         """
         workers = [one for one in self.registry.workers.values() if _goes_by(one, pattern)]
         own = labels(self.registry.workers.values())
@@ -404,12 +401,14 @@ class Hub:
             self.workers.retire(worker, at_once=at_once)
         return before
 
-    def find(self, mission: str) -> dict[str, Any]:
-        """Return a mission as in a snapshot; or an ``error`` if there is no such one."""
+    def find(self, mission: str) -> FoundAnswer:
+        """Return the mission that a word means."""
         peer = find_peer(self.registry.missions.values(), mission, "mission")
-        return {"error": peer} if isinstance(peer, str) else named_mission(self.tasks, peer)
+        if isinstance(peer, str):
+            return FoundAnswer(None, peer)
+        return FoundAnswer(named_mission(self.tasks, peer))
 
-    def cancel(self, mission: str, task: int, by: str) -> dict[str, Any]:
+    def cancel(self, mission: str, task: int, by: str) -> FoundAnswer:
         """End a mission, or one task of it, for somebody outside.
 
         Args:
@@ -418,30 +417,29 @@ class Hub:
             by: who wants that, for people.
 
         Returns:
-            The mission as in a snapshot, and the ``state`` of the task before, for `why`; or an
-            ``error``.
+            The mission as it was before.
         """
         owner = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(owner, str):
-            return {"error": owner}
-        answer = named_mission(self.tasks, owner)
+            return FoundAnswer(None, owner)
+        found = named_mission(self.tasks, owner)
         if not task:
             self.missions.cancel(owner, by)
-            return answer
+            return FoundAnswer(found)
         record = owner.tasks.get(task)
         if record is None or record.state is TaskState.RESOLVED:
             away = "" if owner.link is not None else ", or waits while its mission is away"
-            why = f"task {task} of {answer['label']} has ended, or was never submitted{away}"
-            return {"error": why}
+            why = f"task {task} of {found.label} has ended, or was never submitted{away}"
+            return FoundAnswer(None, why)
         state = "running" if record.lease is not None and not record.lease.waits else "waiting"
         self.missions.cancel_task(record, by)
-        return {**answer, "state": state}
+        return FoundAnswer(found, state=state)
 
     def _answer(self, link: Link, ask: Ask, now: float) -> None:
         if ask.about == "overview":
             self._outgoing.post(link, Answer(ask.about, ask.number), self.overview.packed(now))
             return
-        answer = self._view(ask, now)
+        answer: Any = self._view(ask, now)
         if answer is not None:
             pass
         elif ask.about == "arguments":
@@ -449,7 +447,7 @@ class Hub:
             if owner is not None and owner.link is not None:
                 self.missions.describe(link, owner, ask)
                 return
-            answer = {"call": ""}
+            answer = CallAnswer("")
         elif ask.about == "programs":
             owner = find_mission(self.registry, ask.mission)
             record = None if owner is None else owner.tasks.get(ask.task)
@@ -457,7 +455,7 @@ class Hub:
             if lease is not None and not lease.waits and lease.worker.link is not None:
                 self.workers.inspect(link, lease, ask)
                 return
-            answer = {"programs": []}
+            answer = ProgramsAnswer([])
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         elif ask.about == "ended":
@@ -469,18 +467,13 @@ class Hub:
         else:
             own = self.missions.links.get(link)
             mission = ask.mission or (own.id if own is not None else "")
-            why = self.why(mission, ask.task, now)
-            facts = self.facts(mission, ask.task, now)
-            answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
-            if (owner := self._meant(mission)) is not None:
-                answer["mission_id"] = owner.id  # of several of a name
+            answer = self.answer_why(mission, ask.task, now)
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
-    def load(self) -> tuple[int, int, float | None]:
+    def load(self) -> LoadAnswer:
         """Return how many cores tasks were given, how many there are, and how many compute.
 
-        The last one is None where that is not known of workers with more than a twentieth of the
-        given cores; those that have just begun are left out of it.
+        Workers that have just begun are left out of the last one.
         """
         given, cores = self.scheduler.cores()
         computing, unknown = 0.0, 0
@@ -495,7 +488,7 @@ class Hub:
                 if part is not None:
                     free, owned = part._stat()
                     unknown += owned - free
-        return given, cores, measured(computing, unknown, given)
+        return LoadAnswer(given, cores, measured(computing, unknown, given))
 
     def _view(self, ask: Ask, now: float) -> Any:
         """Return how things stand, if that is the question; else None."""

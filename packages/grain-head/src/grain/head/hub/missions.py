@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from grain.edge.questions import pack
+from grain.edge.questions import CallAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
@@ -179,7 +179,7 @@ class Missions:
 
     def _on_described(self, message: Described) -> None:
         link, answer = self._questions.pop(message.question)
-        self._outgoing.post(link, answer, pack({"call": message.call}))
+        self._outgoing.post(link, answer, pack(CallAnswer(message.call)))
 
     # ---- joining
 

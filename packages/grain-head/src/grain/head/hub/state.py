@@ -437,10 +437,10 @@ class TaskRecord:
         return TaskState.HELD_BACK if self.awaits else TaskState.DORMANT
 
     @property
-    def how(self) -> str | None:
+    def how(self) -> str:
         """The ending for people, who take a task that outlived its workers for no crash."""
         outlived = self.ending == "crashed" and lasts_too_long(self.crashes)
-        return "error" if outlived else self.ending
+        return "error" if outlived else self.ending or ""
 
     def __repr__(self) -> str:
         return f"<TaskRecord {self.mission.id}:{self.number}, {self.state.value}>"

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from grain.edge.questions import TaskCounts
 from grain.head.errors import BadMessage, TaskOutlivesWorkers
 from grain.head.hub.fair_share import FairShare
 from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecord
@@ -825,16 +826,16 @@ class TaskTable:
         """Return a time as seconds since Unix' epoch."""
         return self._wall + now
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> TaskCounts:
         """Return how many tasks are in each state, as people see it."""
-        return {
-            "waiting": self.scheduler.waiting
+        return TaskCounts(
+            waiting=self.scheduler.waiting
             + self.prefetch.in_chains
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
-            "held back": sum(map(len, self.held_back.values())),
-            "running": self.scheduler.running,
-            "done": self.done,
-            "failed": self.failed,
-            "retried": self.retried,
-            "suspect": len(self.quarantine.waiting),
-        }
+            held_back=sum(map(len, self.held_back.values())),
+            running=self.scheduler.running,
+            done=self.done,
+            failed=self.failed,
+            retried=self.retried,
+            suspect=len(self.quarantine.waiting),
+        )

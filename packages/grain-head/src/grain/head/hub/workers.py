@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import pack
+from grain.edge.questions import JobEndedAnswer, Program, ProgramsAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import LostWorker, MissionRecord, Questions, WorkerRecord
@@ -136,7 +136,8 @@ class Workers:
                 self._pass_on(worker, message, now)
             case Inspected():
                 link, answer = self._questions.pop(message.question)
-                self._outgoing.post(link, answer, pack({"programs": message.programs}))
+                programs = ProgramsAnswer([Program(*one) for one in message.programs])
+                self._outgoing.post(link, answer, pack(programs))
             case Backlog() | Draining():
                 self._on_readiness(worker, message, now)
             case CoresComputed():
@@ -368,22 +369,19 @@ class Workers:
             worker.over = "its process has ended"
             worker.deadline = min(worker.deadline, now + SWEPT)
 
-    def on_job_ended(self, name: str, now: float) -> dict[str, int]:
+    def on_job_ended(self, name: str, now: float) -> JobEndedAnswer:
         """Give up a worker whose job has ended, now or when its connection is lost.
 
         Nothing is done if several have that name.
-
-        Returns:
-            How many are given up: ``workers``.
         """
         named = [one for one in self._registry.workers.values() if one.name == name]
         if len(named) != 1:
-            return {"workers": 0}
+            return JobEndedAnswer(0)
         [worker] = named
         worker.over = "its job has ended"
         if worker.link is None:
             self._lose(worker, worker.over, now)
-        return {"workers": 1}
+        return JobEndedAnswer(1)
 
     def _lose(self, worker: WorkerRecord, why: str, now: float) -> None:
         """Remove a worker that is away, and does not come back."""

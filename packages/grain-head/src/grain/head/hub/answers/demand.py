@@ -10,8 +10,9 @@ ran on.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
 from grain.resource import to_data
 
 if TYPE_CHECKING:
@@ -32,22 +33,12 @@ class _Class:
         self.elapsed = self.seconds = 0.0
 
 
-def demand(table: TaskTable, now: float) -> dict[str, Any]:
+def demand(table: TaskTable, now: float) -> DemandAnswer:
     """Return what tasks ask for and what workers have.
 
     Args:
         table: the hub's tasks.
         now: the time.
-
-    Returns:
-        ``epoch`` of the head. ``classes``: ``request`` as plain data, ``ask``: the same as a user
-        writes it, ``interpreter`` (empty if any will do), ``waiting`` and ``running``: how many
-        tasks; ``elapsed``: the seconds that the running ones have run, together; ``need``: the
-        seconds that a worker must have left; ``ended``: of how many runs, at most 100 of each
-        mission, ``mean`` is the mean duration. ``more_classes``: how many are left out.
-        ``workers``: ``id``, ``name``, ``host``, ``interpreter``; ``total`` and ``free``; ``left``:
-        the seconds that remain, or None; ``running``: how many tasks; ``idle``: the seconds since
-        the last one ended; ``draining``: True if it takes no more.
     """
     scheduler = table.scheduler
     classes: dict[tuple[Resource, str, float], _Class] = {}
@@ -74,43 +65,43 @@ def demand(table: TaskTable, now: float) -> dict[str, Any]:
             of(suspect.queue).waiting += 1
     shown = [one for one in classes.values() if one.waiting or one.running]
     shown.sort(key=lambda one: -one.waiting - one.running)
-    return {
-        "epoch": table.epoch,
-        "classes": [_plain(one) for one in shown[:_CLASSES]],
-        "more_classes": max(len(shown) - _CLASSES, 0),
-        "workers": [_worker(table, worker, now) for worker in table.registry.workers.values()],
-    }
+    return DemandAnswer(
+        epoch=table.epoch,
+        classes=[_answered(one) for one in shown[:_CLASSES]],
+        more_classes=max(len(shown) - _CLASSES, 0),
+        workers=[_worker(table, worker, now) for worker in table.registry.workers.values()],
+    )
 
 
-def _plain(one: _Class) -> dict[str, Any]:
+def _answered(one: _Class) -> ClassDemand:
     queue = one.queue
-    return {
-        "request": to_data(queue.space),
-        "ask": queue.request.ask(),
-        "interpreter": queue.interpreter,
-        "waiting": one.waiting,
-        "running": one.running,
-        "elapsed": one.elapsed,
+    return ClassDemand(
+        request=to_data(queue.space),
+        ask=queue.request.ask(),
+        interpreter=queue.interpreter,
+        waiting=one.waiting,
+        running=one.running,
+        elapsed=one.elapsed,
         # Of tasks that have outlived workers what they were seen to need: those workers that do
         # without so much, as longer ones may never come, are here.
-        "need": max(queue.need, queue.seen),
-        "ended": one.ended,
-        "mean": one.seconds / one.ended if one.ended else 0.0,
-    }
+        need=max(queue.need, queue.seen),
+        ended=one.ended,
+        mean=one.seconds / one.ended if one.ended else 0.0,
+    )
 
 
-def _worker(table: TaskTable, worker: WorkerRecord, now: float) -> dict[str, Any]:
+def _worker(table: TaskTable, worker: WorkerRecord, now: float) -> WorkerSupply:
     scheduled = table.scheduler.workers[worker.number]
     scheduled.give_back()
-    return {
-        "id": worker.id,
-        "name": worker.name,
-        "host": worker.host,
-        "interpreter": scheduled.shape.interpreter,
-        "total": to_data(scheduled.supply.total),
-        "free": to_data(scheduled.supply.free),
-        "left": None if scheduled.end == math.inf else scheduled.end - now,
-        "running": len(scheduled.tasks),
-        "idle": 0.0 if scheduled.tasks else max(now - scheduled.idle_since, 0.0),
-        "draining": worker.draining or worker.retired is not None,
-    }
+    return WorkerSupply(
+        id=worker.id,
+        name=worker.name,
+        host=worker.host,
+        interpreter=scheduled.shape.interpreter,
+        total=to_data(scheduled.supply.total),
+        free=to_data(scheduled.supply.free),
+        left=None if scheduled.end == math.inf else scheduled.end - now,
+        running=len(scheduled.tasks),
+        idle=0.0 if scheduled.tasks else max(now - scheduled.idle_since, 0.0),
+        draining=worker.draining or worker.retired is not None,
+    )

@@ -19,12 +19,23 @@ from collections import Counter
 from heapq import nlargest
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
-from grain.edge.questions import pack
+from grain.edge.questions import (
+    FailureRow,
+    LossRow,
+    MissionOutlook,
+    MissionRow,
+    OverviewAnswer,
+    QueueRow,
+    RunRow,
+    RunsAnswer,
+    WorkerRow,
+    pack,
+)
 from grain.head.hub.answers.snapshot import used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import LeaseRecord
@@ -32,7 +43,7 @@ from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Cores, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from grain.head.hub.state import (
         FailedTask,
@@ -70,16 +81,18 @@ class _Row:
     """A worker as it was at its last turn.
 
     Attributes:
-        data: what an answer has of it.
+        total: its resources as plain data, which stay the same.
+        encoded: what an answer has of it.
         state: as `worker_state` names it; empty before the first turn.
         cores: of its cores, how many tasks were given, how many there are, on how many something is
             computed, and how many were given of which that is not known.
     """
 
-    __slots__ = ("cores", "data", "state")
+    __slots__ = ("cores", "encoded", "state", "total")
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.data = data
+    def __init__(self, total: dict[str, Any]) -> None:
+        self.total = total
+        self.encoded = msgspec.Raw()
         self.state = ""
         self.cores = _NO_CORES
 
@@ -96,9 +109,8 @@ class Overview:
         self._table = table
         self._registry = table.registry
         self._troubles = troubles
-        # By the number of the worker; and what an answer has of each.
+        # By the number of the worker.
         self._rows: dict[int, _Row] = {}
-        self._encoded: dict[int, msgspec.Raw] = {}
         # The workers whose turn comes in this round, the next one last; how many have a name; and
         # which workers there were when that was counted.
         self._turns: list[int] = []
@@ -117,65 +129,47 @@ class Overview:
             self._at = now
         return self._answer
 
-    def state(self, now: float) -> dict[str, Any]:
-        """Return the answer anew.
-
-        Returns:
-            ``at``: when, in seconds since Unix' epoch, as are all times. ``epoch`` of the head.
-            ``tasks``: counts, as in a snapshot. ``cores``: how many tasks were given, and how many
-            there are, of the workers in their last turn; ``computing``: on how many of the given
-            ones something is computed, None where that is not known. ``workers``, ``missions``,
-            ``queues``, ``failures``, ``lost`` and ``troubles``, see the methods; ``more_workers``,
-            ``more_missions`` and ``more_queues``: how many are left out, of the workers those that
-            still wait for their first turn; ``worker_states``: how many workers are in which state.
-        """
+    def state(self, now: float) -> OverviewAnswer:
+        """Return the answer anew."""
         table = self._table
         self.look(now)
         numbered = self._registry.numbered
         missions = self._registry.missions
         own = labels(missions.values())
         running, waiting, queues = self._count_queues()
-        return {
-            "at": table.wall_time(now),
-            "epoch": table.epoch,
-            "tasks": table.counts(),
-            "cores": [self._given, self._cores],
-            "computing": self.computing,
-            "worker_states": dict(self._states),
-            "workers": list(self._encoded.values()),
-            "more_workers": len(numbered) - len(self._rows),
-            "missions": [
+        rows = [row.encoded for row in self._rows.values()]
+        return OverviewAnswer(
+            at=table.wall_time(now),
+            epoch=table.epoch,
+            tasks=table.counts(),
+            cores=self.cores,
+            computing=self.computing,
+            worker_states=dict(self._states),
+            workers=cast("list[WorkerRow]", rows),  # each is encoded already
+            more_workers=len(numbered) - len(self._rows),
+            missions=[
                 self._mission(mission, own, running) for mission in _first(missions.values())
             ],
-            "more_missions": max(len(missions) - _MISSIONS, 0),
-            "queues": [
+            more_missions=max(len(missions) - _MISSIONS, 0),
+            queues=[
                 self._queue(queue, own, now, explained=number < _EXPLAINED)
                 for number, queue in enumerate(queues)
             ],
-            "more_queues": max(waiting - len(queues), 0),
-            "failures": [self._failure(failed, own) for failed in self._registry.failed_tasks],
-            "lost": [self._lost(worker) for worker in self._registry.lost_workers],
-            "troubles": list(self._troubles.values()),
-        }
+            more_queues=max(waiting - len(queues), 0),
+            failures=[self._failure(failed, own) for failed in self._registry.failed_tasks],
+            lost=[self._lost(worker) for worker in self._registry.lost_workers],
+            troubles=list(self._troubles.values()),
+        )
 
-    def runs(self, worker: str, now: float) -> dict[str, Any]:
-        """Return runs of one worker, the oldest first.
-
-        Args:
-            worker: its id.
-            now: the time.
-
-        Returns:
-            ``runs`` as in the row of a worker, ``more``: how many are left out; ``at``. Nothing of
-            a worker that is not here.
-        """
-        runs: list[list[Any]] = []
+    def runs(self, worker: str, now: float) -> RunsAnswer:
+        """Return runs of the worker with an id."""
+        runs: list[RunRow] = []
         more = 0
         record = self._registry.workers.get(worker)
         if record is not None:
             runs = self._runs(record, _RUNS_OF_ONE, self._table.wall_time(0.0))
             more = max(len(self._table.scheduler.workers[record.number].tasks) - len(runs), 0)
-        return {"runs": runs, "more": more, "at": self._table.wall_time(now)}
+        return RunsAnswer(runs, more, self._table.wall_time(now))
 
     @property
     def cores(self) -> tuple[int, int]:
@@ -233,47 +227,34 @@ class Overview:
         self._names = Counter(map(_name, numbered.values()))
         for number in [number for number in self._rows if number not in numbered]:
             self._count(self._rows.pop(number), "", _NO_CORES)
-            del self._encoded[number]
         self._turns += [number for number in reversed(numbered) if number not in self._rows]
 
-    def _new_row(self, worker: WorkerRecord) -> _Row:
-        """Return the row of a worker: its name, and what it has."""
-        scheduled = self._table.scheduler.workers[worker.number]
-        end = scheduled.end
-        return _Row(
-            {
-                "id": worker.id,
-                "name": worker.name,
-                "host": worker.host,
-                "cluster": worker.cluster,
-                "ends": None if end == math.inf else self._table.wall_time(end),
-                "total": to_data(scheduled.supply.total),
-            }
-        )
-
     def _look_at(self, worker: WorkerRecord, most: int, at: float, wall: float) -> None:
-        """Update the row of a worker, at a time of the wall, which is ahead of ours by so much.
-
-        Its data: ``id``, ``name``, ``label``, ``host``, ``cluster``, ``state`` as in a snapshot;
-        ``ends``: when its time is over, or None; ``total``: its resources, ``used``: the part of
-        each kind, None where it cannot be measured; ``computing``: on how many cores something is
-        computed, None where that is not known; ``running``: how many tasks run there, and
-        ``runs``: the oldest of them; ``at``: when that was.
-        """
+        """Update the row of a worker, at a time of the wall, which is ahead of ours by so much."""
         number = worker.number
+        scheduled = self._table.scheduler.workers[number]
         row = self._rows.get(number)
         if row is None:
-            row = self._rows[number] = self._new_row(worker)
-        scheduled = self._table.scheduler.workers[number]
-        data = row.data
-        data["label"] = peer_label(worker, alone=self._names[worker.name] == 1)
-        data["state"] = state = worker_state(worker)
-        data["used"] = used_parts(scheduled.supply)
-        data["running"] = running = len(scheduled.tasks)
-        data["computing"] = computing = worker.computing if running else 0.0
-        data["runs"] = self._runs(worker, most, wall)
-        data["at"] = at
-        self._encoded[number] = msgspec.Raw(_encode(data))
+            row = self._rows[number] = _Row(to_data(scheduled.supply.total))
+        state = worker_state(worker)
+        running = len(scheduled.tasks)
+        computing = worker.computing if running else 0.0
+        seen = WorkerRow(
+            id=worker.id,
+            name=worker.name,
+            label=peer_label(worker, alone=self._names[worker.name] == 1),
+            host=worker.host,
+            cluster=worker.cluster,
+            state=state,
+            ends=None if scheduled.end == math.inf else wall + scheduled.end,
+            total=row.total,
+            used=used_parts(scheduled.supply),
+            running=running,
+            computing=computing,
+            runs=self._runs(worker, most, wall),
+            at=at,
+        )
+        row.encoded = msgspec.Raw(_encode(seen))
         cores = scheduled.supply.free.get(Cores)
         free, total = (0, 0) if cores is None else cores._stat()
         given = total - free
@@ -297,20 +278,16 @@ class Overview:
         self._unknown += cores[3] - before[3]
         row.state, row.cores = state, cores
 
-    def _runs(self, worker: WorkerRecord, most: int, wall: float) -> list[list[Any]]:
-        """Return the oldest runs of a worker, as lists.
-
-        Each has the number that this head has for the mission, the task's number there, its
-        function, when it began, and what it asks for, as far as its mission has submitted it here.
-        """
+    def _runs(self, worker: WorkerRecord, most: int, wall: float) -> list[RunRow]:
+        """Return the oldest runs of a worker."""
         return [
-            [
+            RunRow(
                 task.mission.number,
                 task.number,
                 task.mission.function_names.get(task.function, ""),
                 wall + lease.began,
                 "" if task.queue is None else task.queue.asked,
-            ]
+            )
             for lease, task in islice(_current(worker, most), most)
         ]
 
@@ -318,33 +295,24 @@ class Overview:
 
     def _mission(
         self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
-    ) -> dict[str, Any]:
-        """Return a mission.
-
-        ``number``: this head's for it, which runs name; ``id``, ``name``, ``label``, ``host``,
-        ``connected``, ``paused``, ``done``, ``failed`` and ``retried`` as in a snapshot;
-        ``since``: when this head has first met it; ``left``: its tasks that have no outcome;
-        ``running``: those of them that run, or None where there are too many different requests to
-        count them; ``outlook``: how far it is as it says itself, the fields of
-        `grain.head.messages.Outlook`, or None if it does not.
-        """
+    ) -> MissionRow:
         outlook = mission.outlook
-        return {
-            "number": mission.number,
-            "id": mission.id,
-            "name": mission.name,
-            "label": own[mission.number],
-            "host": mission.host,
-            "connected": mission.link is not None,
-            "paused": mission.paused,
-            "since": self._table.wall_time(mission.since),
-            "done": mission.done,
-            "failed": mission.failed,
-            "retried": mission.retried,
-            "left": len(mission.tasks) - mission.unconfirmed,
-            "running": None if running is None else running[mission.number],
-            "outlook": None if outlook is None else asdict(outlook),
-        }
+        return MissionRow(
+            number=mission.number,
+            id=mission.id,
+            name=mission.name,
+            label=own[mission.number],
+            host=mission.host,
+            connected=mission.link is not None,
+            paused=mission.paused,
+            since=self._table.wall_time(mission.since),
+            done=mission.done,
+            failed=mission.failed,
+            retried=mission.retried,
+            left=len(mission.tasks) - mission.unconfirmed,
+            running=None if running is None else running[mission.number],
+            outlook=None if outlook is None else MissionOutlook(*astuple(outlook)),
+        )
 
     def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
         """Return the running tasks by mission, the number of queues, and the longest of them."""
@@ -360,27 +328,21 @@ class Overview:
 
     def _queue(
         self, queue: TaskQueue, own: dict[int, str], now: float, *, explained: bool
-    ) -> dict[str, Any]:
-        """Return waiting tasks that ask for the same.
-
-        ``mission``: the label, ``request``: as a user would write it, ``priority``, ``waiting``
-        and ``running``: how many; ``oldest``: the number of the oldest, 0 if it is not known;
-        ``why``: what that waits for, in a sentence.
-        """
+    ) -> QueueRow:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
         oldest = None if head is None else self._table.by_scheduler_id.get(head.id)
         task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
-        return {
-            "mission": own.get(queue.share, ""),
-            "mission_id": "" if task is None else task.mission.id,
-            "request": queue.asked,
-            "priority": queue.priority,
-            "waiting": queue.waiting,
-            "running": queue.running,
-            "oldest": 0 if task is None else task.number,
-            "why": self._why(queue, now, explained=explained),
-        }
+        return QueueRow(
+            mission=own.get(queue.share, ""),
+            mission_id="" if task is None else task.mission.id,
+            request=queue.asked,
+            priority=queue.priority,
+            waiting=queue.waiting,
+            running=queue.running,
+            oldest=0 if task is None else task.number,
+            why=self._why(queue, now, explained=explained),
+        )
 
     def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> str:
         if queue.reservations:
@@ -396,42 +358,30 @@ class Overview:
         looked_at = islice(self._table.scheduler.workers.values(), _FULL)
         return full_text(queue, serving, looked_at if explained else ())
 
-    def _lost(self, worker: LostWorker) -> dict[str, Any]:
-        """Return a worker that was lost.
+    def _lost(self, worker: LostWorker) -> LossRow:
+        return LossRow(
+            worker.name,
+            worker.host,
+            heard=self._table.wall_time(worker.heard),
+            at=self._table.wall_time(worker.at),
+            tasks=worker.runs,
+        )
 
-        ``name``: its name in logs, ``host``; ``heard``: when there was the last sign of it, ``at``:
-        when it was given up; ``tasks``: how many tasks had a run there, and run again.
-        """
-        return {
-            "name": worker.name,
-            "host": worker.host,
-            "heard": self._table.wall_time(worker.heard),
-            "at": self._table.wall_time(worker.at),
-            "tasks": worker.runs,
-        }
-
-    def _failure(self, failed: FailedTask, own: dict[int, str]) -> dict[str, Any]:
-        """Return a task that has failed.
-
-        ``mission``: the label, ``mission_id``, ``task``: its number, ``function``, ``worker``,
-        ``began`` and ``ended``; ``how``: ``"error"`` or ``"crashed"``; ``why``: the class and
-        the first line of the exception, or the last crash; ``retried``: True if its mission has
-        tried it again, by a task of another number.
-        """
+    def _failure(self, failed: FailedTask, own: dict[int, str]) -> FailureRow:
         task, worker, began, at, why = failed.ended
         mission = task.mission
-        return {
-            "mission": own.get(mission.number) or mission.name or mission.id[:8],
-            "mission_id": mission.id,
-            "task": task.number,
-            "function": mission.function_names.get(task.function, ""),
-            "worker": worker,
-            "began": self._table.wall_time(began),
-            "ended": self._table.wall_time(at),
-            "how": task.how,
-            "why": why,
-            "retried": failed.retried,
-        }
+        return FailureRow(
+            mission=own.get(mission.number) or mission.name or mission.id[:8],
+            mission_id=mission.id,
+            task=task.number,
+            function=mission.function_names.get(task.function, ""),
+            worker=worker,
+            began=self._table.wall_time(began),
+            ended=self._table.wall_time(at),
+            how=task.how,
+            why=why,
+            retried=failed.retried,
+        )
 
 
 def measured(computing: float, unknown: float, given: float) -> float | None:
@@ -445,7 +395,7 @@ def measured(computing: float, unknown: float, given: float) -> float | None:
     return None if unknown > _UNKNOWN * given else max(computing, 0.0)
 
 
-def _first(missions: Any) -> Iterator[MissionRecord]:
+def _first(missions: Iterable[MissionRecord]) -> Iterator[MissionRecord]:
     return islice(missions, _MISSIONS)
 
 

@@ -1,4 +1,4 @@
-"""The state of a hub as plain data, which ``grain ls`` shows.
+"""The state of a hub, which ``grain ls`` shows.
 
 The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, of which there
 may be a million: they are counted by queue.
@@ -9,16 +9,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
+from grain.edge.questions import (
+    EndedMission,
+    MissionState,
+    PeerVersions,
+    QueueState,
+    RetiredWorker,
+    StateAnswer,
+    WorkerState,
+)
 from grain.head.hub.names import find_peer, labels
 from grain.head.hub.state import LeaseRecord
 from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.edge.version import Versions
     from grain.head.hub.state import MissionRecord, Registry, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
@@ -29,20 +41,16 @@ _TASKS = 4  # named for each worker
 _LOOKED_AT = 20  # workers that show what is used up
 
 
-def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
+def snapshot(
+    table: TaskTable, now: float, versions: Versions, troubles: Iterable[str]
+) -> StateAnswer:
     """Return the state of a hub.
 
     Args:
         table: the hub's tasks.
         now: the time.
-
-    Returns:
-        ``epoch``; ``tasks``: counts; ``workers``, ``missions`` and ``queues``: a list of dicts
-        each; ``more_queues``: how many are left out, those with the fewest tasks; ``ended``: the
-        last missions that left, ``at`` in seconds since Unix' epoch. Resources are plain data,
-        times are seconds; ``used`` is the part of each kind that tasks were given, None where it
-        has no class here, ``computing`` on how many cores something is computed, None where that
-        is not known. A task is named ``mission:number``, with the mission's label.
+        versions: the head's.
+        troubles: sentences on what keeps it from working as it should.
     """
     scheduler, registry = table.scheduler, table.registry
     mission_labels = labels(registry.missions.values())
@@ -51,42 +59,54 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
     queues.sort(key=lambda queue: -queue.waiting)
     running, waiting = _counts(table)
     shown = [_queue(table, queue, mission_labels, now) for queue in queues[:_QUEUES]]
-    return {
-        "epoch": table.epoch,
-        "tasks": table.counts(),
-        "workers": [
+    return StateAnswer(
+        epoch=table.epoch,
+        tasks=table.counts(),
+        workers=[
             _worker(table, worker, worker_labels, mission_labels, now)
             for worker in registry.workers.values()
         ],
-        "missions": [
+        missions=[
             _mission(mission, mission_labels, running[mission.number], waiting[mission.number])
             for mission in registry.missions.values()
         ],
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
-        "queues": [queue for queue in shown if queue["waiting"] or queue["running"]],
-        "more_queues": len(queues) - len(shown),
-        "ended": [
-            {
-                "name": mission.name or mission.id[:8],
-                "host": mission.host,
-                "at": table.wall_time(at),
-                "done": mission.done,
-                "failed": mission.failed,
-                "retried": mission.retried,
-            }
+        queues=[queue for queue in shown if queue.waiting or queue.running],
+        more_queues=len(queues) - len(shown),
+        ended=[
+            EndedMission(
+                mission.name or mission.id[:8],
+                mission.host,
+                table.wall_time(at),
+                mission.done,
+                mission.failed,
+                mission.retried,
+            )
             for mission, at in reversed(registry.ended_missions)
         ],
-    }
+        versions=_versions(versions),
+        troubles=list(troubles),
+    )
 
 
-def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float) -> dict[str, Any]:
+class TaskFacts(TypedDict, total=False):
+    """The facts on a task beside its state, which are those of a `WhyAnswer`."""
+
+    function: str
+    worker: str
+    host: str
+    began: float
+    seconds: float
+    ended: str
+    why: str
+
+
+def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float) -> TaskFacts:
     """Return what is known of a task beside its state.
 
     Returns:
-        ``function``: its name. Of a task that runs, ``worker`` and ``host``, ``began`` in seconds
-        since Unix' epoch, and ``seconds`` since then. Of one that has ended not long ago the same
-        without the host, ``ended``: how, as `TaskRecord.how`, and ``why``: of a failure the reason
-        in a line. Of one that is not known any more nothing.
+        Of a task that waits the function; of one that has ended, and that not long ago, all but the
+        host; of one that is not known any more nothing.
     """
     task = mission.tasks.get(number)
     if task is not None and task.lease is not None and not task.lease.waits:
@@ -119,15 +139,13 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
     return None if isinstance(peer, str) else peer
 
 
-def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
+def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> RetiredWorker:
     """Return what is shown of a worker that is asked to leave."""
     running = len(table.scheduler.workers[worker.number].tasks)
-    state = worker_state(worker)
-    named = {"name": worker.name, "label": label, "host": worker.host}
-    return {**named, "state": state, "running": running}
+    return RetiredWorker(worker.name, label, worker.host, worker_state(worker), running)
 
 
-def named_mission(table: TaskTable, mission: MissionRecord) -> dict[str, Any]:
+def named_mission(table: TaskTable, mission: MissionRecord) -> MissionState:
     """Return what is shown of a mission that a command names."""
     own = labels(table.registry.missions.values())
     running, waiting = _counts(table)
@@ -151,28 +169,32 @@ def _worker(
     own: dict[int, str],
     of_missions: dict[int, str],
     now: float,
-) -> dict[str, Any]:
+) -> WorkerState:
     scheduled = table.scheduler.workers[worker.number]
     scheduled.give_back()
     leases = [lease for lease in worker.leases.values() if not lease.waits]
     tasks = (lease.task for lease in leases if lease.task is not None)
-    return {
-        "id": worker.id,
-        "name": worker.name,
-        "label": own[worker.number],
-        "host": worker.host,
-        "cluster": worker.cluster,
-        "state": worker_state(worker),
-        "backlog": worker.backlog,
-        "total": to_data(scheduled.supply.total),
-        "free": to_data(scheduled.supply.free),
-        "used": used_parts(scheduled.supply),
-        "left": None if scheduled.end == math.inf else scheduled.end - now,
-        "running": len(scheduled.tasks),
-        "computing": worker.computing if scheduled.tasks else 0.0,
-        "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
-        "versions": asdict(worker.versions),
-    }
+    return WorkerState(
+        id=worker.id,
+        name=worker.name,
+        label=own[worker.number],
+        host=worker.host,
+        cluster=worker.cluster,
+        state=worker_state(worker),
+        backlog=worker.backlog,
+        total=to_data(scheduled.supply.total),
+        free=to_data(scheduled.supply.free),
+        used=used_parts(scheduled.supply),
+        left=None if scheduled.end == math.inf else scheduled.end - now,
+        running=len(scheduled.tasks),
+        computing=worker.computing if scheduled.tasks else 0.0,
+        tasks=[_label(task, of_missions) for task in islice(tasks, _TASKS)],
+        versions=_versions(worker.versions),
+    )
+
+
+def _versions(versions: Versions) -> PeerVersions:
+    return PeerVersions(*astuple(versions))
 
 
 def used_parts(supply: Supply) -> dict[str, float | None]:
@@ -210,44 +232,42 @@ def _counts(table: TaskTable) -> tuple[Counter[int], Counter[int]]:
 
 def _mission(
     mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
-) -> dict[str, Any]:
-    return {
-        "done": mission.done,
-        "failed": mission.failed,
-        "retried": mission.retried,
-        "id": mission.id,
-        "name": mission.name,
-        "label": labels[mission.number],
-        "host": mission.host,
-        "connected": mission.link is not None,
-        "unconfirmed": mission.unconfirmed,
-        "unconfirmed_bytes": mission.unconfirmed_bytes,
-        "paused": mission.paused,
-        "running": running,
-        "waiting": waiting,
-        "versions": asdict(mission.versions),
-    }
+) -> MissionState:
+    return MissionState(
+        done=mission.done,
+        failed=mission.failed,
+        retried=mission.retried,
+        id=mission.id,
+        name=mission.name,
+        label=labels[mission.number],
+        host=mission.host,
+        connected=mission.link is not None,
+        unconfirmed=mission.unconfirmed,
+        unconfirmed_bytes=mission.unconfirmed_bytes,
+        paused=mission.paused,
+        running=running,
+        waiting=waiting,
+        versions=_versions(mission.versions),
+    )
 
 
-def _queue(
-    table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float
-) -> dict[str, Any]:
+def _queue(table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float) -> QueueState:
     head = queue.head()
     never = table.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
     oldest = table.by_scheduler_id.get(head.id) if head else None
     task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
-    return {
-        "request": to_data(queue.request),
-        "interpreter": queue.interpreter,
-        "mission": labels.get(queue.share, ""),
-        "priority": queue.priority,
-        "waiting": queue.waiting,
-        "running": queue.running,
-        "oldest": _label(task, labels) if task is not None else "",
-        "never": never,
-        "why": never or (_why(table, queue, now) if head else ""),
-    }
+    return QueueState(
+        request=to_data(queue.request),
+        interpreter=queue.interpreter,
+        mission=labels.get(queue.share, ""),
+        priority=queue.priority,
+        waiting=queue.waiting,
+        running=queue.running,
+        oldest=_label(task, labels) if task is not None else "",
+        never=never,
+        why=never or (_why(table, queue, now) if head else ""),
+    )
 
 
 def _shortened(never: str | None) -> str:
