@@ -189,9 +189,9 @@ def test_ls_sums_up_many_workers() -> None:
     text = state_text(replace(STATE, workers=workers))
     lines = text.splitlines()
 
-    assert "COUNT  STATE    LEFT                  RUNNING" == lines[1]
-    assert "1      away     -                     0" == lines[2]
-    assert f"{MANY + 4}     serving  00:00:00 to 00:23:00  48" in lines
+    assert "COUNT  STATE    LEFT             RUNNING" == lines[1]
+    assert "1      away     -                0" == lines[2]
+    assert f"{MANY + 4}     serving  0 s to 00:23:00  48" in lines
     assert "  w00 w01 w02 ..." in lines
     assert "Each of the 25 workers: grain ls --all" in lines
     assert "of Cores" in text
@@ -500,7 +500,7 @@ RUN: dict[str, Any] = {"function": "energy", "worker": "w1", "began": 86400.0, "
             (
                 "task opt:17 is running\n"
                 "  it calls energy\n"
-                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
+                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 1 h 2 min\n"
                 "  it asks for Cores(4)\n"
             ),
         ),
@@ -518,10 +518,10 @@ RUN: dict[str, Any] = {"function": "energy", "worker": "w1", "began": 86400.0, "
             (
                 "task opt:17 is running\n"
                 "  it calls energy\n"
-                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
-                "  it has run for 00:01:05, with 250.0 s of CPU time and 1.5 GB of memory now: "
+                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 1 h 2 min\n"
+                "  it has run for 1 min 5 s, with 250.0 s of CPU time and 1.5 GB of memory now: "
                 "xtb h2o.xyz --opt\n"
-                "  it has run for 00:00:02: sh\n"
+                "  it has run for 2 s: sh\n"
             ),
         ),
         (
@@ -529,7 +529,7 @@ RUN: dict[str, Any] = {"function": "energy", "worker": "w1", "began": 86400.0, "
             (
                 "task opt:17 is done\n"
                 "  it calls energy\n"
-                "  it ran on worker w1, from 1970-01-02 AT, for 01:02:03\n"
+                "  it ran on worker w1, from 1970-01-02 AT, for 1 h 2 min\n"
             ),
         ),
         (
@@ -537,7 +537,7 @@ RUN: dict[str, Any] = {"function": "energy", "worker": "w1", "began": 86400.0, "
             (
                 "task opt:17 has failed\n"
                 "  it calls energy\n"
-                "  it ran on worker w1, from 1970-01-02 AT, for 01:02:03\n"
+                "  it ran on worker w1, from 1970-01-02 AT, for 1 h 2 min\n"
                 "  the reason: ValueError: odd\n"
             ),
         ),

@@ -1,4 +1,4 @@
-"""Tables, spans, and text that cannot control a terminal."""
+"""Tables, and text that cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.cli.show import clean, print_json, resources, span, table, typed
+from grain.cli.show import clean, print_json, resources, table, typed
 
 
 @given(st.text())
@@ -28,25 +28,6 @@ def test_what_is_kept() -> None:
     """Letters of any language are harmless."""
     assert "Müller 水 ?[0m" == clean("Müller 水 \x1b[0m")
     assert "a\nb?" == clean("a\nb\t", keep="\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0, "00:00:00"),
-        (0.25, "0.25 s"),
-        (1e-6, "0.001 s"),
-        (0.999, "0.99 s"),
-        (1.0, "00:00:01"),
-        (2530.9, "00:42:10"),
-        (97200, "1-03:00:00"),
-        (-5, "00:00:00"),
-        (None, "-"),
-    ],
-)
-def test_times_look_as_batch_systems_write_them(seconds: float | None, shown: str) -> None:
-    """As batch systems write them."""
-    assert shown == span(seconds)
 
 
 def test_columns_are_as_wide_as_needed_and_no_rows_give_no_table() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from grain.cli.batch import JobPhase, JobState
 from grain.cli.scaling.model import Decision, TaskClass, View, Worker, WorkerShape
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.scaler import Scaler
-from grain.cli.scaling.words import demand, span
+from grain.cli.scaling.words import demand
 from grain.resource import Cores
 
 NODE = WorkerShape("node", Cores(16), seconds=4 * 3600.0)
@@ -294,20 +292,12 @@ def test_a_patience_that_was_set_stays() -> None:
     assert 60.0 == patience.seconds
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(45, "45 s"), (300, "5 min"), (5400, "1.5 h"), (14400, "4 h"), (200000, "2.3 d")],
-)
-def test_spans_are_round(seconds: float, expected: str) -> None:
-    assert expected == span(seconds)
-
-
 def test_the_reason_names_the_tasks_with_the_most_work() -> None:
     from grain.cli.scaling.plan import Part
 
     parts = [Part("Cores(8)", 31, 14400.0), Part("Cores(1)", 2, 1.0)]
     assert "31 tasks of Cores(8) and 2 of other kinds wait, 4 h of work" == demand(parts)
-    assert "1 task of Cores(8) waits, 60 s of work" == demand([Part("Cores(8)", 1, 60.0)])
+    assert "1 task of Cores(8) waits, 1 min of work" == demand([Part("Cores(8)", 1, 60.0)])
     guess = Part("Cores(1)", 2, 1200.0, known=False)
     why = "31 tasks of Cores(8) and 2 of other kinds wait; how long they take is not known yet"
     assert why == demand([parts[0], guess])

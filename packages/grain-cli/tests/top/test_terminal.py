@@ -106,7 +106,7 @@ def test_once_prints_it_once(address: str, answering: Any) -> None:
     assert 0 == done.exit_code
     assert "w093015-2" in done.output
     assert ["overview"] == [ask.about for ask in fake.asked][:1]
-    assert 3 == done.output.count("3.8  1.25 GB  00:00:02 xtb caffeine.xyz")
+    assert 3 == done.output.count("3.8  1.25 GB  2 s xtb caffeine.xyz")
 
 
 def test_without_a_scheduler_it_says_so(address: str) -> None:

@@ -67,7 +67,7 @@ def test_the_runs_and_the_files_of_the_programs_come_from_the_event_log(alone: P
     assert (
         "opt:1 (1234abcd) energy | one\n"
         "Note: run 1 on worker w1 (host n17) was lost with its worker\n"
-        "Note: run 2 on worker w2 (host n17) raised ValueError after 00:00:10\n"
+        "Note: run 2 on worker w2 (host n17) raised ValueError after 10 s\n"
         "Note: its programs wrote to /job/a.out\n"
     ) == grain("logs", "opt@2:1").output
 
@@ -86,7 +86,7 @@ def test_the_programs_of_a_task_that_runs_come_from_the_scheduler(
     programs = ProgramsAnswer([Program("xtb coord > /job/xtb.out", 75.0, None, None)])
     with answering(address, why=WhyAnswer(1, "running", []), programs=programs):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt:1")
-    assert "Note: it has run for 00:01:15: xtb coord > /job/xtb.out\n" == shown.output
+    assert "Note: it has run for 1 min 15 s: xtb coord > /job/xtb.out\n" == shown.output
 
 
 def test_of_missions_of_one_name_that_run_at_the_same_time_each_has_its_lines(

@@ -179,18 +179,6 @@ def minute(at: float) -> str:
         return "?"
 
 
-def span(seconds: float | None) -> str:
-    """Format seconds as ``00:42:10`` or ``2-03:00:00``, below one as ``0.3 s``; None as ``-``."""
-    if seconds is None:
-        return "-"
-    if 0 < seconds < 1:
-        return f"{min(max(seconds, 0.001), 0.99):.2g} s"  # never as a whole second
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86400)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{days}-{clock}" if days else clock
-
-
 def program_text(program: Program) -> str:
     """Return what is known of a program that runs."""
     used = []
@@ -199,6 +187,8 @@ def program_text(program: Program) -> str:
     if program.memory is not None:
         used.append(f"{program.memory:.3g} GB of memory now")
     with_these = f", with {' and '.join(used)}" if used else ""
+    from grain.resource.figures import span
+
     return f"it has run for {span(program.seconds)}{with_these}: {program.command}"
 
 
@@ -217,13 +207,15 @@ def explanation_facts(
         call: Its call; the name of the function takes its place.
         programs: Those that run for it.
     """
+    from grain.resource.figures import span
+
     lines = []
     if text := call or why.function:
         lines.append(f"it calls {text}")
     if why.worker and why.began is not None:
         host = f" (host {why.host})" if why.host else ""
         verb = "runs" if why.ended is None else "ran"
-        times = f"from {moment(why.began)}, for {span(why.seconds)}"
+        times = f"from {moment(why.began)}, for {span(why.seconds or 0.0)}"
         lines.append(f"it {verb} on worker {why.worker}{host}, {times}")
     if why.why:
         lines.append(f"the reason: {why.why}")

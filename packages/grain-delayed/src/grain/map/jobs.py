@@ -21,6 +21,7 @@ from grain.delayed import Delayed, delayed
 from grain.map.failures import job_text, shortened
 from grain.map.job_log.entries import UNKNOWN, JobLogEntry
 from grain.map.output import tagged
+from grain.resource.figures import signal_name
 from grain.worker.external import (
     CAPTURE,
     Completed,
@@ -99,7 +100,7 @@ class JobEnd:
         if self.timed_out:
             return "was ended at its time limit"
         if self.signal:
-            return f"was ended by {_signal_name(self.signal)}"
+            return f"was ended by {signal_name(self.signal)}"
         if self.exitval == UNKNOWN:
             return "failed without an exit status"
         return f"failed with exit status {self.exitval}" if self.exitval else "succeeded"
@@ -110,7 +111,7 @@ class JobEnd:
         if self.timed_out:
             return "time limit"
         if self.signal:
-            return _signal_name(self.signal)
+            return signal_name(self.signal)
         return "no exit status" if self.exitval == UNKNOWN else f"exit {self.exitval}"
 
 
@@ -293,10 +294,3 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
         name = type(error).__name__
         return JobEnd("?", time.time() - began, UNKNOWN, remark=f"{name}: {error}")
     return JobEnd(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from grain.eventlog.never_ran import sentences
+from grain.resource.figures import clock, counted
 from grain.whatif.sweep import knee
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     """Return what happened, and how well the replay of it agrees."""
-    took, tasks = span(workload.makespan), counted(len(workload.tasks) - workload.repeated, "task")
+    took, tasks = clock(workload.makespan), counted(len(workload.tasks) - workload.repeated, "task")
     if workload.repeated:
         tasks += f" with {counted(workload.repeated, 'further attempt')}"
     lines = [f"{workload.name} ({workload.id[:8]}): {tasks} in {took}"]
@@ -106,7 +107,7 @@ def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     else:
         off = original.makespan / workload.makespan - 1 if workload.makespan else 0.0
         than = f"{abs(off):.1%} {'more' if off > 0 else 'less'}" if abs(off) >= 5e-4 else "the same"
-        lines.append(f"The replay of what happened takes {span(original.makespan)}, {than}.")
+        lines.append(f"The replay of what happened takes {clock(original.makespan)}, {than}.")
     return lines
 
 
@@ -118,10 +119,10 @@ def _cells(row: Row, best: int | None, *, cored: bool) -> tuple[str, ...]:
     hours = outcome.core_hours if cored else outcome.worker_hours
     return (
         str(row.workers),
-        span(outcome.makespan),
+        clock(outcome.makespan),
         f"{hours:.3g}" if hours < 100 else f"{hours:.0f}",
         f"{outcome.busy:.0%}" if cored else "-",
-        span(outcome.waited),
+        clock(outcome.waited),
         mark,
     )
 
@@ -172,18 +173,3 @@ def _never(outcome: Outcome) -> list[str]:
     ]
     rest = sum(tasks for _, tasks in ordered[_REASONS:])
     return [*lines, f"  and {rest} more"] if rest else lines
-
-
-def span(seconds: float) -> str:
-    """Format seconds as ``00:42:10`` or ``2-03:00:00``; less than a minute as ``4.21 s``."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    days, rest = divmod(whole, 86400)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{days}-{clock}" if days else clock
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

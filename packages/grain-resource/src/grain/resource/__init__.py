@@ -18,6 +18,7 @@ Map:
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
 - ``text``: resources as one word of a command line
+- ``figures``: spans, counts and signals in displays, the same everywhere (import it by name)
 - ``testing``: a check of the laws for authors of kinds (import it by name)
 """
 

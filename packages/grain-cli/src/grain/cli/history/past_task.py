@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.history.logs import lines_of, state_of
 from grain.cli.mission_names import find_log
-from grain.cli.missions.state import signal_name
 from grain.cli.query import Explanation, PastRun
-from grain.cli.show import minute, moment, span
+from grain.cli.show import minute, moment
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
+from grain.resource.figures import signal_name, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grain.cli.show import NARROW, Row, clean, folded, minute, span, table, typed
+from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
+from grain.resource.figures import clock, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +53,7 @@ _NARROW_HEADS = ("NAME", "STATE", "DONE", "FAILED")
 
 def _mission(label: str, state: str, summary: LogSummary, *, narrow: bool) -> Row:
     total = summary.total
-    began, took, hours = minute(summary.began), span(summary.seconds), amount(total.core_hours)
+    began, took, hours = minute(summary.began), clock(summary.seconds), amount(total.core_hours)
     command = typed(summary.command) or "an unknown command"
     where = f" on {summary.host}" if summary.host else ""
     more = [f"{summary.id[:_SHORT_ID]}{where}: {command}"]
@@ -154,7 +155,7 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
             if count
         ),
     ]
-    began, took = minute(summary.began), span(summary.seconds)
+    began, took = minute(summary.began), clock(summary.seconds)
     lines = [
         f"{summary.name} ({summary.id[:_SHORT_ID]}): {state}, began {began}{where}, took {took}",
         f"  {command}{within}",
@@ -198,7 +199,7 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
         memory = "-" if peak is None else f"{used} GB"
     mean, longest = "-", "-"
     if one.runs:
-        mean, longest = duration(one.seconds / one.runs), duration(one.longest)
+        mean, longest = clock(one.seconds / one.runs), clock(one.longest)
     hours = amount(one.core_hours)
     cells = (name or "(unknown)", one.done, one.failed)
     if narrow:
@@ -246,11 +247,6 @@ def _paragraph(lines: Iterable[str], most: int | None) -> str:
     return "".join(f"{line}\n" for line in out)
 
 
-def duration(seconds: float) -> str:
-    """Format a span: short ones in seconds."""
-    return f"{seconds:.3g} s" if seconds < 60 else span(seconds)
-
-
 def amount(number: float) -> str:
     """Format an amount with three digits that count, and no exponent."""
     if not number or not math.isfinite(number):
@@ -258,8 +254,3 @@ def amount(number: float) -> str:
     digits = max(0, 2 - math.floor(math.log10(abs(number))))
     text = f"{number:.{min(digits, 6)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -16,12 +16,12 @@ from grain.cli.show import (
     clean,
     minute,
     print_json,
-    span,
     table,
     terminal_width,
     typed,
 )
 from grain.cli.workers.submission import job_words
+from grain.resource.figures import clock
 
 if TYPE_CHECKING:
     from grain.cli.mission_records import Record
@@ -165,7 +165,7 @@ def _job_data(job: OwnJob) -> dict[str, Any]:
 
 def _job_row(job: OwnJob, now: float, *, narrow: bool) -> Row:
     record, state = job
-    length = span(now - record.submitted) if job.alive else "-"
+    length = clock(now - record.submitted) if job.alive else "-"
     began, node = minute(record.submitted), state.node or "-"
     reason = f": {state.reason}" if state.reason else ""
     more = [f"{job_words(record)}{reason}; output in {output_file(record)}"]
@@ -177,7 +177,7 @@ def _row(record: Record, state: State, now: float, *, narrow: bool) -> Row:
     seen = now if state.phase.alive else max(record.alive, start.at)
     last = end.at if end is not None else seen
     host = record.process.host if record.process is not None else "-"
-    began, took, name = minute(start.at), span(last - start.at), record.label
+    began, took, name = minute(start.at), clock(last - start.at), record.label
     command = typed(start.command)
     more = [command] if state.phase.alive else [f"{command}: it {state.detail}"]
     return _columns(name, began, took, state.phase.value, host, more, narrow=narrow)

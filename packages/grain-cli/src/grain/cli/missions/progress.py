@@ -11,11 +11,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
-from grain.cli.show import span
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.picture import fitted
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import rate_text
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

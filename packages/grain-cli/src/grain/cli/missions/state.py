@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.mission_records import STARTING
+from grain.resource.figures import signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,19 +101,7 @@ def _ended(end: End) -> State:
     if end.status == 0:
         return State(Phase.DONE, "is done")
     if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        return State(Phase.INTERRUPTED, f"was ended by {signal.Signals(number).name}")
+        return State(Phase.INTERRUPTED, f"was ended by {signal_name(number)}")
     if end.status < 0:
         return State(Phase.KILLED, f"was killed by {signal_name(number)}")
     return State(Phase.FAILED, f"failed with exit status {end.status}")
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal.
-
-    >>> signal_name(9), signal_name(99)
-    ('SIGKILL', 'signal 99')
-    """
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, alike, coarser
-from grain.cli.report.figures import amount_ticks, log_ticks, number, span, time_ticks
+from grain.cli.report.figures import amount_ticks, log_ticks, number, time_ticks
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -19,30 +19,6 @@ _SPANS = (
 """Units of time, with the steps between ticks that people find natural in each."""
 
 
-def span(seconds: float) -> str:
-    """Format seconds with two units at most: ``3 h 12 min``, ``45 s``, ``0.21 s``."""
-    if seconds < 0.0005:
-        return "0 s"
-    if seconds < 1:
-        return f"{seconds:.2g} s"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return _two(whole, 60, "min", 1, "s")
-    whole = round(seconds / _MINUTE)
-    if whole < _DAY / _MINUTE:
-        return _two(whole, 60, "h", 1, "min")
-    return _two(round(seconds / _HOUR), 24, "d", 1, "h")
-
-
-def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
-    first, rest = divmod(whole, large)
-    return f"{first} {large_unit} {rest // small} {small_unit}" if rest else f"{first} {large_unit}"
-
-
 def number(amount: float) -> str:
     """Format an amount to three digits, with commas between thousands: ``1,234``, ``4.8``."""
     if amount == round(amount) or abs(amount) >= 100:

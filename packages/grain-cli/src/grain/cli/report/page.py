@@ -18,10 +18,11 @@ import jinja2
 from markupsafe import Markup
 
 from grain.cli.report import charts
-from grain.cli.report.figures import NOTHING, hours, number, share, span
+from grain.cli.report.figures import NOTHING, hours, number, share
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
+from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,7 +227,7 @@ class _View:
         )
         lost = "no run was lost with a worker"
         if totals.lost:
-            lost = f"{_counted(totals.lost, 'run')} lost with a worker"
+            lost = f"{counted(totals.lost, 'run')} lost with a worker"
         yield _tile(
             "Retried", f"{totals.retried:,}", lost, unit="run" if totals.retried == 1 else "runs"
         )
@@ -318,7 +319,7 @@ class _View:
             )
         if timeline.hidden:
             parts.append(
-                f"{_counted(timeline.hidden, 'run')} more that no worker has reported may not have "
+                f"{counted(timeline.hidden, 'run')} more that no worker has reported may not have "
                 "begun, as no CPU was free for them: they are not shown."
             )
         if len(timeline.lanes) > _WORKERS:
@@ -394,7 +395,7 @@ class _View:
             "name": name,
             "style": self._styles.get(one.name, ""),
             "asked": most or "nothing",
-            "others": f"and {_counted(len(others), 'other request')}" if others else "",
+            "others": f"and {counted(len(others), 'other request')}" if others else "",
             "enough": enough.text or ("nothing" if one.runs else ""),
             "why_not": "" if one.runs else self._why_not(one),
             "too_much": bool(enough.less),
@@ -443,7 +444,7 @@ class _View:
             "message": line.message or "(it has no message)",
             "workers": ", ".join(workers),
             "calls": "\n".join(map(clean, calls[:_CALLS])),
-            "calls_count": f"{_counted(len(calls), 'call')} failed so for good",
+            "calls_count": f"{counted(len(calls), 'call')} failed so for good",
             "more_calls": _more(len(calls), _CALLS, "calls"),
         }
 
@@ -574,10 +575,6 @@ def _waits(one: FunctionTotals) -> Iterator[dict[str, str]]:
                 "most": span(waited.quantile(0.9)),
                 "longest": span(waited.most),
             }
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _more(count: int, most: int, what: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.figures import span
 from grain.resource import WTime
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.figures import span
 from grain.cli.report.sufficient import busy_cores
 from grain.eventlog.never_ran import CALLED_OFF, sentences
 from grain.eventlog.totals import OTHER_CAUSES
+from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,7 +146,7 @@ def _cut_runs(report: Report) -> Iterator[Finding]:
             worst, most = (name, overtime.runs) if overtime.runs > most else (worst, most)
     if most:
         limit = span(report.overtime[worst].limit)
-        runs = _counted(most, "run", "runs")
+        runs = counted(most, "run", "runs")
         of = f"{runs} of {_short(worst, _LONG_NAME)}"
         yield Finding(f"A time limit of {limit} or less ended {of}.", "requests")
 
@@ -239,10 +239,6 @@ def _lost_workers(report: Report) -> Iterator[Finding]:
         others = f" and {len(lost) - _NAMED:,} others" if len(lost) > _NAMED else ""
         who, own = f"{len(lost):,} workers were lost ({names}{others})", "their tasks"
     yield Finding(f"{who}: {tasks:,} of {own} went back to the queue.", "workers")
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
 
 
 def _short(text: str, most: int) -> str:

@@ -14,7 +14,8 @@ from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.plan import AskedFor, Impossible, Plan, horizon, plan
 from grain.cli.scaling.swarm import Swarm, proven_after
-from grain.cli.scaling.words import demand, span
+from grain.cli.scaling.words import demand
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

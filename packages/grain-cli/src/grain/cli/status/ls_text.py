@@ -13,10 +13,10 @@ from grain.cli.show import (
     in_several_clusters,
     moment,
     resources,
-    span,
     table,
 )
 from grain.cli.status.versions_text import versions_text
+from grain.resource.figures import clock
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -90,7 +90,7 @@ def _groups(workers: list[WorkerState], most: int | None) -> str:
     rows = []
     for (cluster, state, owns), members in sorted(groups.items()):
         ends = [math.inf if one.left is None else one.left for one in members]
-        least, last = (span(None if end == math.inf else end) for end in (min(ends), max(ends)))
+        least, last = (clock(None if end == math.inf else end) for end in (min(ends), max(ends)))
         left = least if least == last else f"{least} to {last}"
         names = [one.label for one in members]
         others = ["..."] * (len(names) > _NAMED)
@@ -135,7 +135,7 @@ def _worker(worker: WorkerState, *, with_cluster: bool) -> Row:
         *[worker.cluster or "-"] * with_cluster,
         worker.host,
         worker.state,
-        span(worker.left),
+        clock(worker.left),
     )
     return Row((*cells, worker.running), more)
 
@@ -211,7 +211,7 @@ def jobs_text(
             job.record.name,
             job.record.id,
             job.state.phase.value,
-            span(time.time() - job.record.submitted),
+            clock(time.time() - job.record.submitted),
             job.state.reason or "-",
         )
         for job in jobs

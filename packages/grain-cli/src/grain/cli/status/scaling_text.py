@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from grain.cli.scaling.words import span
 from grain.cli.show import clean, folded, table
+from grain.resource.figures import span
 
 
 def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:

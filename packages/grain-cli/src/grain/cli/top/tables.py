@@ -10,7 +10,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.show import clean, in_several_clusters, moment, span
+from grain.cli.show import clean, in_several_clusters, moment
+from grain.resource.figures import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -233,7 +234,7 @@ def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster:
             *cluster,
             clean(worker.host),
             clean(worker.state),
-            span(left),
+            clock(left),
             str(worker.running),
             *bars[:1],
             *("-" if cores is None else cores_text(cores) for cores in computes),
@@ -348,7 +349,7 @@ def _left(outlook: MissionOutlook | None) -> str:
         return "-"
     if outlook.least and round(seconds) < 1:
         return "-"
-    return f"{'>' if outlook.least else ''}{span(seconds)}{'' if outlook.whole else ' so far'}"
+    return f"{'>' if outlook.least else ''}{clock(seconds)}{'' if outlook.whole else ' so far'}"
 
 
 def rate_text(per_second: float) -> str:
@@ -426,7 +427,7 @@ def _run(
         name,
         clean(run.function),
         clean(worker),
-        span(seconds),
+        clock(seconds),
         busy_text(use),
         memory_text(use),
         program,
@@ -454,7 +455,7 @@ def program_text(use: Use | None) -> str:
     if not use.programs:
         return "-"
     more = f" and {use.programs - 1} more" if use.programs > 1 else ""
-    return f"{span(use.seconds)} {clean(use.command)}{more}"
+    return f"{clock(use.seconds)} {clean(use.command)}{more}"
 
 
 def busy_text(use: Use | None) -> str:
@@ -554,7 +555,7 @@ def _failure(failure: FailureRow, at: float) -> Row:
         how = f"given up after crashes: {clean(failure.why)}"
     if failure.retried:
         how = f"tried again: {how}"
-    cells = (moment(failure.ended, at), name, function, worker, span(ran), how)
+    cells = (moment(failure.ended, at), name, function, worker, clock(ran), how)
     values = (failure.ended, name, function, worker, ran, how)
     about = Task(failure.mission_id, failure.task, name, worker)
     style = "warn" if failure.retried else "bad"

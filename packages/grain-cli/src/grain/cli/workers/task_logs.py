@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.show import clean, program_text, span
+from grain.cli.show import clean, program_text
 from grain.cli.workers.jobs import outputs
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

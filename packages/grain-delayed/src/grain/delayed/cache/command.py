@@ -48,12 +48,13 @@ def ls(directory: str | None, function: str | None, check: bool) -> None:
       grain cache ls
       grain cache ls --check energy   read the results of energy, too
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
-    from grain.delayed.times import span, when
+    from grain.delayed.times import when
+    from grain.resource.figures import clock
 
     results, damaged_files = _sorted(_store(directory), function, check=check)
     for result in results:
         click.echo(
-            f"{when(result.created)}  {span(result.seconds):>12}  {_size(result.size):>9}  "
+            f"{when(result.created)}  {clock(result.seconds):>12}  {_size(result.size):>9}  "
             f"{_call(result)}"
         )
     for path, why in damaged_files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.delayed.times import span
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ def log_line(progress: Progress) -> str:
     parts = [f"{_done(now)}, {now.running} running, {now.queued} queued, {now.failed} failed"]
     if progress.share is not None:
         parts.insert(0, _percent(progress))
-    parts.append(f"{span(progress.elapsed)} elapsed")
+    parts.append(f"{span(round(progress.elapsed))} elapsed")
     if progress.ended:
         parts.append(rate_text(progress.rate))
     parts += [part.text for part in cores_parts(now)]
@@ -64,7 +64,7 @@ def left_text(progress: Progress, *, short: bool = False) -> str:
     left = progress.left
     if left is None or (left.least and round(left.seconds) < 1):
         return ""
-    time = f"{'at least' if left.least else 'about'} {span(left.seconds)}"
+    time = f"{'at least' if left.least else 'about'} {span(round(left.seconds))}"
     if left.without and not short:
         time += f" without {left.without} {left.function}"
     if progress.now.stuck:
@@ -124,7 +124,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
         (7, Part("" if now.stuck else f"{now.queued} queued")),
         (8, Part(rate_text(progress.rate) if progress.ended else "")),
         *((6, part) for part in cores_parts(now, "/")),
-        (9, Part(f"{span(progress.elapsed)} elapsed")),
+        (9, Part(f"{span(round(progress.elapsed))} elapsed")),
         (0, end),
         (3, Part(left_text(progress) if now.stuck else "")),
     ]
@@ -163,7 +163,7 @@ def summary(progress: Progress, now: Statistics, failures: Failures, seconds: fl
     parts += _unfinished(now)
     if not parts:
         return ""
-    parts.append(span(seconds))
+    parts.append(span(round(seconds)))
     if progress.given is not None:
         parts.append(f"cores {100 * progress.given:.0f} % given")
         if progress.computing is not None:

@@ -17,7 +17,6 @@ from grain.delayed.display.failures import Failures
 from grain.delayed.display.lines import interruption, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.views import dimmed, view_here
-from grain.delayed.times import span
 from grain.head.events import (
     CanStart,
     Event,
@@ -42,6 +41,7 @@ from grain.head.events import (
     WorkersLost,
     WorkersStopped,
 )
+from grain.resource.figures import span
 from grain.worker.errors import printable
 from grain.worker.logs import Allowance
 
@@ -386,7 +386,7 @@ def last_away_line(event: LastTasksAway) -> str:
     where = f"{event.worker} on {event.host}{others}"
     return (
         f"warning: {tasks} on {where}, which the scheduler does not reach: it waits up to "
-        f"{span(event.seconds)}, and then starts {'it' if event.tasks == 1 else 'them'} elsewhere"
+        f"{_whole(event.seconds)}, and then starts {'it' if event.tasks == 1 else 'them'} elsewhere"
     )
 
 
@@ -396,13 +396,13 @@ def ended_runs_line(event: RunsEnded) -> str:
     again = "it starts again" if event.runs == 1 else "they start again"
     if event.stopped:
         return (
-            f"warning: this program did not run its event loop for {span(event.stopped)}, so the "
+            f"warning: this program did not run its event loop for {_whole(event.stopped)}, so the "
             f"scheduler took it for ended and ended {runs}; {again}. Put what computes for long "
             "into a function with resources, or call it by `await in_thread(fn)(x)` "
             "(grain.worker.blocking)"
         )
     return (
-        f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
+        f"warning: the scheduler did not reach this mission for {_whole(event.away)} and ended "
         f"{runs}; {again}. To let it wait longer, raise head.gnaw.grace in grain.toml"
     )
 
@@ -417,7 +417,7 @@ def gone_line(event: WorkersLost | WorkersStopped) -> str:
         return _stopped_line(named, event)
     who = f"worker {named} is lost" if count == 1 else f"{count} workers are lost ({named})"
     if event.silent >= 1:
-        who += f", last heard {span(event.silent)} ago"
+        who += f", last heard {_whole(event.silent)} ago"
     tasks = "1 task runs" if event.tasks == 1 else f"{event.tasks} tasks run"
     if not event.tasks:
         return f"{who}, without any task of this mission"
@@ -436,10 +436,10 @@ def _stopped_line(named: str, event: WorkersStopped) -> str:
 
 def outlived_line(event: TaskOutlived) -> str:
     """Return the warning about a task that has outlived its worker, and what to do."""
-    begin = f"warning: {event.task} {event.function} had run {span(event.ran)} when"
+    begin = f"warning: {event.task} {event.function} had run {_whole(event.ran)} when"
     if event.most:
         return (
-            f"{begin} its worker's time was over, which was {span(event.life)} in all; it starts "
+            f"{begin} its worker's time was over, which was {_whole(event.life)} in all; it starts "
             "again from its beginning, and fails after a few such runs: raise script.walltime in "
             "grain.toml, or state how long it takes (WTime)"
         )
@@ -463,3 +463,8 @@ def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
         "workers and mission with the same Python, or put the functions, undecorated, into a "
         "module that both can import, and call delayed(module.function)"
     )
+
+
+def _whole(seconds: float) -> str:
+    """Return a span in whole seconds: what the mission measures is not more exact."""
+    return span(round(seconds))

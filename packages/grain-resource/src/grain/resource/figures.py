@@ -1,0 +1,80 @@
+"""Figures as people read them, the same in all displays: spans of time, counts, signals.
+
+In sentences and on pages a span has its two largest units (`span`). In the columns of a terminal it
+is short, and those below each other compare (`clock`).
+"""
+
+from __future__ import annotations
+
+import signal
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def span(seconds: float) -> str:
+    """Return a span of time for a sentence, in its two largest units.
+
+    >>> [span(s) for s in (0, 0.21, 4.25, 45, 600, 11_530, 200_000)]
+    ['0 s', '0.21 s', '4.2 s', '45 s', '10 min', '3 h 12 min', '2 d 8 h']
+    """
+    if seconds < 0.0005:
+        return "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.1f} s".replace(".0 s", " s")
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two(whole, 60, "min", "s")
+    whole = round(seconds / _MINUTE)
+    if whole < _DAY / _MINUTE:
+        return _two(whole, 60, "h", "min")
+    return _two(round(seconds / _HOUR), 24, "d", "h")
+
+
+def clock(seconds: float | None) -> str:
+    """Return a span of time for a column: three digits below a minute, then as on a clock.
+
+    Args:
+        seconds: the span; None where there is none, or where it is not known.
+
+    >>> [clock(s) for s in (None, 0.3, 44.51, 2530.9, 183_600)]
+    ['-', '0.3 s', '44.5 s', '00:42:10', '2-03:00:00']
+    """
+    if seconds is None:
+        return "-"
+    if seconds < _MINUTE:
+        return f"{min(max(seconds, 0.0), 59.9):.3g} s" if seconds > 0.0005 else "0 s"
+    days, rest = divmod(int(seconds), _DAY)
+    text = f"{rest // _HOUR:02}:{rest // _MINUTE % 60:02}:{rest % 60:02}"
+    return f"{days}-{text}" if days else text
+
+
+def counted(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun.
+
+    Args:
+        noun: of one.
+        several: of several; by default the noun with an s.
+
+    >>> counted(1, "task"), counted(1234, "task"), counted(2, "batch", "batches")
+    ('1 task', '1,234 tasks', '2 batches')
+    """
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal.
+
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', 'signal 40')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _two(whole: int, large: int, large_unit: str, small_unit: str) -> str:
+    first, rest = divmod(whole, large)
+    return f"{first} {large_unit} {rest} {small_unit}" if rest else f"{first} {large_unit}"

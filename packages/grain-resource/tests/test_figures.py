@@ -1,0 +1,67 @@
+"""Figures look the same in every display."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.resource.figures import clock, counted, signal_name, span
+
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (0.2134, "0.21 s"), (1, "1 s"), (4.26, "4.3 s"), (59.4, "59 s"),
+        (59.6, "1 min"), (90, "1 min 30 s"), (3599.7, "1 h"), (22776, "6 h 20 min"),
+        (86399, "1 d"), (86400 * 3.5, "3 d 12 h"), (-5, "0 s"),
+    ],
+)  # fmt: skip
+def test_a_span_of_a_sentence_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert text == span(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (0.25, "0.25 s"), (1.0, "1 s"), (44.51, "44.5 s"), (59.96, "59.9 s"),
+        (60, "00:01:00"), (2530.9, "00:42:10"), (97200, "1-03:00:00"), (-5, "0 s"), (None, "-"),
+    ],
+)  # fmt: skip
+def test_a_span_of_a_column_is_as_batch_systems_write_it(seconds: float | None, text: str) -> None:
+    assert text == clock(seconds)
+
+
+@given(st.floats(0.001, 1e8))
+def test_a_span_says_what_it_stands_for(seconds: float) -> None:
+    """What is read from it is within the rounding of its smaller unit, and never 60 of anything."""
+    parts = re.findall(r"([\d.]+) (s|min|h|d)", span(seconds))
+    read = sum(float(number) * UNITS[unit] for number, unit in parts)
+
+    assert abs(read - seconds) <= max(0.05 * seconds, 0.05)
+    assert all(float(number) < 60 for number, unit in parts if unit in {"s", "min"})
+
+
+@given(st.floats(0, 1e8), st.floats(0, 1e8))
+def test_a_longer_span_of_a_column_is_never_shown_as_a_shorter_one(one: float, two: float) -> None:
+    shorter, longer = sorted((one, two))
+
+    assert _seconds(clock(shorter)) <= _seconds(clock(longer))
+
+
+def _seconds(text: str) -> float:
+    if text.endswith(" s"):
+        return float(text[:-2])
+    days, _, rest = text.rpartition("-")
+    hours, minutes, seconds = map(int, rest.split(":"))
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def test_counts_have_their_noun_and_signals_a_name() -> None:
+    assert ["0 tasks", "1 task", "1,234 tasks"] == [counted(n, "task") for n in (0, 1, 1234)]
+    assert "2 batches" == counted(2, "batch", "batches")
+    assert ["SIGKILL", "signal 99"] == [signal_name(9), signal_name(99)]
