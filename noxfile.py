@@ -112,31 +112,6 @@ def install_all(session: nox.Session, *requirements: str) -> None:
     session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("test"), *requirements)
 
 
-def run_tests(session: nox.Session, name: str, *words: str) -> None:
-    """Run pytest; where SECOND_LOOK is set, run what was red once more, with nothing beside it.
-
-    A test that is red by chance is a defect, but not one of the change that .ci/run judges. Its
-    name stays in the output, as the first run prints it.
-
-    Args:
-        session: The session whose environment has pytest.
-        name: What is run; no two that run side by side may share it.
-        words: pytest's.
-    """
-    if not os.environ.get("SECOND_LOOK"):
-        session.run("pytest", *words)
-        return
-    cache = ROOT / "build/red" / name
-    shutil.rmtree(cache, ignore_errors=True)
-    # 1: some tests have failed. Everything else, such as a run that was cut short, stays red.
-    session.run("pytest", *words, "-o", f"cache_dir={cache}", success_codes=[0, 1])
-    if (cache / "v/cache/lastfailed").exists():
-        session.warn("red once; the second look decides")
-        paths = [word for word in words if (ROOT / word).exists()]
-        again = ["-o", f"cache_dir={cache}", "--lf", "--lfnf=none", "-v"]
-        session.run("pytest", *again, *paths)
-
-
 # ---- what runs side by side
 
 
@@ -216,7 +191,7 @@ def packages(session: nox.Session) -> None:
     session.run("pytest", "-q", "--collect-only", "packages", silent=True)
     # More processes than cores, as some tests wait.
     aside = ["-q", "-n", "4", "--durations=25"]
-    run_tests(session, "packages", *aside, "packages", *session.posargs)
+    session.run("pytest", *aside, "packages", *session.posargs)
 
 
 @nox.session
@@ -226,7 +201,7 @@ def integration(session: nox.Session) -> None:
     # They wait most of the time: for programs, workers and batch systems. Each file has one
     # process, as the batch systems and hosts that it starts are for all of its tests.
     aside = ["-q", "-n", "5", "--dist", "loadfile", "--durations=25"]
-    run_tests(session, "integration", *aside, "tests-integration", *session.posargs)
+    session.run("pytest", *aside, "tests-integration", *session.posargs)
 
 
 @nox.session
@@ -312,7 +287,7 @@ def types_all(session: nox.Session) -> None:
 def isolated(session: nox.Session, package: str) -> None:
     """Run the tests of one package, with nothing installed but what it declares."""
     install_declared(session, package)
-    run_tests(session, package, "-q", "-n", "2", f"packages/{package}", *session.posargs)
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
 
 
 @nox.session(python=HERE.get(OLDEST, OLDEST))
@@ -322,7 +297,7 @@ def lowest(session: nox.Session, package: str) -> None:
     if session.venv_backend != "uv":
         session.skip("only uv installs the lowest versions")
     install_declared(session, package, "--resolution", "lowest-direct")
-    run_tests(session, package, "-q", "-n", "2", f"packages/{package}", *session.posargs)
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
 
 
 @nox.session
