@@ -70,11 +70,9 @@ def config_of(ctx: click.Context) -> Config:
 
 
 def _state(ctx: click.Context) -> StateAnswer:
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask, StateAnswer
+    from grain.cli.query import ask_state
 
-    config = config_of(ctx)
-    return ask(config, Ask("state"), StateAnswer, patience=PATIENCE, answer=PATIENCE)
+    return ask_state(config_of(ctx), patience=PATIENCE, answer=PATIENCE)
 
 
 def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str]:

@@ -282,10 +282,9 @@ def missions_here(config: Config) -> list[MissionState]:
 
 def scheduler_state(config: Config) -> StateAnswer | None:
     """Return the answer of the scheduler to `grain ls`; None if it does not answer at once."""
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask, StateAnswer
+    from grain.cli.query import NoScheduler, ask_state
 
     try:
-        return ask(config, Ask("state"), StateAnswer, patience=PATIENCE)
+        return ask_state(config, patience=PATIENCE)
     except NoScheduler:
         return None

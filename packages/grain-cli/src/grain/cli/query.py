@@ -13,6 +13,7 @@ from grain.edge.questions import (
     CallAnswer,
     Program,
     ProgramsAnswer,
+    StateAnswer,
     WhyAnswer,
     unpack,
 )
@@ -122,6 +123,11 @@ def ask(
             that run without one.
     """
     return ask_all(config, [question], form, patience=patience, answer=answer)[0]
+
+
+def ask_state(config: Config, *, patience: float = PATIENCE, answer: float = ANSWER) -> StateAnswer:
+    """Ask the scheduler for its state, as `ask` does."""
+    return ask(config, Ask("state"), StateAnswer, patience=patience, answer=answer)
 
 
 def ask_all(

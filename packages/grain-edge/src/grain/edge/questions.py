@@ -241,9 +241,7 @@ class EndedMission(Part, frozen=True):
         name: its name.
         host: where it ran.
         at: when it left.
-        done: how many of its tasks ended with a value.
-        failed: how many failed for good.
-        retried: how many failed, and were tried again.
+        done, failed, retried: as of `MissionState`.
     """
 
     name: str
@@ -306,17 +304,9 @@ class WorkerRow(Part, frozen=True):
     """A worker as it was at its last turn.
 
     Attributes:
-        id: as of `WorkerState`.
-        name: likewise.
-        label: likewise.
-        host: likewise.
-        cluster: likewise.
-        state: likewise.
+        id, name, label, host, cluster, state: as of `WorkerState`.
         ends: when its time is over; None without an end.
-        total: its resources.
-        used: as of `WorkerState`.
-        running: how many tasks run on it.
-        computing: as of `WorkerState`.
+        total, used, running, computing: as of `WorkerState`.
         runs: the oldest of the tasks that run there.
         at: when that was.
     """
@@ -337,15 +327,10 @@ class WorkerRow(Part, frozen=True):
 
 
 class MissionOutlook(Part, frozen=True):
-    """The progress of a mission, as it estimates itself: see `grain.head.messages.Outlook`.
+    """The progress of a mission, as it estimates itself.
 
     Attributes:
-        ended: how many of its calls have ended, also those found in the result cache.
-        total: how many there will be; 0 if it has not said so.
-        left: seconds until all that it has submitted so far has ended, and all calls if these are
-            known; None without an estimate.
-        least: True if it may take longer, as nothing is known of some of them.
-        whole: True if the seconds are those until all calls have ended.
+        ended, total, left, least, whole: as of `grain.head.messages.Outlook`; `left` in seconds.
     """
 
     ended: int
@@ -360,16 +345,9 @@ class MissionRow(Part, frozen=True):
 
     Attributes:
         number: the head's for it, by which runs name it.
-        id: as of `MissionState`.
-        name: likewise.
-        label: likewise.
-        host: likewise.
-        connected: likewise.
-        paused: likewise.
+        id, name, label, host, connected, paused: as of `MissionState`.
         since: when the head has first met it.
-        done: as of `MissionState`.
-        failed: likewise.
-        retried: likewise.
+        done, failed, retried: as of `MissionState`.
         left: how many of its tasks have no outcome.
         running: how many of these run; None where there are too many different requests to count.
         outlook: None if it does not state any.

@@ -19,12 +19,11 @@ def versions(config: Config) -> list[Finding]:
 
     Without a scheduler there is no finding: another check has one.
     """
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask, StateAnswer
+    from grain.cli.query import NoScheduler, ask_state
     from grain.edge.version import own_versions
 
     try:
-        state = ask(config, Ask("state"), StateAnswer, answer=_ANSWER)
+        state = ask_state(config, answer=_ANSWER)
     except NoScheduler:
         return []
     return [judge_workers(state.workers, own_versions()), *judge_grain(state)]

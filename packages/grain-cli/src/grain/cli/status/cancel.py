@@ -112,13 +112,13 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
     from grain.cli.alone import alone, named
     from grain.cli.mission_names import several_text, start_of, starts
     from grain.cli.mission_records import find
-    from grain.cli.query import NoScheduler
+    from grain.cli.query import NoScheduler, ask_state
 
     if not named(alone(config, ()), word):
         return None
     here: list[MissionState] | None
     try:
-        here = _missions(config, patience)
+        here = ask_state(config, patience=patience).missions
     except NoScheduler:
         here = None
     found = named(alone(config, here), word)
@@ -174,14 +174,14 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
     from grain.cli.mission_records import find
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.starting import state_of
-    from grain.cli.query import NoScheduler
+    from grain.cli.query import NoScheduler, ask_state
 
     record = find(starts(), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
         return word, None
     try:
-        here = _missions(config, patience)
+        here = ask_state(config, patience=patience).missions
     except NoScheduler:
         return "", record
     if any(word == one.label for one in here):
@@ -198,18 +198,6 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | No
     return (name if any(name == one.name for one in here) else ""), record
 
 
-def _missions(config: Config, patience: float) -> list[MissionState]:
-    """Return the missions that the scheduler has.
-
-    Raises:
-        NoScheduler: there is none.
-    """
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask, StateAnswer
-
-    return ask(config, Ask("state"), StateAnswer, patience=patience).missions
-
-
 def _id_here(config: Config, word: str, patience: float) -> str:
     """Return the id of a mission that the scheduler does not know by a word; "" if it does.
 
@@ -217,11 +205,12 @@ def _id_here(config: Config, word: str, patience: float) -> str:
         NoScheduler: there is none.
     """
     from grain.cli.mission_names import id_of
+    from grain.cli.query import ask_state
 
     id_ = id_of(config, word)
     if not id_:
         return ""
-    here = _missions(config, patience)
+    here = ask_state(config, patience=patience).missions
     if any(word in (one.label, one.name) for one in here):
         return ""
     return id_ if any(id_ == one.id for one in here) else ""
@@ -265,8 +254,9 @@ def _end_started(config: Config, word: str, *, yes: bool) -> str:
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a mission, which lists those that are here."""
     from grain.cli.alone import alone
+    from grain.cli.query import ask_state
 
-    here = _missions(config, patience)
+    here = ask_state(config, patience=patience).missions
     names = [clean(mission.label) for mission in here]
     names += [clean(one.header.name) for one in alone(config, here)]
     if not names:

@@ -44,18 +44,17 @@ def ls(
 
         from grain.cli.alone import alone, alone_text
         from grain.cli.batch import state_folder, submitted_names
-        from grain.cli.query import NobodyThere, NoScheduler, ask
+        from grain.cli.query import NobodyThere, NoScheduler, ask_state
         from grain.cli.status.ls_text import jobs_text, state_text
         from grain.cli.status.scaling_text import scaling_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
         from grain.cli.workers.scaling_state import read_state
-        from grain.edge.questions import Ask, StateAnswer
 
         config = load_config(ctx, config_file)
         scaling = read_state(state_folder(), config.worker.dial)
         looking = BackgroundQuery(lambda: own_jobs(config, hurry=True))
         try:
-            state = ask(config, Ask("state"), StateAnswer, patience=patience)
+            state = ask_state(config, patience=patience)
         except NoScheduler as error:
             # Hosts are given up one by one, and a batch system that is down as a whole.
             jobs, problem = looking.wait(5.0 if config.system == "ssh" else 1.0)

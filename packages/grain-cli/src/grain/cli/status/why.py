@@ -123,10 +123,9 @@ def _missing(config: Config, patience: float) -> str:
     Raises:
         NoScheduler: There is none.
     """
-    from grain.cli.query import ask
-    from grain.edge.questions import Ask, StateAnswer
+    from grain.cli.query import ask_state
 
-    state = ask(config, Ask("state"), StateAnswer, patience=patience)
+    state = ask_state(config, patience=patience)
     waiting = [clean(queue.oldest) for queue in state.queues if queue.oldest]
     running = [clean(task) for worker in state.workers for task in worker.tasks]
     missions = [clean(mission.label) for mission in state.missions]

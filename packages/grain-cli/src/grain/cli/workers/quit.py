@@ -51,8 +51,8 @@ def quit(  # noqa: A001 - its name
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.batch import BatchError
-        from grain.cli.query import NoScheduler, ask
-        from grain.edge.questions import Ask, RetiredWorker, StateAnswer
+        from grain.cli.query import NoScheduler, ask, ask_state
+        from grain.edge.questions import Ask, RetiredWorker
 
         config = load_config(ctx, config_file)
         if pattern is None:
@@ -61,7 +61,7 @@ def quit(  # noqa: A001 - its name
         workers: list[RetiredWorker] = []
         try:
             if not set(pattern) & _WILD:
-                state = ask(config, Ask("state"), StateAnswer, patience=patience)
+                state = ask_state(config, patience=patience)
                 refuse_ambiguous(state.workers, pattern)
             question = Ask("retire", pattern=pattern, at_once=force)
             workers = ask(config, question, list[RetiredWorker], patience=patience)
@@ -103,12 +103,11 @@ def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a pattern, which lists the workers."""
     from grain.cli.batch import BatchError
-    from grain.cli.query import NoScheduler, ask
-    from grain.edge.questions import Ask, StateAnswer
+    from grain.cli.query import NoScheduler, ask_state
 
     names: list[str] = []
     with suppress(NoScheduler):
-        state = ask(config, Ask("state"), StateAnswer, patience=patience)
+        state = ask_state(config, patience=patience)
         names = completion.here(state)
     with suppress(BatchError):
         names += [job.record.name for job in unjoined(config, "*", set(names))]

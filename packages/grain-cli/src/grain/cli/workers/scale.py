@@ -381,11 +381,10 @@ class SwarmLoop:
 
     def _states(self) -> list[WorkerState]:
         """Return the workers with the scheduler; none if there is no scheduler."""
-        from grain.cli.query import NoScheduler, ask
-        from grain.edge.questions import Ask, StateAnswer
+        from grain.cli.query import NoScheduler, ask_state
 
         try:
-            return ask(self._config, Ask("state"), StateAnswer).workers
+            return ask_state(self._config).workers
         except NoScheduler:
             return []
 

@@ -47,5 +47,5 @@ Map:
 - ``notices``: requests that no worker here can meet, and troubles of the head, for missions
 - ``reports``: reports to missions of workers that run their tasks, or have other versions
 - ``names``: the names of peers, as people and commands use them
-- ``answers/``: the state of everything as plain data, for ``grain ls`` and ``grain top``
+- ``answers/``: the state of everything, for ``grain ls`` and ``grain top``
 """
