@@ -171,6 +171,28 @@ class Unanswered(Dialler):
         await trio.sleep_forever()
 
 
+async def test_a_look_that_was_cut_off_is_not_told_where_no_route_could_be_tried(
+    autojump_clock: MockClock,
+) -> None:
+    """As where the head is reached by files alone, and the dialler may not use these."""
+
+    class LooksTwice(Unanswered):
+        looks = 0
+
+        async def read(self) -> MeetingRecord:
+            self.looks += 1
+            if self.looks > 1:
+                await trio.sleep_forever()
+            return await super().read()
+
+    dialler = LooksTwice(MeetingRecord("a", 1, True, "n7", "another kernel", 1, 1234, 1))
+    with pytest.raises(DialError) as caught:
+        await dialler.patiently(10)
+
+    assert 2 == dialler.looks
+    assert () == caught.value.tried
+
+
 @contextmanager
 def stopped(code: str) -> Iterator[int]:
     """Yield the pid of a process that stops itself."""

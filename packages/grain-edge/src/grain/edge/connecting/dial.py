@@ -206,7 +206,7 @@ class Dialler:
             DialError: nobody within that time.
             EdgeError: one that is final.
         """
-        tried: list[Attempt] = []
+        tried: list[Attempt] | None = None
         with trio.move_on_after(float("inf") if patience is None else patience):
             begun, seen_before = trio.current_time(), None
             while True:
@@ -214,7 +214,8 @@ class Dialler:
                 try:
                     greeted = await self.once(now)
                 except trio.Cancelled:
-                    tried = tried or now  # a whole round is a better reason than this one
+                    # A whole round is a better reason than this one, also one without any route.
+                    tried = now if tried is None else tried
                     raise
                 tried = now
                 if greeted is not None:
@@ -231,7 +232,9 @@ class Dialler:
                 changed = trio.sleep_forever if self.meeting is None else self.meeting.changed
                 with trio.move_on_after(pause_after(trio.current_time() - begun)):
                     await changed()
-        raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
+        raise DialError(
+            f"{self.address}: no head was reached within {patience:g} s", tuple(tried or ())
+        )
 
     def _unanswering(self) -> str:
         """Return a sentence on the head that should be there and was not reached, or ""."""
