@@ -24,8 +24,8 @@ def dependents(declared: dict[str, list[str]], package: str) -> list[str]:
     """Return a package and all that declare it, directly or not, in order of their names.
 
     Args:
-        declared: The packages that each package declares.
-        package: One of them.
+        declared: the packages that each package declares.
+        package: one of them.
     """
     found = [package]
     for name in found:
@@ -37,8 +37,8 @@ def asked_for(paths: list[str], declared: dict[str, list[str]]) -> list[str]:
     """Return the folders and files of tests that changed paths ask for.
 
     Args:
-        paths: What changed, relative to the root of the repository, with slashes.
-        declared: The packages that each package declares.
+        paths: what changed, relative to the root of the repository, with slashes.
+        declared: the packages that each package declares.
     """
     packages: set[str] = set()
     files: set[str] = set()

@@ -170,7 +170,7 @@ def fetch() -> None:
     """Download the packages and unpack them.
 
     Raises:
-        Failed: There is no apt, or it fails.
+        Failed: there is no apt, or it fails.
     """
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise Failed("needs root and apt")
@@ -234,13 +234,13 @@ class GridEngine:
     """The daemons and their configuration.
 
     Args:
-        folder: For their state.
-        enter: The words before a command that is to run on the host, but for its directory.
-        asked: The command line.
+        folder: for their state.
+        enter: the words before a command that is to run on the host, but for its directory.
+        asked: the command line.
 
     Attributes:
-        enter: The words before a command of users: it starts in /, with Grid Engine in PATH.
-        outside: The folder of the commands for use from outside.
+        enter: the words before a command of users: it starts in /, with Grid Engine in PATH.
+        outside: the folder of the commands for use from outside.
     """
 
     def __init__(self, folder: Path, enter: list[str], asked: argparse.Namespace) -> None:
@@ -270,7 +270,7 @@ class GridEngine:
         """Start the daemons and configure them.
 
         Raises:
-            Failed: They do not come up; the text has the ends of their messages.
+            Failed: they do not come up; the text has the ends of their messages.
         """
         self._lay_out()
         etc = self._folder / "etc"

@@ -111,7 +111,7 @@ def prepare(*, install: bool) -> None:
     """Install the programs that are missing.
 
     Raises:
-        Failed: Not root, or not installed.
+        Failed: not root, or not installed.
     """
     if os.geteuid() != 0:
         raise Failed("needs root")
@@ -234,7 +234,7 @@ def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path)
     """Poll until the condition holds.
 
     Raises:
-        Failed: It is not so in time; the text has the ends of the logs.
+        Failed: it is not so in time; the text has the ends of the logs.
     """
     deadline = time.monotonic() + seconds
     while not ready():

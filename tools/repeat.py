@@ -70,7 +70,7 @@ def read(output: str) -> tuple[int, dict[str, str]]:
     """Return how many tests passed, and what was said of each that was not green.
 
     Args:
-        output: What one or several runs of pytest printed, colours included.
+        output: what one or several runs of pytest printed, colours included.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", output)
     red = {name + (case or ""): "slow" for name, case in _SLOW.findall(text)}

@@ -135,16 +135,16 @@ class GrainVar:
     """The context-local variables of the running tasklet; ``grain.GVAR`` is the only instance.
 
     Attributes:
-        res: The resources allocated to this run. ``ZERO`` (``Ø``) where none were asked for.
-        instance: The name of the worker that executes this run, or an empty string outside of a
+        res: the resources allocated to this run. ``ZERO`` (``Ø``) where none were asked for.
+        instance: the name of the worker that executes this run, or an empty string outside of a
             worker (as in a branch, which runs in the mission itself).
-        cwd: The directory in which the run's external programs start: that of the mission, where
+        cwd: the directory in which the run's external programs start: that of the mission, where
             the worker has it, else the worker's own; outside of a worker that of the process. Use
             it for relative paths in Python code, as in ``open(f"{GVAR.cwd}/energy.out")``:
             `os.getcwd` returns the worker's directory, as all tasks of a worker share a process.
-        env: The environment variables that the mission passes to its programs, ``run(env=...)``;
+        env: the environment variables that the mission passes to its programs, ``run(env=...)``;
             None as a value removes one. `grain.worker.external.run_external` applies them.
-        usage: What the external programs that this run has called so far have used: CPU seconds,
+        usage: what the external programs that this run has called so far have used: CPU seconds,
             peak memory, GB read and written, exit statuses. Those that have ended count; all is
             zero outside of a run. Subprocesses that Grain did not start are not in it.
 
@@ -166,7 +166,6 @@ class GrainVar:
         """Begin a run in the current context, as a worker does.
 
         Args:
-            res: its resources.
             instance: the name of the worker.
             surroundings: what else it is given; None for those of the current context.
             account: counts what its programs use.

@@ -34,9 +34,9 @@ class HangReporter:
     """A pytest plugin that reports each test that takes long, and fails one that takes too long.
 
     Args:
-        after: Seconds from the begin of a test to its report.
-        limit: Seconds from the begin of a test to its failure.
-        output: Where reports go: the terminal, and not what pytest captures.
+        after: seconds from the begin of a test to its report.
+        limit: seconds from the begin of a test to its failure.
+        output: where reports go: the terminal, and not what pytest captures.
     """
 
     def __init__(self, after: float, limit: float, output: TextIO) -> None:

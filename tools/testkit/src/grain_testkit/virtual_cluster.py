@@ -58,17 +58,17 @@ class VirtualCluster:
     """Jobs, workers and tasks.
 
     Args:
-        scaler: Decides.
-        shapes: The sorts of workers, by name.
-        delay: Returns the seconds that a job waits in the queue.
-        fails: Returns True if the next job is to fail at once.
-        doubt: Returns "there" or "absent" if the next submission has no answer, and whether
+        scaler: decides.
+        shapes: the sorts of workers, by name.
+        delay: returns the seconds that a job waits in the queue.
+        fails: returns True if the next job is to fail at once.
+        doubt: returns "there" or "absent" if the next submission has no answer, and whether
             there is a job all the same; empty if all is well.
 
     Attributes:
-        now: The time, in seconds.
-        submissions: The times of all submissions.
-        reasons: All reasons that were given.
+        now: the time, in seconds.
+        submissions: the times of all submissions.
+        reasons: all reasons that were given.
     """
 
     def __init__(

@@ -38,7 +38,6 @@ class AloneMission(NamedTuple):
     """A mission that runs, and that no scheduler has.
 
     Attributes:
-        log: its log.
         header: the first line of it.
     """
 

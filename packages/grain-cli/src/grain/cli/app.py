@@ -90,7 +90,7 @@ class Lazy(click.Group):
         """Find the command of the words that are left.
 
         Raises:
-            click.UsageError: There is none of that name; it says which one may be meant.
+            click.UsageError: there is none of that name; it says which one may be meant.
         """
         command = self.get_command(ctx, args[0])
         if command is not None:

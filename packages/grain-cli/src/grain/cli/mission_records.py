@@ -45,7 +45,6 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the name of the mission.
-        command: the command line.
         directory: the working directory.
         environment: the variables that a further start gets again.
         at: when it was started, in Unix seconds.
@@ -114,7 +113,6 @@ class Record:
     """One start of a mission.
 
     Attributes:
-        folder: its folder.
         number: which start of that name it is, from 1.
         start: what is to run.
         process: its processes; None if the program has not begun.

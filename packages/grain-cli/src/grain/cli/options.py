@@ -50,7 +50,7 @@ def load_config(ctx: click.Context, config_file: str | None) -> Config:
     """Load the configuration that ``-c`` chose, after the command or before it.
 
     Raises:
-        grain.config.ConfigError: The configuration is wrong.
+        grain.config.ConfigError: the configuration is wrong.
     """
     from grain.cli.plugin import chosen_config
     from grain.config import load
@@ -64,7 +64,7 @@ def check_bridges(*addresses: str) -> None:
     A server that does not answer is no reason to start nothing: it may come later.
 
     Raises:
-        grain.edge.errors.EdgeError: A key cannot be read, is none, or others may read it; or a
+        grain.edge.errors.EdgeError: a key cannot be read, is none, or others may read it; or a
             server is of another version, or is none.
     """
     for address in dict.fromkeys(addresses):

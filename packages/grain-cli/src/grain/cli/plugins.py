@@ -50,7 +50,7 @@ def load(name: str) -> click.Command | None:
     """Load the command of another package; return None if no package has it.
 
     Raises:
-        click.ClickException: The command cannot be imported, is no `click.Command`, or belongs to a
+        click.ClickException: the command cannot be imported, is no `click.Command`, or belongs to a
             package of Grain that is not installed.
     """
     point = _entry_points().get(name)

@@ -60,7 +60,6 @@ class PastRun(msgspec.Struct, frozen=True):
         ended: when it ended, likewise.
         seconds: for how long it ran.
         error: the class of the exception.
-        message: its text.
     """
 
     task: int
@@ -111,15 +110,14 @@ def ask(
     """Put a question to the scheduler of a configuration.
 
     Args:
-        config: The configuration, which has the address (`Worker.cli_dial`).
-        question: The question.
-        form: The form of its answer, of `grain.edge.questions`.
-        patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
+        config: the configuration, which has the address (`Worker.cli_dial`).
+        form: the form of its answer, of `grain.edge.questions`.
+        patience: seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
-        answer: Seconds for its answer.
+        answer: seconds for its answer.
 
     Raises:
-        NoScheduler: There is none, or its answer cannot be understood. The text names missions
+        NoScheduler: there is none, or its answer cannot be understood. The text names missions
             that run without one.
     """
     return ask_all(config, [question], form, patience=patience, answer=answer)[0]
@@ -149,14 +147,14 @@ def explain(
     """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
 
     Args:
-        config: The configuration.
-        mission: The task's mission.
-        number: Its number.
-        patience: As of `ask`.
+        config: the configuration.
+        mission: the task's mission.
+        number: its number.
+        patience: as of `ask`.
         call: False to leave its mission alone, which has the call.
 
     Raises:
-        NoScheduler: As of `ask`.
+        NoScheduler: as of `ask`.
     """
     first = [(Ask("why", mission, number), WhyAnswer)]
     others: list[tuple[Ask, Any]] = [(Ask("programs", mission, number), ProgramsAnswer)]
@@ -290,7 +288,7 @@ def read(peer: Peer, payload: Payload, form: type[_Form]) -> _Form:
     """Return an answer of a scheduler.
 
     Raises:
-        RemoteProtocolError: It has another form; the text says if the scheduler is of another
+        RemoteProtocolError: it has another form; the text says if the scheduler is of another
             version of Grain.
     """
     return unpack(payload, form, peer.greeting.package)

@@ -36,8 +36,8 @@ def clean(text: object, *, keep: str = "") -> str:
     writing), Cs, Zl and Zp.
 
     Args:
-        text: The text to show.
-        keep: Characters to keep.
+        text: the text to show.
+        keep: characters to keep.
     """
     words = str(text)
     if words.isprintable():  # so none of them is in there
@@ -59,8 +59,8 @@ class Row(NamedTuple):
     """A row of a table.
 
     Attributes:
-        cells: One for each column.
-        more: Sentences below the row, each on lines of its own.
+        cells: one for each column.
+        more: sentences below the row, each on lines of its own.
     """
 
     cells: Sequence[object]
@@ -77,12 +77,12 @@ def table(
     """Format rows below their heads, in columns as wide as needed; return "" without rows.
 
     Args:
-        title: The line above.
-        heads: The names of the columns.
-        rows: The cells of each row, or a `Row`.
-        most: Columns of the terminal, which no line exceeds: the widest cells are shortened in the
+        title: the line above.
+        heads: the names of the columns.
+        rows: the cells of each row, or a `Row`.
+        most: columns of the terminal, which no line exceeds: the widest cells are shortened in the
             middle, and sentences folded between words. None for no limit.
-        elastic: Which columns are shortened, by number; others only where that is not enough. None
+        elastic: which columns are shortened, by number; others only where that is not enough. None
             of them means all.
     """
     given = [row if isinstance(row, Row) else Row(row) for row in rows]
@@ -203,9 +203,9 @@ def explanation_facts(
     """Return what is known of a task beside the reasons for its state, a line each.
 
     Args:
-        why: The answer on the task.
-        call: Its call; the name of the function takes its place.
-        programs: Those that run for it.
+        why: the answer on the task.
+        call: its call; the name of the function takes its place.
+        programs: those that run for it.
     """
     from grain.resource.figures import span
 

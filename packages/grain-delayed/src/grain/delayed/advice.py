@@ -74,8 +74,6 @@ class Advice:
 
         Args:
             function: the name of the function that runs it.
-            command: the command.
-            caller: what that function is.
         """
         if not self._is_first("program", function):
             return

@@ -57,7 +57,6 @@ class MapJob:
 
     Attributes:
         seq: its number.
-        argv: its command as words.
         command: its command as the result log has it.
         directory: the directory in which it runs.
         files: the files for its outputs; None to capture them.

@@ -29,7 +29,7 @@ class Tables(NamedTuple):
     """An array of tables, ``[[name]]``.
 
     Attributes:
-        table: The class of each.
+        table: the class of each.
     """
 
     table: type[Table]
@@ -46,8 +46,8 @@ def check(
     """Make a configuration of a file's data.
 
     Args:
-        data: The result of the TOML reader; empty for the defaults.
-        context: The environment of the file.
+        data: the result of the TOML reader; empty for the defaults.
+        context: the environment of the file.
 
     Returns:
         The configuration and no mistakes, or None and all mistakes.

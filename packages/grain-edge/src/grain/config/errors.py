@@ -12,9 +12,9 @@ class Mistake(NamedTuple):
     """One thing that is wrong.
 
     Attributes:
-        key: The key's path as in the file, for instance ``script.walltime``; empty where the file
+        key: the key's path as in the file, for instance ``script.walltime``; empty where the file
             as a whole is meant.
-        text: The value found there, the values expected, and the remedy.
+        text: the value found there, the values expected, and the remedy.
     """
 
     key: str
@@ -31,8 +31,8 @@ class ConfigError(Exception):
     its text as it is, without a traceback.
 
     Attributes:
-        file: The file as the user named it, with line and column where they are known.
-        mistakes: At least one, in the order in which they were found.
+        file: the file as the user named it, with line and column where they are known.
+        mistakes: at least one, in the order in which they were found.
     """
 
     def __init__(self, file: str, mistakes: tuple[Mistake, ...]) -> None:

@@ -31,11 +31,11 @@ def expand_place(text: str, env: Mapping[str, str]) -> str:
     for a dollar sign, and so does a ``$`` that no name follows.
 
     Args:
-        text: A path or an address.
-        env: The environment variables.
+        text: a path or an address.
+        env: the environment variables.
 
     Raises:
-        Unfit: A variable is not set. Left empty, as the shell does, ``$SCRATCH/edge`` would
+        Unfit: a variable is not set. Left empty, as the shell does, ``$SCRATCH/edge`` would
             quietly mean ``/edge``; left as it is, a directory of the name ``$SCRATCH``.
     """
     if other := _OTHER_HOME.match(text):
@@ -68,8 +68,8 @@ def stamp(text: str, now: datetime.datetime | datetime.time) -> str:
     """Fill in ``{{HHMMSS}}``, in a name or the path of a log file, when a job is submitted.
 
     Args:
-        text: For instance ``w{{HHMMSS}}.log``.
-        now: The time of submission, local as people read it off their clocks.
+        text: for instance ``w{{HHMMSS}}.log``.
+        now: the time of submission, local as people read it off their clocks.
     """
     return _PLACEHOLDER.sub(
         lambda match: now.strftime("%H%M%S") if match[1] == "HHMMSS" else match[0], text
@@ -99,7 +99,7 @@ def check_defer(entry: str) -> None:
     """Refuse a ``defer`` that would not do what it seems to say.
 
     Raises:
-        Unfit: It defers nothing; or it stands in the middle of a shell construct, from where
+        Unfit: it defers nothing; or it stands in the middle of a shell construct, from where
             taking its line away would leave, say, an ``if`` without a body.
     """
     first, *others = entry.splitlines() or [""]

@@ -26,8 +26,8 @@ class ExpansionContext(NamedTuple):
     """The environment of a file, on which the meaning of a value may depend.
 
     Attributes:
-        env: The environment variables.
-        folder: The folder of the file, absolute.
+        env: the environment variables.
+        folder: the folder of the file, absolute.
     """
 
     env: Mapping[str, str]
@@ -39,10 +39,10 @@ class Kind:
     """A sort of value.
 
     Attributes:
-        expected: The values that fit, as a noun phrase.
-        read: Converts the value that TOML gave into that of the schema, or raises `Unfit`.
+        expected: the values that fit, as a noun phrase.
+        read: converts the value that TOML gave into that of the schema, or raises `Unfit`.
         place: True for a path or an address, of which defaults are expanded, too.
-        check: Raises `Unfit` for a value that was read and does not fit after all. Defaults, which
+        check: raises `Unfit` for a value that was read and does not fit after all. Defaults, which
             fit, are not checked: it may have to import much.
     """
 

@@ -37,19 +37,19 @@ def load(
     """Find, read and check the configuration.
 
     Args:
-        config_file: A file's path; or None for the file that the variable ``GRAIN_CONFIG`` names,
+        config_file: a file's path; or None for the file that the variable ``GRAIN_CONFIG`` names,
             else ``grain.toml`` in the current directory or the nearest one above it, up to the home
             directory or the root of a git repository, else the defaults; or False for the defaults,
             in which case no file is looked for.
-        env: The environment: ``GRAIN_CONFIG`` and what ``$NAME`` and ``~`` expand to.
-        cwd: The directory from which relative names of config files start; the current one by
+        env: the environment: ``GRAIN_CONFIG`` and what ``$NAME`` and ``~`` expand to.
+        cwd: the directory from which relative names of config files start; the current one by
             default.
 
     Returns:
         The configuration; its ``source`` is the file that it came from.
 
     Raises:
-        ConfigError: The file that was named does not exist or cannot be read; the file that was
+        ConfigError: the file that was named does not exist or cannot be read; the file that was
             found could be another user's work; it is not TOML, or says something that is not
             understood. Its text names file, key and remedy.
         TypeError: ``config_file`` is none of the above.
@@ -76,8 +76,8 @@ class Choice(NamedTuple):
     """The file to read.
 
     Attributes:
-        name: As the user wrote it, or as it was found.
-        named_by: The origin of the name, to be added to messages; empty if the user gave it here.
+        name: as the user wrote it, or as it was found.
+        named_by: the origin of the name, to be added to messages; empty if the user gave it here.
         unnamed: True if nobody named it.
     """
 
@@ -118,7 +118,7 @@ def _check_ours(path: Path, config_file: Path, name: str) -> None:
     """Refuse a file that was found, and that another user may have written.
 
     Raises:
-        ConfigError: One may.
+        ConfigError: one may.
     """
     try:
         problem = untrusted(path)
@@ -141,7 +141,7 @@ def _without_keys(config: Config, path: Path, name: str, env: Mapping[str, str])
     Addresses travel in argument lists and in messages.
 
     Raises:
-        ConfigError: Other users may read the configuration, or the file cannot be written.
+        ConfigError: other users may read the configuration, or the file cannot be written.
     """
     has_key = re.compile(r"bridge://[^@]")
     written = (
@@ -182,7 +182,7 @@ def _read(path: Path, chosen: Choice) -> bytes:
     """Read a file, not more of it than is sane.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: it cannot be read.
     """
     if not chosen.name:
         _fail("config_file", "found an empty name, expected the path of a file")
@@ -206,7 +206,7 @@ def _parse(raw: bytes, name: str) -> dict[str, Any]:
     """Parse TOML, whatever the bytes are.
 
     Raises:
-        ConfigError: They are not UTF-8, or not TOML.
+        ConfigError: they are not UTF-8, or not TOML.
     """
     try:
         # Some editors put a byte order mark in front, which TOML does not know.

@@ -23,9 +23,9 @@ class Option(NamedTuple):
     """The option of ``grain-worker`` that a key is, too.
 
     Attributes:
-        metavar: Stands for the value in the manual; unused for a flag.
-        help: What it is, in the manual.
-        name: Its name without dashes; empty for that of the key.
+        metavar: stands for the value in the manual; unused for a flag.
+        help: what it is, in the manual.
+        name: its name without dashes; empty for that of the key.
     """
 
     metavar: str
@@ -37,17 +37,17 @@ class Script(Table, frozen=True, kw_only=True):
     """``[script]``: the request of a job to the batch system, and the commands around it.
 
     Attributes:
-        shebang: First line of the script.
-        queue: Queue or partition; empty leaves it to the batch system.
-        walltime: The longest run time of the job, in seconds; None leaves it to the batch system.
+        shebang: first line of the script.
+        queue: queue or partition; empty leaves it to the batch system.
+        walltime: the longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
         memory: Memory of the one node, in GB; None leaves it to the batch system.
-        parallel_environment: Of Grid Engine: the parallel environment for more than one core; empty
+        parallel_environment: of Grid Engine: the parallel environment for more than one core; empty
             for the one that gives slots of one node.
-        memory_resource: Of Grid Engine and OAR: the resource or property that counts memory; empty
+        memory_resource: of Grid Engine and OAR: the resource or property that counts memory; empty
             for the usual one.
-        extra_args: Further options for the batch system, one directive each.
-        setup_cleanup: Shell commands as written, those for the end marked with ``defer``.
+        extra_args: further options for the batch system, one directive each.
+        setup_cleanup: shell commands as written, those for the end marked with ``defer``.
     """
 
     shebang: Annotated[str, kind.SHEBANG] = "#!/bin/bash"
@@ -78,13 +78,13 @@ class Shape(Script, frozen=True, kw_only=True):
     say is as in ``[script]``.
 
     Attributes:
-        name: The word for it, as in ``grain up -s gpu``.
-        max: The largest number of such workers that ``grain scale --auto`` keeps; None for no limit
+        name: the word for it, as in ``grain up -s gpu``.
+        max: the largest number of such workers that ``grain scale --auto`` keeps; None for no limit
             of its own.
-        charge: The cost of such a worker for as long as it runs, in any unit; None for its cores
+        charge: the cost of such a worker for as long as it runs, in any unit; None for its cores
             and 16 for each of its GPUs.
         gpus: GPUs that such a worker will have; None for the number that ``extra_args`` asks for.
-        res: Resources of such a worker, over those of ``worker.res``, kind by kind.
+        res: resources of such a worker, over those of ``worker.res``, kind by kind.
     """
 
     name: Annotated[str, kind.WORD] = ""
@@ -99,16 +99,16 @@ class Gnaw(Table, frozen=True, kw_only=True):
 
     Attributes:
         enabled: True if missions use it; otherwise each hosts its own scheduler.
-        log_file: Its log; empty for the standard output of the process that starts it.
-        max_conn: The largest number of missions that may be connected at a time.
-        idle_quit: Seconds without a mission after which it leaves.
-        grace: Seconds for which it waits for missions and workers whose connection is lost.
-        max_silence: Seconds for which it waits for a mission that does not run its event loop,
+        log_file: its log; empty for the standard output of the process that starts it.
+        max_conn: the largest number of missions that may be connected at a time.
+        idle_quit: seconds without a mission after which it leaves.
+        grace: seconds for which it waits for missions and workers whose connection is lost.
+        max_silence: seconds for which it waits for a mission that does not run its event loop,
             while its process, or over a network its host, is there.
-        metrics: Where it serves metrics, see `grain.config.parse_metrics`; empty for nowhere.
-        swarm: The number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
+        metrics: where it serves metrics, see `grain.config.parse_metrics`; empty for nowhere.
+        swarm: the number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
             0 leaves that to the user.
-        extra_args: Further arguments for its command line.
+        extra_args: further arguments for its command line.
     """
 
     enabled: Annotated[bool, kind.FLAG] = True
@@ -127,8 +127,8 @@ class EventLog(Table, frozen=True, kw_only=True):
 
     Attributes:
         enabled: True if missions write one, and Gnaw.
-        folder: The directory of the logs; empty for ``grain`` in the user's state directory.
-        keep: Seconds for which a log is kept after its end.
+        folder: the directory of the logs; empty for ``grain`` in the user's state directory.
+        keep: seconds for which a log is kept after its end.
         keep_size: GB of all logs together; the oldest go first.
     """
 
@@ -142,16 +142,16 @@ class Head(Table, frozen=True, kw_only=True):
     """``[head]``: the mission's side.
 
     Attributes:
-        name: Name of the mission's job, where it is submitted as one.
-        main_log_file: Output of that job.
-        log_file: Log of the mission's local worker; empty for standard output.
-        cache: The directory of cached results; empty for .grain-cache where a mission is started.
-        listen: The address at which the scheduler listens; `Config.address` unless set.
-        contextmod: Context module of the local worker; `Config.contextmod` unless set.
-        cmd: Shell command that starts the mission in its job; empty if it never runs as one.
+        name: name of the mission's job, where it is submitted as one.
+        main_log_file: output of that job.
+        log_file: log of the mission's local worker; empty for standard output.
+        cache: the directory of cached results; empty for .grain-cache where a mission is started.
+        listen: the address at which the scheduler listens; `Config.address` unless set.
+        contextmod: context module of the local worker; `Config.contextmod` unless set.
+        cmd: shell command that starts the mission in its job; empty if it never runs as one.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
-        gnaw: The shared scheduler.
-        event_log: The logs of what happened to the tasks.
+        gnaw: the shared scheduler.
+        event_log: the logs of what happened to the tasks.
     """
 
     name: Annotated[str, kind.NAME] = "grain_head"
@@ -171,7 +171,7 @@ class HeldBack(Table, frozen=True, kw_only=True):
 
     Attributes:
         memory: GB for the worker's own processes.
-        walltime: Seconds before the job's end at which the worker has to be done with its tasks,
+        walltime: seconds before the job's end at which the worker has to be done with its tasks,
             for reporting the last results and for the clean-up commands.
     """
 
@@ -187,10 +187,10 @@ class WorkerSettings(Table, frozen=True, kw_only=True):
     there the agent and each runner get this object.
 
     Attributes:
-        cwd: The directory in which a worker runs all programs; empty for that of each mission,
+        cwd: the directory in which a worker runs all programs; empty for that of each mission,
             where the node has it. "." is the directory in which the job runs.
-        cluster: The name of the cluster, for people; empty for what the batch system calls it.
-        contextmod: Context module of the workers; `Config.contextmod` unless set.
+        cluster: the name of the cluster, for people; empty for what the batch system calls it.
+        contextmod: context module of the workers; `Config.contextmod` unless set.
     """
 
     cwd: Annotated[
@@ -218,13 +218,13 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
     """``[worker]``: the worker on each node, and its job.
 
     Attributes:
-        name: Name of a worker and of its job.
-        log_file: Output of a worker's job.
-        dial: The address at which workers look for the scheduler; `Config.address` unless set.
-        cli_dial: The address at which the ``grain`` command looks for it; ``dial`` unless set.
-        env: Environment variables of the workers and their programs.
-        res: The resources of a worker besides cores, memory and walltime: kind -> plain data.
-        held_back: The part of a job that it keeps for itself.
+        name: name of a worker and of its job.
+        log_file: output of a worker's job.
+        dial: the address at which workers look for the scheduler; `Config.address` unless set.
+        cli_dial: the address at which the ``grain`` command looks for it; ``dial`` unless set.
+        env: environment variables of the workers and their programs.
+        res: the resources of a worker besides cores, memory and walltime: kind -> plain data.
+        held_back: the part of a job that it keeps for itself.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
     """
 
@@ -242,15 +242,15 @@ class CustomSystem(Table, frozen=True, kw_only=True):
     """``[custom_system]``: a batch system that Grain does not know, for ``system = "custom"``.
 
     Attributes:
-        submit_cmd: Shell command that submits a script; the script's path is its last argument.
-        directory: The directory in which scripts are written and submitted.
-        template: The text of a script, with its placeholders.
-        id_pattern: Regular expression for the job's id in the output of ``submit_cmd``: its first
+        submit_cmd: shell command that submits a script; the script's path is its last argument.
+        directory: the directory in which scripts are written and submitted.
+        template: the text of a script, with its placeholders.
+        id_pattern: regular expression for the job's id in the output of ``submit_cmd``: its first
             group, or all of it. Empty for the last line.
-        status_cmd: Shell command that prints id, word and reason of jobs, a line each; their ids
+        status_cmd: shell command that prints id, word and reason of jobs, a line each; their ids
             are its last arguments. Empty if there is none: nobody knows the state of a job then.
-        phases: The phase that each word means.
-        cancel_cmd: Shell command that cancels jobs; their ids are its last arguments.
+        phases: the phase that each word means.
+        cancel_cmd: shell command that cancels jobs; their ids are its last arguments.
     """
 
     submit_cmd: Annotated[str, kind.LINE] = ""
@@ -266,19 +266,19 @@ class Config(Table, frozen=True, kw_only=True):
     """Everything that can be configured, complete and checked.
 
     Attributes:
-        source: Absolute path of the file that was read; None for the defaults.
-        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs``,
+        source: absolute path of the file that was read; None for the defaults.
+        system: batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs``,
             ``sge`` (Grid Engine), ``lsf``, ``htcondor``, ``flux``, ``oar``, ``ssh`` (plain
             processes on ``hosts``) or ``custom``.
-        hosts: For ``system = "ssh"``: the hosts, each with its number of workers unless that is 1.
-        address: The place where missions, workers and commands meet, expanded; its syntax is
+        hosts: for ``system = "ssh"``: the hosts, each with its number of workers unless that is 1.
+        address: the place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.
-        contextmod: Absolute path of the context module, or empty.
-        head: The mission's side.
-        worker: The worker on each node.
+        contextmod: absolute path of the context module, or empty.
+        head: the mission's side.
+        worker: the worker on each node.
         script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
-        shape: The sorts of workers, each complete; empty where ``worker.script`` is the only one.
-        custom_system: For ``system = "custom"``.
+        shape: the sorts of workers, each complete; empty where ``worker.script`` is the only one.
+        custom_system: for ``system = "custom"``.
     """
 
     source: str | None = None

@@ -25,8 +25,8 @@ def find(start: Path, home: str) -> Path | None:
     and before a directory that is public, as ``/tmp`` is: there anybody may put a file.
 
     Args:
-        start: The directory to begin with, absolute; it is looked at even if it is public.
-        home: The home directory; empty if there is none.
+        start: the directory to begin with, absolute; it is looked at even if it is public.
+        home: the home directory; empty if there is none.
     """
     for folder in (start, *start.parents):
         if folder != start and _is_public(folder):
@@ -47,7 +47,7 @@ def untrusted(path: Path) -> str:
     them; of a link, this holds for both ends.
 
     Raises:
-        OSError: The file cannot be looked at.
+        OSError: the file cannot be looked at.
     """
     # Not before a file was found, as a command without one need not wait for this import.
     from grain.edge.trust import mistrust

@@ -23,8 +23,8 @@ def nearest(path: Sequence[str], keys: Sequence[tuple[str, ...]]) -> tuple[str, 
     parts of all keys, those nearest to the top first, for a key that stands in the wrong table.
 
     Args:
-        path: The unknown key, from the top.
-        keys: All known keys, tables included.
+        path: the unknown key, from the top.
+        keys: all known keys, tables included.
     """
     # Only a mistake needs it, and it is not cheap to import.
     from difflib import get_close_matches

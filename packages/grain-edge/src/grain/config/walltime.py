@@ -19,7 +19,7 @@ def parse_walltime(value: object) -> int:
     seconds.
 
     Raises:
-        Unfit: It is none of these, or longer than ten years.
+        Unfit: it is none of these, or longer than ten years.
     """
     if isinstance(value, str):
         seconds = _of_text(value.strip())

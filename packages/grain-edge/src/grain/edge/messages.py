@@ -57,7 +57,6 @@ class Hello(Message, frozen=True):
         package: version of the package, for people to read.
         role: what it is: "worker", "mission", "cli", "probe".
         name: what people call it.
-        host: name of its host.
         pid: its process id there.
         lineage: which meeting it believes to join; empty where no Edge file is used.
         epoch: which leadership it believes to join; 0 where no Edge file is used.
@@ -88,9 +87,7 @@ class Welcome(Message, frozen=True):
     Attributes:
         protocol: number of the protocol that it speaks.
         package: version of the package, for people to read.
-        host: name of its host.
         pid: its process id there.
-        lineage: its meeting.
         epoch: its leadership.
         boot: as in `Hello`.
         space: as in `Hello`.

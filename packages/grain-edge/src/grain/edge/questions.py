@@ -116,7 +116,6 @@ class TaskCounts(Part, frozen=True):
     Attributes:
         waiting: that wait for room.
         held_back: that wait for the report of the worker that they ran on.
-        running: that run.
         done: that ended with a value.
         failed: that failed for good.
         retried: that failed, and were tried again.
@@ -136,7 +135,6 @@ class WorkerState(Part, frozen=True):
     """A worker.
 
     Attributes:
-        id: its id.
         name: its name, which others may have, too.
         label: the name that commands take: ``name@2`` is the second of that name.
         host: where it runs.
@@ -152,7 +150,6 @@ class WorkerState(Part, frozen=True):
         running: how many tasks run on it.
         computing: on how many cores something is computed; None where that is not known.
         tasks: a few of the tasks that run, as ``mission:number`` with the mission's label.
-        versions: its versions.
     """
 
     id: str
@@ -179,7 +176,6 @@ class MissionState(Part, frozen=True):
         done: how many of its tasks ended with a value.
         failed: how many failed for good.
         retried: how many failed, and were tried again.
-        id: its id.
         name: its name, which others may have, too.
         label: the name that commands take.
         host: where it runs.
@@ -188,8 +184,6 @@ class MissionState(Part, frozen=True):
         unconfirmed_bytes: how many bytes these have.
         paused: True if nothing more of it starts until it has taken some.
         running: how many of its tasks run.
-        waiting: how many wait.
-        versions: its versions.
     """
 
     done: int
@@ -216,8 +210,6 @@ class QueueState(Part, frozen=True):
         interpreter: that they need; empty if any will do.
         mission: its label.
         priority: theirs.
-        waiting: how many wait.
-        running: how many run.
         oldest: the one that has waited longest, as ``mission:number``; empty if none waits.
         never: why no worker here could run them; empty if one could.
         why: what the oldest waits for, in a sentence.
@@ -238,7 +230,6 @@ class EndedMission(Part, frozen=True):
     """A mission that has left.
 
     Attributes:
-        name: its name.
         host: where it ran.
         at: when it left.
         done, failed, retried: as of `MissionState`.
@@ -258,8 +249,6 @@ class StateAnswer(Part, frozen=True):
     Attributes:
         epoch: the head's.
         tasks: counts.
-        workers: all.
-        missions: all.
         queues: those with the most waiting tasks.
         more_queues: how many are left out.
         ended: the last missions that left, the latest first.
@@ -377,8 +366,6 @@ class QueueRow(Part, frozen=True):
         mission_id: its id; empty if no waiting task is known.
         request: what each asks for, as a user writes it.
         priority: theirs.
-        waiting: how many wait.
-        running: how many run.
         oldest: the number of the one that has waited longest; 0 if that is not known.
         why: what it waits for, in a sentence.
     """
@@ -398,7 +385,6 @@ class FailureRow(Part, frozen=True):
 
     Attributes:
         mission: its label.
-        mission_id: its id.
         task: the number of the task.
         function: the name of its function.
         worker: the name of the worker where it ran.
@@ -426,7 +412,6 @@ class LossRow(Part, frozen=True):
 
     Attributes:
         name: its name in logs.
-        host: where it was.
         heard: when there was the last sign of it.
         at: when it was given up.
         tasks: how many tasks had a run there, and run again.
@@ -502,8 +487,6 @@ class ClassDemand(Part, frozen=True):
         request: the resources that each asks for.
         ask: the same as a user writes it.
         interpreter: that they need; empty if any will do.
-        waiting: how many wait.
-        running: how many run.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
         ended: of how many runs, at most 100 of each mission, `mean` is.
@@ -525,8 +508,6 @@ class WorkerSupply(Part, frozen=True):
     """A worker, for who decides how many there are to be.
 
     Attributes:
-        id: its id.
-        name: its name.
         host: where it runs.
         interpreter: its Python.
         total: its resources.
@@ -556,7 +537,6 @@ class DemandAnswer(Part, frozen=True):
         epoch: the head's.
         classes: those with the most tasks.
         more_classes: how many are left out.
-        workers: all.
     """
 
     epoch: int
@@ -657,7 +637,6 @@ class RetiredWorker(Part, frozen=True):
     """A worker that is asked to leave; the answer has a list of all.
 
     Attributes:
-        name: its name.
         label: the name that commands take.
         host: where it runs.
         state: as of `WorkerState`, before.

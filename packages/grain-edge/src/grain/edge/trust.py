@@ -67,7 +67,6 @@ def mistrust(place: Path, status: os.stat_result) -> str:
 
     Args:
         place: its path, for the message.
-        status: its status.
     """
     if status.st_uid not in {0, os.geteuid()}:
         return f"{place} belongs to {_user(status.st_uid)}"

@@ -63,7 +63,6 @@ class WorkerClocks:
         """Take note of the bounds that a run sets.
 
         Args:
-            worker: its worker.
             now: when the writer learned of its end; these times do not go back.
             least: the least correction, with which the run begins when it was given away.
             largest: the largest one, with which it ends when the writer learned of it.
@@ -92,7 +91,6 @@ class WorkerClocks:
         """Return the seconds to be added to times of a worker's clock.
 
         Args:
-            worker: its name.
             now: when the writer learned of the run.
         """
         since = self._since.get(worker)

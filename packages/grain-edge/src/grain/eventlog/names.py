@@ -71,7 +71,6 @@ def folder_name(started: float, name: str, id: str) -> str:  # noqa: A002 - its 
     Args:
         started: Unix seconds.
         name: of the mission; what cannot stand in the name of a file is replaced.
-        id: of the mission.
     """
     stamp = datetime.datetime.fromtimestamp(started, datetime.timezone.utc).strftime(_STAMP)
     return f"{stamp}-{fit_name(name)}-{fit_name(id).replace('-', '_')}"

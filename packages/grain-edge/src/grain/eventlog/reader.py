@@ -119,7 +119,6 @@ class LogReader:
         """Yield the lines of one part from the position on.
 
         Args:
-            path: of the file.
             last: True if nothing will be added to it.
         """
         try:

@@ -67,7 +67,6 @@ class Run(NamedTuple):
     """A run of a task that has ended, or a task that ended before any run.
 
     Attributes:
-        submission: its task.
         line: the line of its end.
         queued: since when it waited for this run: its submission, or the end of its last run.
         started: when the run began, between ``queued`` and ``ended``; None if it never did.
@@ -130,7 +129,6 @@ class OpenTask:
     """A task that waits or runs.
 
     Attributes:
-        submission: the task.
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
         worker: the worker that has it; empty while it waits.

@@ -52,7 +52,6 @@ class StoredLog:
     """One log of a store, by the name of its folder: nothing of it was read yet.
 
     Attributes:
-        folder: its folder.
         started: when it began, in UTC.
         name: the name of the mission, as `names.fit_name` returns it; `header` has it in full.
         id: the id of the mission.

@@ -144,8 +144,6 @@ class Failures:
     """The runs that failed for one cause.
 
     Attributes:
-        cause: the cause.
-        runs: how many.
         final: how many of them ended their task; the others were tried again.
         first: the first of them.
         workers: how many of them ended on which worker.
@@ -167,7 +165,6 @@ class FunctionTotals:
     """The runs of one function.
 
     Attributes:
-        name: its name.
         tasks: the tasks that were submitted, without retries, and the cached results.
         brief: those of them that have no lines of their own, see `schema.BriefTasks`.
         cached: results that were found in the result cache.

@@ -64,7 +64,6 @@ def first_line(
     Args:
         source: who writes it.
         id: the id of the mission or scheduler.
-        name: its name.
         grain: the version of Grain.
         address: where others join; empty for nowhere.
     """
@@ -116,7 +115,6 @@ class LogWriter:
 
     Attributes:
         id: that of the mission or scheduler.
-        folder: of the log.
         lost: lines that were dropped.
         written: True once there is a file.
     """

@@ -75,7 +75,6 @@ class KindNow(NamedTuple):
     """The jobs of one function that ask for as many cores, at one moment.
 
     Attributes:
-        function: its name.
         cores: for which each of them asks.
         waiting: how many wait for room, without those that fit no worker.
         blocked: how many wait that fit no worker.
@@ -99,7 +98,6 @@ class Kind:
     """The jobs of one function that ask for as many cores.
 
     Attributes:
-        function: its name.
         cores: for which each of them asks.
         left: how many have no outcome.
         timed: as of `KindNow`; so are seconds and longest.
@@ -135,7 +133,6 @@ class Kinds:
         function: the name of that of the last job. The function itself may hold what the user
             expects to be freed, as a bound method holds its object.
         request: of the last job.
-        last: its kind.
     """
 
     def __init__(self) -> None:
@@ -166,7 +163,6 @@ class Kinds:
         Args:
             running: of each job that runs its kind, and when it began.
             blocked: how many jobs wait that fit no worker.
-            at: the time.
         """
         elapsed: dict[Kind, list[float]] = {}
         for kind, began in running:

@@ -41,7 +41,6 @@ class WorkersLost(Event, frozen=True):
     """Workers that had run tasks of the mission are lost: they died, or nothing comes from them.
 
     Attributes:
-        names: their names.
         tasks: how many tasks were on them, and run again.
         silent: the seconds since there was the last sign of the first of them.
     """
@@ -55,7 +54,6 @@ class WorkersStopped(Event, frozen=True):
     """Workers have left in good order, and have ended runs of the mission before their time.
 
     Attributes:
-        names: their names.
         tasks: how many tasks ran on them, and begin again.
         why: why the first of them was to leave, as the worker says; empty if it does not.
     """
@@ -69,7 +67,6 @@ class NeverStarts(Event, frozen=True):
     """No worker that is here could ever run a task with this request; it waits for another.
 
     Attributes:
-        request: the request.
         why: what each worker lacks.
         larger: True if each has too little in all, so that more workers like them do not help.
     """
@@ -94,9 +91,7 @@ class OtherInterpreter(Event, frozen=True):
 
     Attributes:
         worker: its name; workers with the same interpreter that come later are not reported.
-        host: where it is.
         theirs: its interpreter, as in "Python 3.12".
-        ours: that of the mission.
     """
 
     worker: str
@@ -110,9 +105,7 @@ class OtherNumPy(Event, frozen=True):
 
     Attributes:
         worker: its name; workers of the same versions that come later are not reported.
-        host: where it is.
         theirs: the version of its NumPy, as in "2.1.0".
-        ours: that of the mission.
     """
 
     worker: str
@@ -168,9 +161,7 @@ class LastTasksAway(Event, frozen=True):
     """All tasks that have not ended are on workers that the shared scheduler does not reach.
 
     Attributes:
-        tasks: how many.
         worker: the name of one of these workers.
-        host: where it is.
         workers: how many there are.
         seconds: until the scheduler gives the last of them up, and starts the tasks elsewhere.
     """
@@ -186,7 +177,6 @@ class RunsEnded(Event, frozen=True):
     """The scheduler has ended runs of this mission, which was away for too long; they run again.
 
     Attributes:
-        runs: how many.
         away: for how many seconds the mission was away.
         stopped: for how many of them its event loop did not run; 0 if it did.
     """

@@ -123,7 +123,6 @@ def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
     """Return the error for a request that the only worker can never meet.
 
     Args:
-        request: the request.
         why: what the worker lacks.
         local: its resources as the user has stated them.
     """

@@ -91,7 +91,6 @@ class HubLog(TaskLog):
     """The log of a hub, which is made when there is a first line.
 
     Args:
-        begin: begins the log.
         clock: as of `TaskLog`.
 
     Attributes:
@@ -117,7 +116,6 @@ class HubLog(TaskLog):
         """Forget the tasks of a mission that have no line, as it is about to submit them again.
 
         Args:
-            mission: its id.
             tasks: those of it that the hub has kept.
         """
 
@@ -155,8 +153,6 @@ class HubLog(TaskLog):
         """Note that a worker has left, or is lost.
 
         Args:
-            worker: its name.
-            why: as of the line.
             heard: when there was the last sign of one that is lost, by the clock of the hub.
         """
         at = None if heard is None else self._log.time_of(heard)
@@ -217,7 +213,6 @@ class HubLog(TaskLog):
             began: when it was given to its worker, in Unix seconds.
             attempt: its number, from 1.
             how: of a crash, how the process died; of an error, its class and its text.
-            report: of the worker.
             heard: when there was the last sign of the worker, by the clock of the hub, if the run
                 was lost with it.
         """

@@ -51,7 +51,6 @@ class RegisterMission(Message, frozen=True):
     Attributes:
         mission: random name of this mission.
         name: what people call it.
-        host: where it is.
         pid: its process there.
         connection: counts its connections: of two, the one with the larger number is in use,
             whichever arrives first.
@@ -196,7 +195,6 @@ class Crashed(Message, frozen=True):
     """A crash of a run of a task; the task goes on.
 
     Attributes:
-        task: which task.
         crash: of which run, and how.
         report: of its worker on the run, see `grain.worker.messages.RunEnded`; empty if the worker
             has sent none, or this head has it not any more.
@@ -211,7 +209,6 @@ class Resolved(Message, frozen=True):
     """The outcome of a task, repeated on every connection until `AckTasks`.
 
     Attributes:
-        task: which task.
         ending: ``"value"`` or ``"error"``: the payload is what it returned or raised.
             ``"crashed"``: it was given up after too many crashes, or as it has outlived too many
             workers; see `grain.head.scheduler.outlived.given_up`.
@@ -232,7 +229,6 @@ class Retracted(Message, frozen=True):
     """A task that was retracted, and of which nothing is left.
 
     Attributes:
-        task: which task.
         report: of its worker on the run that was ended, see `grain.worker.messages.RunEnded`;
             empty if there was none.
     """
@@ -245,7 +241,6 @@ class CancelTask(Message, frozen=True):
     """A task that somebody has cancelled from outside of its mission; `Retracted` follows.
 
     Attributes:
-        task: which.
         by: who, for people.
     """
 
@@ -268,7 +263,6 @@ class Describe(Message, frozen=True):
 
     Attributes:
         question: a number that no other question of this head has.
-        task: the task.
     """
 
     question: int
@@ -311,9 +305,7 @@ class LastAway(Message, frozen=True):
     """All tasks of this mission that have not ended are on workers that are away.
 
     Attributes:
-        tasks: how many.
         worker: the name of one of these workers.
-        host: where it is.
         workers: how many there are.
         seconds: until the last of them is given up.
     """
@@ -326,13 +318,7 @@ class LastAway(Message, frozen=True):
 
 
 class OtherVersions(Message, frozen=True):
-    """A worker that cannot exchange everything with this mission, the first of its versions.
-
-    Attributes:
-        worker: its name.
-        host: where it is.
-        versions: which it has.
-    """
+    """A worker that cannot exchange everything with this mission, the first of its versions."""
 
     worker: str
     host: str
@@ -343,9 +329,7 @@ class WorkerFacts(Message, frozen=True):
     """A worker that has a task of this mission; it comes before the first `Started` that names it.
 
     Attributes:
-        worker: its id.
         name: its name for people, which no other worker has at the same time.
-        host: its host.
         total: its resources, as plain data.
         ends: when it runs out of its time, in seconds since the epoch of Unix, by the head's clock;
             None if it has no limit.
@@ -364,7 +348,6 @@ class WorkerEnded(Message, frozen=True):
     """A worker of which the mission was informed has left, or is lost; its runs end after that.
 
     Attributes:
-        worker: its id.
         why: the reason why it is lost, for people; empty if it was to leave.
         silent: of one that is lost, the seconds since there was the last sign of it.
         handed_back: of one that was to leave, how many runs of the mission it has ended before
@@ -383,7 +366,6 @@ class Blocked(Message, frozen=True):
     """A task blocks the event loop of its worker, and with it the other tasks there.
 
     Attributes:
-        task: which task.
         worker: the name of the worker.
         code: where, and for how long.
     """

@@ -209,7 +209,6 @@ class RunLog(TaskLog):
         """Note that a worker has left.
 
         Args:
-            worker: its id.
             why: the reason; empty if it was to leave.
             silent: of one that is lost, the seconds since there was the last sign of it.
         """
@@ -333,7 +332,6 @@ class RunLog(TaskLog):
         """Look at the starts that were noted, of tasks that are not over, and of one that is.
 
         Args:
-            ended: that one.
             call: as of `ended`.
         """
         starts, self._starts = self._starts, []

@@ -237,7 +237,6 @@ def check_hub(hub: Hub, now: float) -> None:
 
     Args:
         hub: the one to check, after `Hub.dispatch`.
-        now: the time of that.
 
     Raises:
         AssertionError: they do not.

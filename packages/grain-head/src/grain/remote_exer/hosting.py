@@ -161,7 +161,6 @@ class _Host:
         """Let other workers join at an address; returns as soon as they may.
 
         Args:
-            address: the address.
             on_event: called if another scheduler takes its place later.
 
         Raises:

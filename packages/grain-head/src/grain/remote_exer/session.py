@@ -114,7 +114,6 @@ class LostWorker(NamedTuple):
     """A worker that is lost.
 
     Attributes:
-        name: its name.
         silent: the seconds since there was the last sign of it.
         tasks: those that were on it.
     """
@@ -128,7 +127,6 @@ class StoppedWorker(NamedTuple):
     """A worker that has left in good order, and has handed back runs that it had begun.
 
     Attributes:
-        name: its name.
         tasks: how many of this mission.
         why: why it was to leave, for people.
     """
@@ -164,7 +162,6 @@ class MissionSession:
     Args:
         id: random, no other mission has it.
         name: what people call it.
-        host: where it is.
         pid: its process there.
         versions: its own.
         settings: its `grain.worker.messages.MissionSettings` as bytes.

@@ -26,7 +26,6 @@ class Workers(NamedTuple):
     """Workers that are alike, each replaced by another one when its job ends.
 
     Attributes:
-        number: how many.
         resources: what each offers.
         joins: when the first ones join, in seconds since the log began.
         walltime: the seconds after which the job of each ends; None if it has no end.

@@ -31,7 +31,6 @@ def sweep(
     """Replay a workload with several numbers of workers.
 
     Args:
-        workload: the workload.
         scenario: the conditions of all replays but for the workers.
         workers: the workers, of which the number is replaced.
         counts: the numbers.

@@ -32,7 +32,6 @@ def report_text(
     """Format the replays of a workload.
 
     Args:
-        workload: the workload.
         original: the replay of what happened; None if the log has no workers.
         rows: the replays by number of workers.
         worker: what each of these offers.

@@ -36,7 +36,6 @@ class Stay(NamedTuple):
     """A worker from when it joins until it leaves.
 
     Attributes:
-        name: its name.
         resources: what it offers.
         joins: when, in seconds since the log began.
         leaves: when it left; None if it stayed until the last task ended.
@@ -108,7 +107,6 @@ class Workload(NamedTuple):
 
     Attributes:
         name: the name of the mission, or of the scheduler.
-        id: its id.
         tasks: the tasks in the order of their submission; each attempt at one counts.
         repeated: how many of these are further attempts at a task that failed.
         stays: the workers that were there.
@@ -168,7 +166,6 @@ class _Open:
     """A task that has not ended.
 
     Attributes:
-        index: its index.
         given: when it was given to its worker, since the log began; None while it waits.
     """
 

@@ -54,7 +54,6 @@ def counted(count: int, noun: str, several: str = "") -> str:
     """Return a count with its noun.
 
     Args:
-        noun: of one.
         several: of several; by default the noun with an s.
 
     >>> counted(1, "task"), counted(1234, "task"), counted(2, "batch", "batches")

@@ -22,9 +22,6 @@ class OutputPipe:
     it takes the way of `print` also where these were replaced, as by a progress display or a
     notebook.
 
-    Args:
-        name: the stream.
-
     Raises:
         OSError: there are too many open files.
 

@@ -63,7 +63,6 @@ class PoolProcess:
 
         Args:
             key: what the pool is to find it by.
-            env: its environment.
             grace: seconds between SIGTERM and SIGKILL where it has to be ended.
 
         Raises:

@@ -35,7 +35,6 @@ class NodeOffer(NamedTuple):
     """The resources that a worker offers.
 
     Attributes:
-        resources: the resources.
         time: seconds for which the worker can run tasks; None if that is unlimited or unknown.
         remarks: sentences for the log, about what may surprise the user.
     """
@@ -115,7 +114,6 @@ def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
             may be ``"auto"``: the detected amount, if there is any; or ``{"auto": {"less": 0.5,
             "most": 8}}``: the detected amount less 0.5, and 8 at most (of cores and GPUs that many
             of the detected ones); or None: nothing of this kind.
-        info: the host.
 
     Raises:
         UsageError: ``stated`` is none of these.

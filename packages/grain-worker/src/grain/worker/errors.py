@@ -74,26 +74,25 @@ class Failure:
     """The facts of one failed call; every field is plain data and pickles.
 
     Attributes:
-        argv: The command.
-        host: The name of the machine it ran on.
-        cwd: Its working directory; None for a private one, which has been removed.
-        returncode: Its exit code, or the negative number of the signal that ended it; None if
+        host: the name of the machine it ran on.
+        cwd: its working directory; None for a private one, which has been removed.
+        returncode: its exit code, or the negative number of the signal that ended it; None if
             it did not run to an end.
-        elapsed: Seconds between its start and its end; None if it did not run to an end.
-        stdout: What it wrote to stdout; None if that went to a file.
-        stderr: The same for stderr.
-        stdout_tail: The last lines of stdout, if captured apart from stderr: many programs write
+        elapsed: seconds between its start and its end; None if it did not run to an end.
+        stdout: what it wrote to stdout; None if that went to a file.
+        stderr: the same for stderr.
+        stdout_tail: the last lines of stdout, if captured apart from stderr: many programs write
             there why they fail.
-        stderr_tail: The last lines of stderr, wherever that went.
-        stdout_path: The file that has its stdout, None if captured.
-        stderr_path: The file that has its stderr, None if captured.
-        reason: What happened, where neither an exit code nor a signal says so.
-        errno: The error number of the operating system, 0 if there is none.
+        stderr_tail: the last lines of stderr, wherever that went.
+        stdout_path: the file that has its stdout, None if captured.
+        stderr_path: the file that has its stderr, None if captured.
+        reason: what happened, where neither an exit code nor a signal says so.
+        errno: the error number of the operating system, 0 if there is none.
         unwatched: True if the process that watched over it was killed, and nothing of it is left.
-        usage: What it has used; None if that is not known, or if it did not run.
-        memory_request: The GB of memory that its task asked for; None if it asked for none.
-        memory_limit: The GB that its control group may have; None without a limit.
-        oom_kills: The number of processes of its control group that the kernel has killed while it
+        usage: what it has used; None if that is not known, or if it did not run.
+        memory_request: the GB of memory that its task asked for; None if it asked for none.
+        memory_limit: the GB that its control group may have; None without a limit.
+        oom_kills: the number of processes of its control group that the kernel has killed while it
             ran, as memory ran out.
         own_group: True if no other program is in that group.
     """
@@ -176,7 +175,7 @@ class ExternalStartError(ExternalError):
     """A program could not be started: it, its directory or one of its files is unusable.
 
     Attributes:
-        errno: The error number, as ``errno.ENOENT``.
+        errno: the error number, as ``errno.ENOENT``.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -209,9 +208,9 @@ class ExternalMemoryError(ExternalError, MemoryError):
     limit of that group. Where the group is the program's own, a kill in it is enough.
 
     Attributes:
-        memory_request: The GB that the task asked for; None if it asked for none.
-        memory_limit: The GB that the control group may have; None without a limit.
-        oom_kills: The number of processes that the kernel has killed in the control group.
+        memory_request: the GB that the task asked for; None if it asked for none.
+        memory_limit: the GB that the control group may have; None without a limit.
+        oom_kills: the number of processes that the kernel has killed in the control group.
     """
 
     def __init__(self, failure: Failure) -> None:

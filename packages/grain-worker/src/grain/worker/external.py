@@ -105,17 +105,16 @@ class Completed:
     """A program that has ended: exit code, output, costs.
 
     Attributes:
-        argv: The command.
-        returncode: Its exit code, or the negative number of the signal that ended it.
-        stdout: What it wrote to stdout; None if that went to a file.
-        stderr: The same for stderr; None also if it went to stdout.
-        elapsed: Seconds between its start and its end.
-        user: Seconds of CPU time in user mode, of the program and all that it started.
-        system: The same in the kernel.
-        max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). At least
+        returncode: its exit code, or the negative number of the signal that ended it.
+        stdout: what it wrote to stdout; None if that went to a file.
+        stderr: the same for stderr; None also if it went to stdout.
+        elapsed: seconds between its start and its end.
+        user: seconds of CPU time in user mode, of the program and all that it started.
+        system: the same in the kernel.
+        max_rss: the largest resident set of any one of these processes, in GB (1e9 bytes). At least
             0.01 or so, as Linux counts in the small process that starts the program.
-        host: The name of the machine it ran on.
-        usage: What it has used, in the same units as a whole run's: see ``GVAR.usage``.
+        host: the name of the machine it ran on.
+        usage: what it has used, in the same units as a whole run's: see ``GVAR.usage``.
     """
 
     argv: tuple[str, ...]
@@ -168,38 +167,38 @@ async def run_external(
     and no open files but its three streams.
 
     Args:
-        argv: The program and its arguments; no shell is involved. A name without a slash is
+        argv: the program and its arguments; no shell is involved. A name without a slash is
             searched for on the program's PATH, a relative path starts at `cwd`.
-        cwd: The directory to run in, from ``GVAR.cwd`` if it is relative; by default that one
+        cwd: the directory to run in, from ``GVAR.cwd`` if it is relative; by default that one
             (the mission's directory, where the worker has it), or the scratch directory.
-        env: Changes to the inherited environment, over those of the mission (``GVAR.env``), which
+        env: changes to the inherited environment, over those of the mission (``GVAR.env``), which
             are over those that come from the allocation; None as a value removes a variable.
-        stdin: What the program reads: bytes, or the path of a file, relative to `cwd`; nothing by
+        stdin: what the program reads: bytes, or the path of a file, relative to `cwd`; nothing by
             default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
-        stderr: The same, or `STDOUT`.
-        timeout: Seconds after which the program is ended and `ExternalTimeoutError` raised.
-        grace: Seconds between SIGTERM and SIGKILL wherever processes have to be ended.
-        check: Raise if the exit code is not 0, or a signal ended the program.
-        bind: Set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
-        threads: The value for OMP_NUM_THREADS and its siblings instead of the number of
+        stderr: the same, or `STDOUT`.
+        timeout: seconds after which the program is ended and `ExternalTimeoutError` raised.
+        grace: seconds between SIGTERM and SIGKILL wherever processes have to be ended.
+        check: raise if the exit code is not 0, or a signal ended the program.
+        bind: set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
+        threads: the value for OMP_NUM_THREADS and its siblings instead of the number of
             allocated CPUs; 1 for a program that uses processes instead.
-        scratch: Make a private directory below $TMPDIR, or /tmp, which is the program's TMPDIR
+        scratch: make a private directory below $TMPDIR, or /tmp, which is the program's TMPDIR
             and, without `cwd`, its working directory. It is removed when the tree is gone, and
             also when the calling process was killed.
-        here: Set it for a program that a mission's own process is meant to run, without cores of
+        here: set it for a program that a mission's own process is meant to run, without cores of
             its own. A mission warns of others once: they mostly lack an ``@ Cores(1)``.
 
     Raises:
-        ExternalError: The program failed, and `check` is set. The message has the reason, the host
+        ExternalError: the program failed, and `check` is set. The message has the reason, the host
             and the last lines of stderr.
-        ExternalMemoryError: The program was killed for want of memory, and `check` is set.
-        ExternalStartError: The program, `cwd` or a file cannot be used.
-        ExternalLostError: It is unknown how the program ended, or it cannot be ended.
-        ExternalTimeoutError: At the time limit, when the whole tree is gone. It has what the
+        ExternalMemoryError: the program was killed for want of memory, and `check` is set.
+        ExternalStartError: the program, `cwd` or a file cannot be used.
+        ExternalLostError: it is unknown how the program ended, or it cannot be ended.
+        ExternalTimeoutError: at the time limit, when the whole tree is gone. It has what the
             program wrote until then, and is a `trio.TooSlowError`, too.
-        OSError: This process has too many open files.
-        ValueError, TypeError: For arguments that no program can have.
+        OSError: this process has too many open files.
+        ValueError, TypeError: for arguments that no program can have.
 
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
     goes on: SIGTERM to all, SIGKILL after `grace`, including processes that have left the

@@ -137,7 +137,6 @@ async def capture(call: Call, *, leaf: bool = False) -> Outcome:
     """Call an async function and capture its outcome.
 
     Args:
-        call: the call.
         leaf: True if its value goes to another process, or might.
 
     Raises:

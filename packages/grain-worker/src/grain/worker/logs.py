@@ -107,11 +107,7 @@ class LogFile(PatientWriter):
     along if it leads to this file.
 
     Args:
-        path: where it is.
         limit: the size in bytes.
-
-    Attributes:
-        path: where it is.
 
     Raises:
         OSError: it cannot be opened.

@@ -296,7 +296,6 @@ class TasksPrinted(Message, frozen=True):
     """Lines that tasks of a mission have printed, if it asks for them; nothing depends on them.
 
     Attributes:
-        mission: the mission.
         text: whole lines, each with the task at its beginning; `PRINTED` characters at most.
         lost: the number of lines that were left out before these, as there were too many.
     """

@@ -80,7 +80,6 @@ class Failed(msgspec.Struct, frozen=True):
         type: the exception's class, with its module unless that is builtins.
         message: its text, as ``str`` gives it.
         traceback: the formatted traceback, with those of its causes.
-        where: the worker.
     """
 
     type: str
@@ -128,7 +127,6 @@ class Payloads:
         It dumps each of them once more, so ask only about functions whose bytes are large.
 
         Args:
-            fn: the function.
             least: the size from which a part counts.
         """
         return find_large(fn, job.name_of(fn), self._dump_part, least)

@@ -41,9 +41,8 @@ class JobState(NamedTuple):
     """The state of a job, as its batch system reports it.
 
     Attributes:
-        phase: Its phase.
-        reason: The batch system's own word on why it waits or how it ended; may be empty.
-        node: The node on which it runs; may be empty.
+        reason: the batch system's own word on why it waits or how it ended; may be empty.
+        node: the node on which it runs; may be empty.
     """
 
     phase: JobPhase
@@ -55,10 +54,10 @@ class SubmittedJob(NamedTuple):
     """A job that the batch system accepted.
 
     Attributes:
-        id: Its id for `BatchSystem.states` and `cancel`.
-        name: The name of the worker and of its job.
-        log_file: The file of its output, as far as it is known before the job runs.
-        cpus: The ids of the CPUs to which Grain confined it; empty where the batch system does so.
+        id: its id for `BatchSystem.states` and `cancel`.
+        name: the name of the worker and of its job.
+        log_file: the file of its output, as far as it is known before the job runs.
+        cpus: the ids of the CPUs to which Grain confined it; empty where the batch system does so.
     """
 
     id: str
@@ -72,21 +71,21 @@ class BatchJob:
     """A job to submit.
 
     Attributes:
-        name: Its name, one word.
-        log_file: Absolute path of its output, or empty. The batch system may fill in its own
+        name: its name, one word.
+        log_file: absolute path of its output, or empty. The batch system may fill in its own
             placeholders.
-        script: Its request, set-up and clean-up.
-        main: Shell text of its main command, a program with its arguments; ``$grain_name`` is its
+        script: its request, set-up and clean-up.
+        main: shell text of its main command, a program with its arguments; ``$grain_name`` is its
             name, ``$grain_left`` the seconds of `time_left` that remain after the set-up.
-        path: A directory to search for commands after those of PATH; or empty.
-        time_left: Seconds from its start until the main command must have ended; None if unknown.
-        warning: Seconds between SIGUSR1 and the end of the job; None for no warning, and for a
+        path: a directory to search for commands after those of PATH; or empty.
+        time_left: seconds from its start until the main command must have ended; None if unknown.
+        warning: seconds between SIGUSR1 and the end of the job; None for no warning, and for a
             main command that SIGUSR1 would end.
-        grace: Seconds that the main command and the clean-up may take after SIGTERM; None for the
+        grace: seconds that the main command and the clean-up may take after SIGTERM; None for the
             batch system's choice.
-        notes: Comment lines for people who read the script.
-        env: Environment variables to set after the set-up.
-        extra_args: Further options for the batch system, one word each.
+        notes: comment lines for people who read the script.
+        env: environment variables to set after the set-up.
+        extra_args: further options for the batch system, one word each.
     """
 
     name: str
@@ -120,9 +119,9 @@ def by_name(
     """Return the ids of the jobs of each name, the answer of `BatchSystem.find`.
 
     Args:
-        listed: Id and name of each job that the batch system lists.
-        names: The names that are looked for.
-        written: Turns a name into the one that the batch system was given.
+        listed: id and name of each job that the batch system lists.
+        names: the names that are looked for.
+        written: turns a name into the one that the batch system was given.
     """
     jobs = list(listed)
     return {name: [one for one, other in jobs if other == written(name)] for name in names}
@@ -154,8 +153,8 @@ class BatchSystem(Protocol):
             have ended are among them is the batch system's choice.
 
         Raises:
-            BatchUnsupported: It lists no jobs by name.
-            BatchError: It does not answer.
+            BatchUnsupported: it lists no jobs by name.
+            BatchError: it does not answer.
         """
         ...
 

@@ -45,9 +45,9 @@ class Complaints(NamedTuple):
     """The complaints of a batch system that Grain recognises.
 
     Attributes:
-        remedies: Pairs of a text that occurs in a complaint, and the change that helps.
-        silent: Texts which mean that the batch system could not be reached.
-        missing: The advice if its commands are not installed.
+        remedies: pairs of a text that occurs in a complaint, and the change that helps.
+        silent: texts which mean that the batch system could not be reached.
+        missing: the advice if its commands are not installed.
     """
 
     remedies: Iterable[tuple[str, str]]
@@ -59,12 +59,11 @@ class Profile(NamedTuple):
     """A batch system as `grain doctor` and its own class need it.
 
     Attributes:
-        title: Its name for people.
-        commands: The commands that Grain runs.
-        question: A command that changes nothing, and fails where the batch system is down;
+        title: its name for people.
+        commands: the commands that Grain runs.
+        question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
-        complaints: Its complaints.
-        tried: The version with which Grain was tried; empty if nobody has run it there.
+        tried: the version with which Grain was tried; empty if nobody has run it there.
     """
 
     title: str
@@ -94,18 +93,18 @@ def run(
     """Run a command to its end, whatever its exit code.
 
     Args:
-        argv: The command and its arguments.
-        words: The complaints of its batch system.
-        stdin: Its standard input.
-        cwd: Its working directory; this process's by default.
-        submits: The jobs that it submits. Such a command runs with the user's language, as the job
+        argv: the command and its arguments.
+        words: the complaints of its batch system.
+        stdin: its standard input.
+        cwd: its working directory; this process's by default.
+        submits: the jobs that it submits. Such a command runs with the user's language, as the job
             may inherit it; others answer in English.
-        seconds: The time that it has; None for a minute.
+        seconds: the time that it has; None for a minute.
 
     Raises:
-        SubmissionUnknown: It submits, did not end in time, and was killed.
-        BatchUnreachable: It does not submit, and so on.
-        BatchError: It does not exist, or cannot be run.
+        SubmissionUnknown: it submits, did not end in time, and was killed.
+        BatchUnreachable: it does not submit, and so on.
+        BatchError: it does not exist, or cannot be run.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - what the user configured
@@ -158,16 +157,15 @@ def submission(
     """Run a command that submits jobs; return its output.
 
     Args:
-        argv: The command and its arguments.
-        words: The complaints of its batch system.
-        jobs: The jobs.
-        title: The command as messages have it; its first word by default.
-        stdin: Its standard input.
-        cwd: Its working directory; this process's by default.
+        argv: the command and its arguments.
+        words: the complaints of its batch system.
+        title: the command as messages have it; its first word by default.
+        stdin: its standard input.
+        cwd: its working directory; this process's by default.
 
     Raises:
-        SubmissionUnknown: Nobody knows whether the batch system has the jobs.
-        BatchError: It has refused them.
+        SubmissionUnknown: nobody knows whether the batch system has the jobs.
+        BatchError: it has refused them.
     """
     done = run(argv, words, stdin=stdin, cwd=cwd, submits=jobs)
     title = title or argv[0]
@@ -193,7 +191,7 @@ def keep_script(folder: Path, name: str, text: str) -> Path:
     Scripts of jobs that started long ago are removed.
 
     Raises:
-        BatchError: It cannot be written.
+        BatchError: it cannot be written.
     """
     path = folder / f"{name}-{os.getpid()}.sh"
     try:
@@ -217,7 +215,7 @@ def understood(command: str, number: str, output: str, jobs: Sequence[BatchJob])
     """Return the id of jobs that were submitted.
 
     Raises:
-        SubmissionUnknown: There is none.
+        SubmissionUnknown: there is none.
     """
     if not number:
         raise SubmissionUnknown(

@@ -16,9 +16,9 @@ class BatchError(Exception):
     Commands show its text as it is, without a traceback.
 
     Attributes:
-        what: The failure in a few words, for instance ``sbatch failed (exit code 1)``.
-        output: The output of the batch system, unchanged; may be empty.
-        remedy: The change that helps; empty where none is known.
+        what: the failure in a few words, for instance ``sbatch failed (exit code 1)``.
+        output: the output of the batch system, unchanged; may be empty.
+        remedy: the change that helps; empty where none is known.
     """
 
     def __init__(self, what: str, output: str = "", remedy: str = "") -> None:
@@ -52,7 +52,7 @@ class SubmissionUnknown(BatchError):
     To submit them again without a look at the batch system's list could start them twice.
 
     Attributes:
-        jobs: The jobs that the submission was for.
+        jobs: the jobs that the submission was for.
     """
 
     def __init__(self, what: str, output: str, jobs: Sequence[BatchJob], remedy: str = "") -> None:

@@ -31,10 +31,10 @@ def open_system(
     """Open the batch system of a configuration, which looks for jobs that are in doubt.
 
     Args:
-        config: The configuration.
-        folder: The directory of the command's own files; `state_folder` by default.
-        now: The time of submission; the present by default.
-        note: Called with a sentence on what is wrong and hinders no submission.
+        config: the configuration.
+        folder: the directory of the command's own files; `state_folder` by default.
+        now: the time of submission; the present by default.
+        note: called with a sentence on what is wrong and hinders no submission.
         hurry: True if somebody waits for the answer: a host that does not answer within seconds is
             given up.
     """
@@ -89,7 +89,7 @@ def profile(system: str) -> Profile:
     """Return the profile of a batch system that has commands of its own: not local, not custom.
 
     Args:
-        system: Its name in the configuration, which is that of its module.
+        system: its name in the configuration, which is that of its module.
     """
     module = importlib.import_module(f"grain.cli.batch.systems.{system}")
     result: Profile = module.PROFILE
@@ -100,7 +100,7 @@ def open_local(folder: Path | None = None) -> Local:
     """Open this machine as a batch system, whatever the configuration says.
 
     Args:
-        folder: The directory of the command's own files; `state_folder` by default.
+        folder: the directory of the command's own files; `state_folder` by default.
     """
     from grain.cli.batch.systems.local import Local
 

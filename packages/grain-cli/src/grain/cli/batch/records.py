@@ -36,21 +36,21 @@ class JobRecord:
     """One submitted job.
 
     Attributes:
-        id: The batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
+        id: the batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
             nobody knows whether the batch system has the job.
         system: ``slurm``, ``pbs``, ``custom`` or ``local``.
-        name: The name of the worker and of its job.
-        log_file: The file of its output.
-        address: The address at which the worker looks for the scheduler.
-        config: Absolute path of the configuration, or empty for the defaults.
-        submitted: Seconds since the epoch.
-        cpus: The ids of the CPUs to which Grain confined it.
+        name: the name of the worker and of its job.
+        log_file: the file of its output.
+        address: the address at which the worker looks for the scheduler.
+        config: absolute path of the configuration, or empty for the defaults.
+        submitted: seconds since the epoch.
+        cpus: the ids of the CPUs to which Grain confined it.
         kind: ``worker`` or ``mission``.
-        by: The program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
+        by: the program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
             that a scheduler submitted; otherwise empty.
-        shape: The name of the worker's ``[[shape]]``; empty where there is none.
-        mark: The mark that was its id before it was submitted; empty if there was none.
-        file: The file of this record; empty before it is written.
+        shape: the name of the worker's ``[[shape]]``; empty where there is none.
+        mark: the mark that was its id before it was submitted; empty if there was none.
+        file: the file of this record; empty before it is written.
     """
 
     id: str
@@ -107,7 +107,7 @@ class JobRecords:
     """The records of a user.
 
     Args:
-        folder: Their directory; made, for its owner alone, with the first record.
+        folder: their directory; made, for its owner alone, with the first record.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -117,7 +117,7 @@ class JobRecords:
         """Make the file of one submission, empty.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: it cannot be made.
         """
         private_folder(self._folder)
         stamp = time.strftime("%Y%m%dT%H%M%S")
@@ -131,7 +131,7 @@ class JobRecords:
         Several commands may choose a name in the same second, also on several hosts.
 
         Raises:
-            OSError: No file can be made.
+            OSError: no file can be made.
         """
         folder = self._folder.parent / "names"
         private_folder(folder)
@@ -154,7 +154,7 @@ class JobRecords:
         """Write records to a file that `new_file` made.
 
         Raises:
-            OSError: They cannot be written.
+            OSError: they cannot be written.
         """
         with file.open("a", encoding="utf-8") as out:
             for record in new:
@@ -222,7 +222,7 @@ class JobRecords:
         """Read all records, the oldest first.
 
         Raises:
-            PermissionError: Another user may have written them: they say which processes to end.
+            PermissionError: another user may have written them: they say which processes to end.
         """
         try:
             check_private(self._folder)

@@ -33,9 +33,8 @@ class Tracked:
     """A batch system whose jobs have records.
 
     Args:
-        system: The batch system.
-        records: The records.
-        clock: Returns the seconds since the epoch.
+        system: the batch system.
+        clock: returns the seconds since the epoch.
     """
 
     def __init__(

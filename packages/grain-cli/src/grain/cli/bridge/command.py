@@ -184,7 +184,6 @@ async def _serve(
 
     Args:
         host: where to listen.
-        port: the port.
         memory: bytes for all meetings together.
         listed: the ids of those that are served; None for all.
     """

@@ -20,10 +20,10 @@ class Finding(NamedTuple):
     """The result of a check.
 
     Attributes:
-        check: The subject of the check.
-        state: The verdict.
-        says: The finding, in a sentence.
-        fix: The remedy; empty if none is needed.
+        check: the subject of the check.
+        state: the verdict.
+        says: the finding, in a sentence.
+        fix: the remedy; empty if none is needed.
     """
 
     check: str

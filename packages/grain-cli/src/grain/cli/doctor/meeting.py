@@ -157,8 +157,8 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
     """Greet the scheduler; return the finding, and whether other routes are worth trying.
 
     Raises:
-        AddressError: The address is malformed.
-        DialError: No scheduler was reached.
+        AddressError: the address is malformed.
+        DialError: no scheduler was reached.
     """
     import trio
 
@@ -209,8 +209,8 @@ def way(attempt: Attempt, *, others: bool) -> Finding:
     """Judge one route to the scheduler.
 
     Args:
-        attempt: The attempt on this route.
-        others: Whether another route works; only then is the purpose of this one worth a word.
+        attempt: the attempt on this route.
+        others: whether another route works; only then is the purpose of this one worth a word.
     """
     check = f"by {attempt.transport}"
     if attempt.ok:
@@ -223,9 +223,8 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
     """Judge that no scheduler was reached.
 
     Args:
-        address: The address.
-        tried: The attempts, one for each route.
-        slow: Whether every route was tried; each then has a finding of its own.
+        tried: the attempts, one for each route.
+        slow: whether every route was tried; each then has a finding of its own.
     """
     if unusable := [one.outcome for one in tried if one.unusable]:
         fix = "Correct `address`, or what keeps this host from it."

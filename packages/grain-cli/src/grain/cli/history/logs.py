@@ -25,7 +25,6 @@ def state_of(log: StoredLog, status: str) -> str:
     """Return the state of a mission for people.
 
     Args:
-        log: its log.
         status: that of its last line; empty if it has no end.
     """
     if status:
@@ -63,7 +62,6 @@ def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:
     """Yield the lines of a log; on a terminal, say how far it is if that takes long.
 
     Args:
-        reader: of the log.
         size: bytes of the whole log.
     """
     shows = sys.stderr is not None and sys.stderr.isatty()

@@ -114,7 +114,6 @@ class Logged(NamedTuple):
     """The explanation of a task by the event log of its mission.
 
     Attributes:
-        explanation: of the task.
         mission_runs: True if the mission runs still.
     """
 

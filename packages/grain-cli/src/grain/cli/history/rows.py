@@ -58,7 +58,6 @@ def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = Fals
     """Yield a row for each run, in the order of their ends; then one for each task that is open.
 
     Args:
-        lines: the log.
         mission: the id of the mission, in the log of which lines do not name it.
         failed: True for those alone that failed, crashed or were lost.
     """

@@ -108,7 +108,6 @@ class Cause(msgspec.Struct, kw_only=True):
         runs: the number of runs that have failed so.
         final: how many of them ended their task for good; the others were tried again.
         first: the number of the first task.
-        example: its message.
         workers: how many ended on which worker, of those with the most.
         calls: the tasks that ended so for good, the first 200 of them.
     """
@@ -129,12 +128,9 @@ class LogSummary(msgspec.Struct, kw_only=True):
 
     Attributes:
         id: the id of the mission.
-        name: its name.
         source: ``"mission"`` or ``"scheduler"``.
         command: the command line of its process.
         directory: its working directory.
-        host: its host.
-        pid: its process id.
         began: when the log began, in Unix seconds.
         last: the time of its last line, by the clock with which it began.
         clock_change: seconds that were added to that clock since.

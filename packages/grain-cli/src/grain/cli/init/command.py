@@ -78,7 +78,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     """Write a file, for its owner to change; what is there is replaced as a whole or not at all.
 
     Raises:
-        click.ClickException: It cannot be written, or has come meanwhile.
+        click.ClickException: it cannot be written, or has come meanwhile.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -42,10 +42,10 @@ def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | N
     """Return the text of ``grain.toml``.
 
     Args:
-        site: What was found.
-        queue: The queue of the workers; None if none is known.
-        account: The account to charge; empty for the default one.
-        gpus: The queue of a second sort of workers, with GPUs.
+        site: what was found.
+        queue: the queue of the workers; None if none is known.
+        account: the account to charge; empty for the default one.
+        gpus: the queue of a second sort of workers, with GPUs.
     """
     text = tomlkit.document()
     _head(text, site)

@@ -49,9 +49,9 @@ def queues(
     """Read queues, each with the most frequent sort of its hosts.
 
     Args:
-        shown: What `queue_command` printed, by the name of the queue.
-        hosts: What `HOSTS` printed.
-        given: What `host_command` printed, by the name of the host: jobs get no more slots and
+        shown: what `queue_command` printed, by the name of the queue.
+        hosts: what `HOSTS` printed.
+        given: what `host_command` printed, by the name of the host: jobs get no more slots and
             memory than that, whatever the host has.
     """
     sorts: dict[str, Counter[tuple[int | None, float | None]]] = {}

@@ -10,14 +10,13 @@ class Queue:
     """A queue or a partition.
 
     Attributes:
-        name: Its name.
         default: True if jobs that name none go there.
-        limit: The longest run time of its jobs in seconds; None if there is none, or none known.
+        limit: the longest run time of its jobs in seconds; None if there is none, or none known.
         cores: Cores of a node of the most frequent sort; None if it is not known.
         memory: Memory of such a node in GB, likewise.
         gpus: GPUs of such a node.
-        gpu: The kind of these GPUs; may be empty.
-        nodes: The number of such nodes; 0 if it is not known.
+        gpu: the kind of these GPUs; may be empty.
+        nodes: the number of such nodes; 0 if it is not known.
     """
 
     name: str
@@ -35,15 +34,14 @@ class Site:
     """A machine and the batch system that it can submit to.
 
     Attributes:
-        system: The batch system, as configurations name it; ``local`` for none.
-        queues: Its queues, those that take jobs.
-        accounts: The accounts that the user may charge.
-        scratch: Directories for temporary files that the user may write to.
-        modules: Environment modules by their first names.
+        system: the batch system, as configurations name it; ``local`` for none.
+        queues: its queues, those that take jobs.
+        accounts: the accounts that the user may charge.
+        scratch: directories for temporary files that the user may write to.
+        modules: environment modules by their first names.
         cores: Cores of this machine that this process may use.
-        memory: Its memory in GB.
-        gpus: Its GPUs.
-        notes: Sentences on what was found.
+        memory: its memory in GB.
+        notes: sentences on what was found.
     """
 
     system: str

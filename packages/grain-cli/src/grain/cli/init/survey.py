@@ -37,9 +37,8 @@ class Finding(NamedTuple):
     """The answers of one batch system.
 
     Attributes:
-        queues: Its queues.
-        accounts: The accounts of the user.
-        trouble: Why it cannot be used from here; empty if it can.
+        accounts: the accounts of the user.
+        trouble: why it cannot be used from here; empty if it can.
     """
 
     queues: tuple[Queue, ...] = ()
@@ -103,7 +102,7 @@ def _first_answer(*words: str) -> CommandResult:
     """Return the answer of a command that shows if the batch system is there.
 
     Raises:
-        BatchUnreachable: It hangs.
+        BatchUnreachable: it hangs.
     """
     try:
         return run(words, _NONE)

@@ -134,7 +134,6 @@ def begin(start: Start, env: Mapping[str, str], *, otherwise: str) -> int:
 
     Args:
         start: what to run.
-        env: its environment.
         otherwise: the end of a sentence: what the user may do where one of that name runs.
 
     Raises:

@@ -62,10 +62,8 @@ class TimeChart(NamedTuple):
         span: seconds of the axis.
         height: pixels of the plot, without the labels of the axis of time.
         x: the ticks of time, in percent of the width, with labels.
-        x_unit: the unit of time.
         y: the ticks of amounts, in pixels from above, with labels.
         heads: the names of the columns of the table with the same figures.
-        rows: its rows.
     """
 
     title: str
@@ -269,7 +267,6 @@ class WorkerMap(NamedTuple):
         height: its height in pixels.
         labels: the names of some workers, with the middle of their row in pixels.
         x: the ticks of time, in percent of the width, with labels.
-        x_unit: the unit of time.
         each: the number of workers in a row.
     """
 
@@ -367,7 +364,6 @@ class StaticTimeline(NamedTuple):
         height: pixels.
         labels: the names of some workers, with the middle of their lanes in pixels.
         x: the ticks of time, in percent of the width, with labels.
-        x_unit: the unit of time.
     """
 
     paths: list[tuple[str, str]]

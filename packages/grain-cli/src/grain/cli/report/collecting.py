@@ -58,8 +58,6 @@ class Worker:
     """A worker, under one name.
 
     Attributes:
-        name: its name.
-        host: its host.
         job: its job, as the batch system calls it.
         resources: amounts by kind.
         joined: when it joined for the first time.
@@ -424,7 +422,6 @@ def collect(
     """Return the report of a log.
 
     Args:
-        lines: the log.
         bars: of the timeline, at most.
         clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
     """

@@ -41,7 +41,6 @@ class Overtime:
     """The runs of a function that their time limit ended.
 
     Attributes:
-        runs: how many.
         limit: the longest of these limits, in seconds.
     """
 

@@ -241,7 +241,6 @@ def trace(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> Itera
     """Yield the text of a trace, piece by piece: a JSON object with one event a line.
 
     Args:
-        lines: the log.
         clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
     """
     tracer = Tracer(clocks)

@@ -40,14 +40,14 @@ class WorkerShape:
     """A sort of worker that can be submitted.
 
     Attributes:
-        name: The word for it.
-        total: What such a worker has, as far as it is known; without its time.
-        unknown: The kinds that it has some of, nobody knows how much before the first has joined.
-        seconds: The time that it has for tasks; ``math.inf`` if it is not known.
-        most: The largest number of them.
-        charge: What one costs, where that is configured.
-        interpreter: Its interpreter, as hubs name them; None before the first has joined.
-        worth: The seconds of work for which a new one is worth it.
+        name: the word for it.
+        total: what such a worker has, as far as it is known; without its time.
+        unknown: the kinds that it has some of, nobody knows how much before the first has joined.
+        seconds: the time that it has for tasks; ``math.inf`` if it is not known.
+        most: the largest number of them.
+        charge: what one costs, where that is configured.
+        interpreter: its interpreter, as hubs name them; None before the first has joined.
+        worth: the seconds of work for which a new one is worth it.
     """
 
     name: str
@@ -80,14 +80,12 @@ class TaskClass:
     """Tasks that ask for the same.
 
     Attributes:
-        space: What each asks for, without its time limit.
-        ask: The whole request as a user writes it.
-        waiting: How many wait.
-        running: How many run.
-        elapsed: The seconds that those have run, together.
-        mean: The mean duration of such tasks, in seconds; None if too few have ended.
-        need: The seconds that a worker must have left.
-        interpreter: The one that they need; empty if any will do.
+        space: what each asks for, without its time limit.
+        ask: the whole request as a user writes it.
+        elapsed: the seconds that those have run, together.
+        mean: the mean duration of such tasks, in seconds; None if too few have ended.
+        need: the seconds that a worker must have left.
+        interpreter: the one that they need; empty if any will do.
     """
 
     space: Resource
@@ -111,16 +109,14 @@ class Worker:
     """A worker that is with the scheduler.
 
     Attributes:
-        id: The hub's id of it.
-        name: Its name.
-        total: What it has, without its time.
-        free: What of it is free.
-        left: The seconds that remain; ``math.inf`` without a limit.
-        running: How many tasks run there.
-        idle: The seconds since the last one ended; 0 while one runs.
+        id: the hub's id of it.
+        total: what it has, without its time.
+        free: what of it is free.
+        left: the seconds that remain; ``math.inf`` without a limit.
+        running: how many tasks run there.
+        idle: the seconds since the last one ended; 0 while one runs.
         draining: True if it takes no more tasks.
-        interpreter: Its interpreter.
-        job: The id of its job; None if `grain scale` did not submit it.
+        job: the id of its job; None if `grain scale` did not submit it.
     """
 
     id: str
@@ -139,9 +135,9 @@ class View(NamedTuple):
     """The state of tasks, workers and jobs at one moment.
 
     Attributes:
-        classes: What tasks ask for; empty if no scheduler answers.
-        workers: The workers with the scheduler; None if no scheduler answers.
-        states: The states of the jobs, by id, as the batch system reports them.
+        classes: what tasks ask for; empty if no scheduler answers.
+        workers: the workers with the scheduler; None if no scheduler answers.
+        states: the states of the jobs, by id, as the batch system reports them.
     """
 
     classes: Sequence[TaskClass]
@@ -153,10 +149,8 @@ class Submit(NamedTuple):
     """Submit workers.
 
     Attributes:
-        shape: Their shape.
-        number: How many.
-        why: The reason, for people.
-        avoid: The nodes to stay away from.
+        why: the reason, for people.
+        avoid: the nodes to stay away from.
     """
 
     shape: str
@@ -169,8 +163,7 @@ class Cancel(NamedTuple):
     """Cancel a job.
 
     Attributes:
-        job: Its id.
-        why: The reason, for people.
+        why: the reason, for people.
     """
 
     job: str
@@ -181,9 +174,9 @@ class Release(NamedTuple):
     """Let an idle worker go.
 
     Attributes:
-        worker: The hub's id of it.
-        job: The id of its job.
-        why: The reason, for people.
+        worker: the hub's id of it.
+        job: the id of its job.
+        why: the reason, for people.
     """
 
     worker: str
@@ -195,10 +188,10 @@ class Decision(NamedTuple):
     """The steps to take now.
 
     Attributes:
-        submit: The workers to submit.
-        cancel: The jobs to cancel.
-        release: The workers to let go.
-        news: What has happened, a line each.
+        submit: the workers to submit.
+        cancel: the jobs to cancel.
+        release: the workers to let go.
+        news: what has happened, a line each.
     """
 
     submit: Sequence[Submit] = ()

@@ -20,11 +20,11 @@ class Patience:
     the patience and ten minutes.
 
     Args:
-        seconds: The patience at first, which is the least.
+        seconds: the patience at first, which is the least.
         fixed: True if it stays as it is.
 
     Attributes:
-        seconds: The patience now.
+        seconds: the patience now.
     """
 
     def __init__(self, seconds: float, *, fixed: bool = False) -> None:

@@ -23,8 +23,8 @@ class AskedFor(NamedTuple):
     """A worker that was asked for and is not here yet: its job waits, or has just begun.
 
     Attributes:
-        job: The id of its job.
-        shape: The name of its shape.
+        job: the id of its job.
+        shape: the name of its shape.
     """
 
     job: str
@@ -35,9 +35,8 @@ class Impossible(NamedTuple):
     """Tasks that no worker can ever run.
 
     Attributes:
-        ask: What they ask for.
-        waiting: How many wait.
-        reasons: A clause for each shape, by its name.
+        ask: what they ask for.
+        reasons: a clause for each shape, by its name.
     """
 
     ask: str
@@ -49,9 +48,8 @@ class Part(NamedTuple):
     """The tasks of a class for which workers of a shape are wanted.
 
     Attributes:
-        ask: What they ask for.
-        waiting: How many wait.
-        seconds: The work of those that wait, as the time of one worker.
+        ask: what they ask for.
+        seconds: the work of those that wait, as the time of one worker.
         known: False if too few such tasks have ended, and the work is a guess.
     """
 
@@ -66,13 +64,13 @@ class Plan:
     """The workers that tasks need.
 
     Attributes:
-        needed: New workers, by shape.
-        worth: New workers that have enough to do, by shape.
-        due: The shapes of tasks that have neither a worker nor a job, which get one anyway.
-        jobs: The jobs, of those that were asked for, that are needed.
-        workers: The ids of the workers that have room for waiting tasks.
-        impossible: Tasks that no shape can ever run.
-        reasons: The tasks for which workers of a shape are wanted, those with the most work first.
+        needed: new workers, by shape.
+        worth: new workers that have enough to do, by shape.
+        due: the shapes of tasks that have neither a worker nor a job, which get one anyway.
+        jobs: the jobs, of those that were asked for, that are needed.
+        workers: the ids of the workers that have room for waiting tasks.
+        impossible: tasks that no shape can ever run.
+        reasons: the tasks for which workers of a shape are wanted, those with the most work first.
     """
 
     needed: dict[str, int] = field(default_factory=dict)
@@ -108,12 +106,12 @@ def plan(
     """Return what tasks need.
 
     Args:
-        classes: The tasks.
-        workers: The workers that are here.
-        asked_for: The others, the oldest job first.
-        shapes: The sorts of workers.
-        room: How many more there may be of each shape.
-        shape_of: The shapes of the workers that are here, by their ids; without those of others.
+        classes: the tasks.
+        workers: the workers that are here.
+        asked_for: the others, the oldest job first.
+        shapes: the sorts of workers.
+        room: how many more there may be of each shape.
+        shape_of: the shapes of the workers that are here, by their ids; without those of others.
     """
     return _Planning(workers, asked_for, shapes, room, shape_of).result(classes)
 

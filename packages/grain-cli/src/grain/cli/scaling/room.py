@@ -24,13 +24,13 @@ class Room:
     one task.
 
     Args:
-        free: What is free, without time.
-        seconds: The time for tasks.
-        unknown: The kinds of which it has some, nobody knows how much.
-        interpreter: Its interpreter; None if that is not known.
+        free: what is free, without time.
+        seconds: the time for tasks.
+        unknown: the kinds of which it has some, nobody knows how much.
+        interpreter: its interpreter; None if that is not known.
 
     Attributes:
-        taken: How many tasks were put here.
+        taken: how many tasks were put here.
     """
 
     def __init__(
@@ -89,9 +89,8 @@ def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
     """Return the largest part of a worker that a task takes of any kind.
 
     Args:
-        one: The class of the task.
-        shape: The worker.
-        fit: How many such tasks fit there.
+        one: the class of the task.
+        fit: how many such tasks fit there.
     """
     if (one.opaque | shape.unknown) & frozenset(one.space.parts()):
         return 1.0

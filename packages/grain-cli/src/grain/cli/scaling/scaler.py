@@ -46,15 +46,15 @@ class _Job:
     """A job that counts.
 
     Attributes:
-        id: The batch system's id.
-        shape: The shape of its worker.
-        submitted: When it was submitted; None if that was before this process began.
-        phase: By the last report.
-        node: Where it runs or ran, as far as it is known.
-        apart_since: When it was first seen to run without its worker, without a break since.
-        unneeded_since: When it was first not needed, without a break since.
+        id: the batch system's id.
+        shape: the shape of its worker.
+        submitted: when it was submitted; None if that was before this process began.
+        phase: by the last report.
+        node: where it runs or ran, as far as it is known.
+        apart_since: when it was first seen to run without its worker, without a break since.
+        unneeded_since: when it was first not needed, without a break since.
         lost: True while its place is given away.
-        cancelled_at: When it was cancelled.
+        cancelled_at: when it was cancelled.
         released: True once its worker was let go.
         doubtful: True while nobody knows whether the batch system has it.
     """
@@ -76,10 +76,10 @@ class _Sort:
     """A shape with its jobs, its failures, and the facts that were learnt of it.
 
     Args:
-        shape: The shape, as it is configured.
-        most: The largest number of its workers.
-        idle: The configured seconds for which its workers may be idle; None to learn them.
-        worth: The configured seconds of work for which one is worth it; None to learn them.
+        shape: the shape, as it is configured.
+        most: the largest number of its workers.
+        idle: the configured seconds for which its workers may be idle; None to learn them.
+        worth: the configured seconds of work for which one is worth it; None to learn them.
     """
 
     def __init__(
@@ -98,8 +98,7 @@ class _Sort:
         """Take what a worker of this shape really has for what they all have.
 
         Args:
-            worker: The worker.
-            delay: The seconds from its submission until it had joined, if they are known. A worker
+            delay: the seconds from its submission until it had joined, if they are known. A worker
                 is worth it for as much work as it takes to come: so a burst of tasks takes at most
                 twice as long as if all workers had been submitted that it needs. One that comes
                 sooner than usual shows that nodes are idle, and that others would, too.
@@ -123,15 +122,15 @@ class Scaler:
     """The decisions on the workers of each shape: to submit, cancel and let go.
 
     Args:
-        shapes: The sorts of workers, at least one.
-        least: The number of workers that there always are.
-        most: The largest number of workers.
-        idle: The seconds for which a worker may be idle; None to begin with `IDLE` and learn.
-        worth: The seconds of work for which a worker is worth it; None to begin with `WORTH` and
+        shapes: the sorts of workers, at least one.
+        least: the number of workers that there always are.
+        most: the largest number of workers.
+        idle: the seconds for which a worker may be idle; None to begin with `IDLE` and learn.
+        worth: the seconds of work for which a worker is worth it; None to begin with `WORTH` and
             learn.
 
     Attributes:
-        impossible: The waiting tasks that no shape can ever run, by the last look.
+        impossible: the waiting tasks that no shape can ever run, by the last look.
     """
 
     def __init__(
@@ -175,9 +174,6 @@ class Scaler:
         """Count a job that the batch system has accepted.
 
         Args:
-            shape: Its shape.
-            job: Its id.
-            now: The time.
             doubtful: True if nobody knows whether it was accepted: that it is gone is no failure.
         """
         sort = self._sorts[shape]

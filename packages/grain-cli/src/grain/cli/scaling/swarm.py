@@ -136,11 +136,11 @@ class Swarm:
     """The jobs of one `grain scale`.
 
     Args:
-        size: The number of jobs to keep alive.
-        proven_after: The seconds after which a running job has proven that it works.
+        size: the number of jobs to keep alive.
+        proven_after: the seconds after which a running job has proven that it works.
 
     Attributes:
-        failures: The number of failures in a row. Jobs of one submission count once.
+        failures: the number of failures in a row. Jobs of one submission count once.
     """
 
     def __init__(self, size: int, proven_after: float = PROVEN) -> None:

@@ -13,8 +13,8 @@ def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
     """Format the state of a `grain scale --auto`; empty if there is none.
 
     Args:
-        state: As `grain.cli.workers.scaling_state` reads it.
-        most: The largest number of columns.
+        state: as `grain.cli.workers.scaling_state` reads it.
+        most: the largest number of columns.
     """
     if state is None:
         return ""

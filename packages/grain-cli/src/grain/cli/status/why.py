@@ -121,7 +121,7 @@ def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a task, which lists some.
 
     Raises:
-        NoScheduler: There is none.
+        NoScheduler: there is none.
     """
     from grain.cli.query import ask_state
 

@@ -54,7 +54,6 @@ class Top(App[int]):
     """`grain top`.
 
     Args:
-        address: where the scheduler is.
         seconds: between two looks.
         patience: seconds to look for the scheduler.
         by: the characters of pictures.

@@ -174,7 +174,6 @@ class TaskScreen(_Details):
 
     Args:
         link: answers the questions about it.
-        task: which.
     """
 
     def __init__(self, link: Link, task: Task) -> None:
@@ -231,8 +230,6 @@ class WorkerScreen(_Details):
 
     Args:
         link: answers the questions about it.
-        worker: its id.
-        label: its label.
         name: its name, which is that of its job.
         by: the characters of pictures.
     """
@@ -277,7 +274,6 @@ def task_lines(
     """Return the lines about a task, and those of its log, each with its style.
 
     Args:
-        name: of the task.
         explanation: what the scheduler has answered; None if it has not.
         output: the task's own lines.
         log: of its worker, if one is known.

@@ -48,7 +48,6 @@ class Link:
     """A connection that comes back when it is lost.
 
     Args:
-        address: where the scheduler is.
         on_seen: called in the thread with each look, and when the connection is lost.
         seconds: between two looks.
         patience: seconds to look for the scheduler, each time.
@@ -95,7 +94,6 @@ class Link:
         """Put a question; the answer comes in the thread or never.
 
         Args:
-            question: which.
             form: of the answer.
             done: called with the answer.
         """

@@ -67,12 +67,7 @@ class Pane(Widget, can_focus=True):
     ]
 
     class Opened(Message):
-        """The user has opened a row.
-
-        Attributes:
-            pane: which pane.
-            row: which row.
-        """
+        """The user has opened a row."""
 
         def __init__(self, pane: Pane, row: Row) -> None:
             super().__init__()

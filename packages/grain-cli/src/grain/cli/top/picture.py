@@ -215,7 +215,6 @@ def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:
     has its title alone.
 
     Args:
-        room: lines in all.
         wanted: the lines that each pane needs: one if it has no rows, else three or more.
         focus: which pane is in focus.
     """

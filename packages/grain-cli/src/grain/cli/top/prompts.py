@@ -40,11 +40,7 @@ def help_lines() -> list[str]:
 
 
 class Box(Widget):
-    """Lines of text in a frame, drawn as they are.
-
-    Args:
-        lines: its text.
-    """
+    """Lines of text in a frame, drawn as they are."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__(classes="prompt")
@@ -72,11 +68,7 @@ class Help(ModalScreen[None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """A question that ends with yes or no; anything else but ``y`` is a no.
-
-    Args:
-        question: its text.
-    """
+    """A question that ends with yes or no; anything else but ``y`` is a no."""
 
     BINDINGS: ClassVar = [
         Binding("y", "answer(True)"),

@@ -53,7 +53,6 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        head: its name.
         rank: the larger, the sooner it gives way where there is little room; 0 never does.
         right: True for numbers, which stand at the right.
         least: characters to which it may be shortened; 0 if it may not.
@@ -107,7 +106,6 @@ class Table(NamedTuple):
 
     Attributes:
         title: its name and what it has in all.
-        columns: its columns.
         rows: its rows, in the order in which they are shown unless the user sorts them.
         nothing: what is shown without rows.
     """

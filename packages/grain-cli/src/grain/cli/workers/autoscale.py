@@ -56,12 +56,12 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
     """Return what is known of the workers of a shape before one has joined.
 
     Args:
-        config: The configuration of such workers.
-        shape: The shape; None where there is one sort only.
-        sharing: The number of workers that share this machine where there is no batch system.
+        config: the configuration of such workers.
+        shape: the shape; None where there is one sort only.
+        sharing: the number of workers that share this machine where there is no batch system.
 
     Raises:
-        click.ClickException: The resources of the configuration make no sense.
+        click.ClickException: the resources of the configuration make no sense.
     """
     script, held = config.worker.script, config.worker.held_back
     gpus = gpus_asked(script.extra_args) if shape is None or shape.gpus is None else shape.gpus
@@ -101,17 +101,17 @@ class AutoLoop:
     """The loop of `grain scale --auto`.
 
     Args:
-        config: The configuration, with the shapes to choose from.
-        least: The number of workers that there always are.
-        most: The largest number of workers.
-        idle: The seconds for which a worker may be idle; None to learn them.
-        worth: The seconds of work for which one is worth it; None to learn them.
-        options: Further options for the batch system.
-        report: Takes a sentence, the number of jobs that are alive, and the largest number.
-        by: The mark in the records of its jobs.
-        adopts: The marks of jobs that it takes over.
-        state: Takes notes for `grain ls`.
-        parent: The pid of the process with which it ends; None if it ends by signals only.
+        config: the configuration, with the shapes to choose from.
+        least: the number of workers that there always are.
+        most: the largest number of workers.
+        idle: the seconds for which a worker may be idle; None to learn them.
+        worth: the seconds of work for which one is worth it; None to learn them.
+        options: further options for the batch system.
+        report: takes a sentence, the number of jobs that are alive, and the largest number.
+        by: the mark in the records of its jobs.
+        adopts: the marks of jobs that it takes over.
+        state: takes notes for `grain ls`.
+        parent: the pid of the process with which it ends; None if it ends by signals only.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
     """Return a class of tasks of the scheduler's answer.
 
     Raises:
-        ValueError, LookupError, TypeError: Its resources make no sense.
+        ValueError, LookupError, TypeError: its resources make no sense.
     """
     return TaskClass(
         from_data(answer.request, unknown="keep"),
@@ -318,7 +318,7 @@ def worker_of(answer: WorkerSupply, job: str | None) -> Worker:
     """Return a worker of the scheduler's answer.
 
     Raises:
-        ValueError, LookupError, TypeError: Its resources make no sense.
+        ValueError, LookupError, TypeError: its resources make no sense.
     """
     total, free = (
         {k: v for k, v in one.items() if k != "WTime"} for one in (answer.total, answer.free)

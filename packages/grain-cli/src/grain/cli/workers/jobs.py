@@ -84,12 +84,12 @@ def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> li
     """List the jobs of a configuration's batch system and address, the oldest first.
 
     Args:
-        config: The configuration.
-        kind: As of `JobRecord`.
-        hurry: As of `open_system`.
+        config: the configuration.
+        kind: as of `JobRecord`.
+        hurry: as of `open_system`.
 
     Raises:
-        BatchError: The batch system does not answer.
+        BatchError: the batch system does not answer.
     """
     now = time.time()
     mine = (config.system, config.worker.dial, kind)
@@ -114,8 +114,8 @@ def joined(
     """Take a job that nobody found for one that runs if its worker is with the scheduler.
 
     Args:
-        states: The states of jobs.
-        workers: Returns the names of the workers with the scheduler; called only if that matters.
+        states: the states of jobs.
+        workers: returns the names of the workers with the scheduler; called only if that matters.
     """
     lost = {name_of(one): one for one, state in states.items() if is_mark(one) and _unseen(state)}
     names = submitted_names(workers()) if lost else set()
@@ -132,10 +132,10 @@ def report_ended(
     """Say to the scheduler which jobs have ended, so that it waits for none of their workers.
 
     Args:
-        config: The configuration.
-        states: The states of jobs.
-        names: The names of the workers, by job.
-        workers: Returns the names of the workers with the scheduler, those that are away included;
+        config: the configuration.
+        states: the states of jobs.
+        names: the names of the workers, by job.
+        workers: returns the names of the workers with the scheduler, those that are away included;
             called only if that matters.
     """
     from grain.cli.query import NoScheduler, ask_all
@@ -210,7 +210,7 @@ def prune(store: JobRecords, jobs: Iterable[OwnJob], now: float) -> None:
     """Remove the records of submissions whose jobs all ended long ago.
 
     Raises:
-        OSError: A file cannot be removed.
+        OSError: a file cannot be removed.
     """
     alive = {job.record: job.alive for job in jobs}
     files: dict[str, list[JobRecord]] = {}

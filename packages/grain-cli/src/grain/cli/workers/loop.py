@@ -26,7 +26,7 @@ class SignalLoop:
     Under ``nohup``, which ignores SIGHUP, the loop goes on when its terminal is closed.
 
     Args:
-        parent: The pid of the process with which it ends; None if it ends by signals only.
+        parent: the pid of the process with which it ends; None if it ends by signals only.
     """
 
     def __init__(self, parent: int | None = None) -> None:

@@ -89,7 +89,7 @@ def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
     """Refuse a name, without a wildcard, that several workers have.
 
     Raises:
-        click.ClickException: Several have it; the text names them.
+        click.ClickException: several have it; the text names them.
     """
     same = [worker for worker in workers if worker.name == name]
     if len(same) > 1:
@@ -133,7 +133,7 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
     """List the jobs of matching workers that have not joined the scheduler.
 
     Raises:
-        BatchError: The batch system does not answer.
+        BatchError: the batch system does not answer.
     """
     from grain.cli.batch import JobPhase, submitted_names
     from grain.cli.workers.jobs import own_jobs, records

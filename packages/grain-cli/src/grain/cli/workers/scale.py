@@ -127,7 +127,7 @@ def _check_usage(
     """Refuse a number beside ``--auto``, and what belongs to ``--auto`` without it.
 
     Raises:
-        click.UsageError: They do not fit together.
+        click.UsageError: they do not fit together.
     """
     if auto and count is not None:
         raise click.UsageError(
@@ -181,7 +181,7 @@ def _seconds(option: str, text: str | None) -> float | None:
     """Return the span of time of an option in seconds; None if it was not given.
 
     Raises:
-        click.UsageError: It is not a span of time.
+        click.UsageError: it is not a span of time.
     """
     from grain.config import parse_walltime
 
@@ -204,7 +204,7 @@ def _withdraw(config: Config) -> None:
     """Cancel the jobs of a scheduler that wait: their workers would find nobody.
 
     Raises:
-        BatchError: The batch system does not answer, or refuses.
+        BatchError: the batch system does not answer, or refuses.
     """
     from grain.cli.batch import WAITING, open_system
     from grain.cli.workers.jobs import own_jobs
@@ -262,11 +262,10 @@ class SwarmLoop:
     """The loop of `grain scale`: queries, submits and waits, as a `Swarm` decides.
 
     Args:
-        config: The configuration.
-        count: How many.
-        options: Further options for the batch system.
-        report: Takes a sentence, the number of jobs that are alive, and the number wanted.
-        parent: The pid of the process with which it ends; None if it ends by signals only.
+        config: the configuration.
+        options: further options for the batch system.
+        report: takes a sentence, the number of jobs that are alive, and the number wanted.
+        parent: the pid of the process with which it ends; None if it ends by signals only.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ class ScalingState:
     """The file of one `grain scale --auto`.
 
     Args:
-        folder: The directory of the command's own files.
-        address: The address of its workers.
+        folder: the directory of the command's own files.
+        address: the address of its workers.
     """
 
     def __init__(self, folder: Path, address: str) -> None:

@@ -35,12 +35,12 @@ def shaped(config: Config, word: str | None) -> Config:
     """Return the configuration of one sort of worker.
 
     Args:
-        config: The configuration.
-        word: The name of the sort, or the beginning of one name alone; None where there is no more
+        config: the configuration.
+        word: the name of the sort, or the beginning of one name alone; None where there is no more
             than one.
 
     Raises:
-        click.ClickException: There is no such sort, or several go by that word.
+        click.ClickException: there is no such sort, or several go by that word.
     """
     if word is None and not config.shape:
         return config

@@ -44,7 +44,7 @@ def prepare_workers(
     """Return the batch system and the job of a worker; `submit_workers` explains the arguments.
 
     Raises:
-        ConfigError: The configuration is wrong.
+        ConfigError: the configuration is wrong.
     """
     now = datetime.datetime.now()
     system = open_system(config, now=now, note=note)
@@ -76,19 +76,19 @@ def submit_workers(
     """Submit workers; yield each as soon as it is accepted and recorded, see `recorded`.
 
     Args:
-        config: The configuration.
-        count: The number of workers.
-        options: Further options for the batch system.
-        by: The program that keeps them alive, see `JobRecord`.
-        sharing: The number of workers that share this machine where there is no batch system; by
+        config: the configuration.
+        count: the number of workers.
+        options: further options for the batch system.
+        by: the program that keeps them alive, see `JobRecord`.
+        sharing: the number of workers that share this machine where there is no batch system; by
             default those of this call share the free CPUs.
-        note: Called with a sentence on what is wrong and hinders no submission.
+        note: called with a sentence on what is wrong and hinders no submission.
 
     Raises:
-        ConfigError: The configuration is wrong.
-        BatchError: The batch system refuses a job; the accepted ones are recorded.
-        SubmissionUnknown: Nobody knows whether it has the last ones, which are recorded as well.
-        OSError: A directory or a record cannot be made.
+        ConfigError: the configuration is wrong.
+        BatchError: the batch system refuses a job; the accepted ones are recorded.
+        SubmissionUnknown: nobody knows whether it has the last ones, which are recorded as well.
+        OSError: a directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing, note=note)
     job = uniquely_named(config, job)
@@ -127,16 +127,16 @@ def recorded(
     has a mark in place of the id, see `Tracked`. So has that of one whose command is killed.
 
     Args:
-        config: The configuration.
-        submit: Submits the jobs.
-        jobs: The jobs, by their names.
-        kind: As of `JobRecord`, with the others.
-        by: The program that keeps them alive.
-        shape: The name of their shape.
+        config: the configuration.
+        submit: submits the jobs.
+        jobs: the jobs, by their names.
+        kind: as of `JobRecord`, with the others.
+        by: the program that keeps them alive.
+        shape: the name of their shape.
 
     Raises:
-        SubmissionUnknown: So it is with the last ones.
-        BatchError: No record can be written, so nothing was submitted; or a job was refused.
+        SubmissionUnknown: so it is with the last ones.
+        BatchError: no record can be written, so nothing was submitted; or a job was refused.
     """
     store = records()
     marks = {job.name: mark_of(job.name) for job in jobs}

@@ -58,7 +58,6 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
 
     Args:
         mission: a name or a label.
-        number: of the task.
         log: of the mission; None if it has none here.
     """
     from grain.cli.mission_names import LABEL
@@ -136,7 +135,6 @@ class TaskLines:
         """Return the new lines of each file that has some.
 
         Args:
-            files: the files.
             since: Unix seconds; what was not written to since then is left out.
         """
         found = []
@@ -176,8 +174,6 @@ class TaskOutput:
 
     Args:
         mission: as of `task_facts`, with the others.
-        number: of the task.
-        log: of the mission.
         id: of the mission; empty if it is not known, as that of its log.
 
     Attributes:

@@ -66,7 +66,7 @@ def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
     """Refuse options for the batch system that do not begin with a dash.
 
     Raises:
-        click.UsageError: The first option does not.
+        click.UsageError: the first option does not.
     """
     if options and not options[0].startswith("-"):
         number = options[0].isdecimal() and guess

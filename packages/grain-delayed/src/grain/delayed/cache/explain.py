@@ -30,7 +30,6 @@ def reason(result: StoredResult, of_function: Sequence[StoredResult]) -> str:
     """Return why a result was not found but computed.
 
     Args:
-        result: the result.
         of_function: the results of its function that are kept now, this one among them.
     """
     key = result.key

@@ -114,7 +114,6 @@ class Caching:
         """Return the key under which the result is kept on disk.
 
         Args:
-            call: the call.
             shared: the value of `shared` for it.
             bound: the value of `bound` for its function.
 

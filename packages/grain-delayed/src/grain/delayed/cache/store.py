@@ -186,8 +186,6 @@ class Store:
         """Write a result; an older one with this key is replaced.
 
         Args:
-            key: its key.
-            value: the result.
             seconds: the time from the call to the result.
 
         Raises:
@@ -284,7 +282,6 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]
     """Return the pickle in a file, and the record about it.
 
     Args:
-        path: the file.
         whole: read and check the pickle; else it is empty.
 
     Raises:

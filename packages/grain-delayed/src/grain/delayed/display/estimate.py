@@ -136,7 +136,6 @@ def _alone(waiting: int, rest: Sequence[float], mean: float, cores: float, room:
     first ones to be free one more.
 
     Args:
-        waiting: how many wait.
         rest: what is left of those that run, ascending.
         mean: how long each takes.
         cores: those of each.

@@ -22,7 +22,6 @@ class Part(NamedTuple):
     """A part of a line.
 
     Attributes:
-        text: its text.
         style: its style, as rich calls it.
     """
 
@@ -58,7 +57,6 @@ def left_text(progress: Progress, *, short: bool = False) -> str:
     """Return the time that is left, as what it is; empty if nothing is known of it.
 
     Args:
-        progress: the progress.
         short: True for fewer words.
     """
     left = progress.left
@@ -104,7 +102,6 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
     What is there to be known first stays when there is little room: failures and the estimate.
 
     Args:
-        progress: the progress.
         width: the columns of the terminal.
         bar: a character for what is done, and one for the rest.
 
@@ -152,7 +149,6 @@ def summary(progress: Progress, now: Statistics, failures: Failures, seconds: fl
     """Return the summary of a mission; empty if it had no tasks.
 
     Args:
-        progress: its progress.
         now: its statistics.
         failures: the causes of failures.
         seconds: the time that it took.

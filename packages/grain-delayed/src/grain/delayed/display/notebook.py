@@ -32,11 +32,7 @@ _COLOURS = {
 
 
 class NotebookView:
-    """Bars in the cells of a notebook; a context manager.
-
-    Args:
-        progress: the progress.
-    """
+    """Bars in the cells of a notebook; a context manager."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -61,7 +61,6 @@ class LogView:
     """A line of a log, once a minute.
 
     Args:
-        progress: the progress.
         log: takes a line.
     """
 

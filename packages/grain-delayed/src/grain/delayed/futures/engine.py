@@ -274,8 +274,6 @@ class _Worksite:
     """The part of an engine that lives in its thread, while the mission is open.
 
     Args:
-        engine: the engine.
-        mission: the mission.
         request: the resources of each call.
         scope: cancelled for an interrupt.
     """

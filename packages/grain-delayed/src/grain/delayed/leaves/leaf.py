@@ -26,7 +26,6 @@ class Leaf:
         tasks: the tasks of the mission.
         on_ended: takes the leaf and the outcome of an attempt.
         res: the request of the first attempt.
-        call: the call.
         snapshot: the call as it was made; None if attempts run the call itself.
         in_process: True if attempts run in this process.
         key: the key of the result; None if it is not kept.

@@ -87,7 +87,6 @@ class LeafManager:
     """The manager of the cached and retried tasks of one mission.
 
     Args:
-        mission: the mission.
         nursery: the nursery of its branches.
         cache: holds results; None for no cache.
         report: takes one line for the user.

@@ -85,7 +85,6 @@ class Retry:
 
         Args:
             attempt: its number, from 1.
-            request: its request.
             error: its exception.
             random: spreads the waits, so that tasks that failed together do not return together.
         """

@@ -108,7 +108,6 @@ class Snapshots:
         its code is read once.
 
         Args:
-            call: the call.
             digest_of_bound: the digest of what its function is bound to.
         """
         fn = call.fn

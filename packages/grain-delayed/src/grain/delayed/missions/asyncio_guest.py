@@ -277,7 +277,6 @@ async def _wait_for(
     """Wait until a future is done, even if this task is cancelled meanwhile.
 
     Args:
-        future: the future.
         on_cancel: called at each cancellation; it hastens the end.
 
     Returns:

@@ -123,9 +123,7 @@ class Mission:
 
         Args:
             res: what it asks for.
-            call: the call.
             deliver: takes the outcome.
-            urgency: as of the executor.
             retry_of: the number of the first attempt of the same leaf; 0 if it is that.
 
         Returns:

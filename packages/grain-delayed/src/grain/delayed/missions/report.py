@@ -330,7 +330,6 @@ class Reporter:
         nor begin a line that looks like one of Grain's.
 
         Args:
-            line: the line.
             at: when that happened, in seconds since Unix' epoch, where the reader may come later.
         """
         self._remark(line)

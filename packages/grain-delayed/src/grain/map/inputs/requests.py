@@ -31,7 +31,6 @@ def parse_jobs(text: str, cpus: int) -> int:
     that would be less.
 
     Args:
-        text: the text.
         cpus: the number of CPUs that this process may use.
 
     Raises:

@@ -343,7 +343,6 @@ class Danger(NamedTuple):
     """A part of a text that evaluates text.
 
     Attributes:
-        part: the part.
         numbers_only: True if only plain numbers may be near it; else text is harmless that has no
             special characters and no names of the line.
         names: the names in the text.

@@ -365,7 +365,6 @@ def _text(word: Sequence[str | Hole], *, wide: bool = False) -> str:
     """Return the text of a word, with a character for each hole.
 
     Args:
-        word: the word.
         wide: True for two words instead of a hole for all columns.
     """
     return "".join(

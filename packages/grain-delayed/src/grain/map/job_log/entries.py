@@ -31,7 +31,6 @@ class JobLogEntry(NamedTuple):
         received: the number of bytes of its standard output that were captured.
         exitval: its exit code, `UNKNOWN` if it has none.
         signal: the number of the signal that ended it, 0 if none did.
-        command: the command.
     """
 
     seq: int

@@ -372,7 +372,6 @@ def _process_at(where: Address, record: MeetingRecord | None) -> tuple[str, Peer
     """Return the head of an address, as `head_here`.
 
     Args:
-        where: the address.
         record: of the head that leads, if there is an Edge file with one.
     """
     if isinstance(where, UnixAddress):

@@ -47,7 +47,6 @@ class MailboxEntry:
     """A dialler's directory and bell in the mailbox.
 
     Args:
-        meeting: the meeting.
         epoch: that of the head.
     """
 
@@ -121,7 +120,6 @@ class Mailbox:
     """The head's side of the mailbox: it answers bells.
 
     Args:
-        meeting: the meeting.
         epoch: that of the head.
         acceptor: takes the connections.
         credential: the head's own.

@@ -48,7 +48,6 @@ class Leadership:
     """A head that is about to listen.
 
     Attributes:
-        meeting: its meeting.
         epoch: the number of its leadership.
         credential: the head's own.
         acceptor: takes the connections.

@@ -305,7 +305,6 @@ def _prober(
     Args:
         edge: path of the Edge file.
         codec: the message types.
-        me: this process.
         frozen: seconds that a head has to answer whose process is here; inf if it lives all the
             same.
         far: seconds that one on another host has.
@@ -360,7 +359,6 @@ async def _sign_of_life_within(
     Args:
         seconds: for which it may answer nobody.
         path: of the Edge file, or of the Unix socket.
-        pid: of its process.
         alive: returns False once that has ended.
         answered: as `_answered`.
     """

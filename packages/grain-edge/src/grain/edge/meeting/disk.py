@@ -51,7 +51,6 @@ class Disk:
         Args:
             path: the path concerned, for the error's text.
             function: synchronous.
-            args: for the function.
 
         Raises:
             FilesystemHung: no answer in time.

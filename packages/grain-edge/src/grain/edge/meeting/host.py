@@ -20,7 +20,6 @@ class ProcessIdentity:
         host: the host's name, for people: names repeat, so nothing is decided by it.
         boot: the kernel's boot id. Containers on one kernel share it.
         space: inode of the process namespace; a pid means something only within one.
-        pid: process id.
         start: start time in clock ticks since boot, since pids are used again.
     """
 

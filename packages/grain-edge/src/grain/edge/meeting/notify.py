@@ -27,7 +27,6 @@ class FileChanges:
 
     Args:
         fd: of inotify, for the file's directory.
-        name: of the file.
     """
 
     def __init__(self, fd: int, name: bytes) -> None:

@@ -82,7 +82,6 @@ class Limits:
 
     Attributes:
         connections: of all meetings together.
-        each: of one meeting.
         source: of one address, in all meetings together; half of ``connections`` if that is less.
         waiting: members that wait to be taken.
         burst: connections at once; after that ``rate`` in a second.
@@ -151,7 +150,6 @@ class Line:
 
     Attributes:
         meeting: what it belongs to.
-        purpose: what it is for.
         source: the address from which it comes.
         charged: the address that it counts for.
         since: when it was heard last, if it is a head's; else when it came.
@@ -177,7 +175,6 @@ class SourceState:
     """One address, or one network of IPv6.
 
     Attributes:
-        name: the address.
         lines: its connections by number, the oldest first.
         used: how many of them are not about to be closed.
         kept: bytes of its meetings, and of messages that wait for its connections.
@@ -194,7 +191,6 @@ class MeetingState:
     """One meeting.
 
     Attributes:
-        name: its name.
         leader: the connection of its head; None if nobody leads.
         claim: that head's.
         sealed: the head's record.
@@ -293,7 +289,6 @@ class Switchboard:
 
         Args:
             meeting: the name of its meeting.
-            purpose: what it is for.
             token: of the member that is to be taken; or the sealed call.
             source: the address from which it comes.
             now: seconds, of any clock.

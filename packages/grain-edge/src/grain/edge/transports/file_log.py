@@ -55,7 +55,6 @@ class Put:
 
     Attributes:
         name: the file's, within the peer's directory.
-        offset: in the file.
         data: the bytes.
         new: the write makes the file, all of it.
     """

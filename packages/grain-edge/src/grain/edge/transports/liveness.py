@@ -45,7 +45,6 @@ class PeerProcess:
     """The process of a peer on this host.
 
     Attributes:
-        pid: its process id.
         start: its start time, as `grain.edge.meeting.host.start_time` returns it.
     """
 

@@ -41,7 +41,6 @@ class Description(NamedTuple):
     """A metric, as documentation has it.
 
     Attributes:
-        name: its name.
         kind: ``"gauge"``, ``"counter"`` or ``"histogram"``.
         label: the name of its label; empty for none.
         help: what it counts.

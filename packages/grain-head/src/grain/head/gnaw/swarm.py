@@ -33,7 +33,7 @@ def swarm_size(text: str) -> SwarmSize:
     """Return the size of a swarm that a command line names.
 
     Raises:
-        ValueError: It is none.
+        ValueError: it is none.
     """
     return "auto" if text == "auto" else int(text)
 

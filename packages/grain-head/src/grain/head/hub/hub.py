@@ -197,7 +197,6 @@ class Hub:
 
         Args:
             link: the connection.
-            now: the time.
             silent: for how many seconds nothing has come from the peer, for people.
             ended: as of `ChannelBroken`: it was not lost for silence.
         """
@@ -215,7 +214,6 @@ class Hub:
         Args:
             link: its connection.
             why: a sentence for people.
-            now: the time.
             refused: it makes no sense that it comes again with the same.
         """
         self.on_link_lost(link, now)
@@ -317,7 +315,6 @@ class Hub:
         Args:
             mission: its mission, as `grain.head.hub.names.find_peer` takes it.
             task: its number there.
-            now: the time.
         """
         owner = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(owner, str):

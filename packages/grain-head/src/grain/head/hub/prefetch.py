@@ -146,7 +146,6 @@ class Prefetch:
 
         Args:
             lease: the run, which still has its scheduler id if it was under way.
-            now: the time.
             measured: whether it ended by itself, so that others will take about as long.
 
         Returns:

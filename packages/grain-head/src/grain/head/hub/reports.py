@@ -69,7 +69,6 @@ class WorkerReports:
         """Inform the missions that know of a worker of its end, before those of its runs.
 
         Args:
-            worker: which.
             why: as of `WorkerEnded`.
             silent: likewise.
             told: likewise.

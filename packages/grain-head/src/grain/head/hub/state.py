@@ -108,7 +108,6 @@ class FailedTask:
     """A task that has failed.
 
     Attributes:
-        ended: its end.
         retried: True if its mission tries it again, by a task of another number.
     """
 
@@ -124,7 +123,6 @@ class LostWorker(NamedTuple):
 
     Attributes:
         name: its name in logs.
-        host: where it was.
         heard: when there was the last sign of it, by the clock of the hub.
         at: when it was given up.
         runs: how many runs were lost with it that tasks waited for.
@@ -212,7 +210,6 @@ class PeerRecord:
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
         ordinal: its place among those of its name, see `grain.head.hub.names`.
-        host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
             comes late.

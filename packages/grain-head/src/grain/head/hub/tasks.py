@@ -419,7 +419,6 @@ class TaskTable:
         Args:
             lease: of the run.
             how: what its worker died of, if the run may have been the reason.
-            now: the time.
             over: when its worker, whose time was over then, was here for the last time; None for
                 one that had time left.
         """
@@ -566,7 +565,6 @@ class TaskTable:
         """Forget a task whose outcome its mission has: no worker needs to keep that any more.
 
         Args:
-            mission: the mission.
             number: the task's number.
             retried: True if the task has failed, and the mission tries it again by another one.
         """
@@ -614,7 +612,6 @@ class TaskTable:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged.
 
         Args:
-            task: the task.
             retried: as of `on_confirmed`.
         """
         self.withdraw(task)
@@ -800,7 +797,6 @@ class TaskTable:
             task: with its queue, age and arguments.
             worker: the id of the worker whose report it has to wait for, because it ran there under
                 another head; empty if there is none.
-            now: the time.
         """
         task.claimed = True
         if self.named:

@@ -301,7 +301,6 @@ class Workers:
 
         Args:
             link: the connection.
-            now: the time.
             ended: the kernel at the other end has closed it.
         """
         worker = self.links.pop(link, None)
@@ -329,9 +328,7 @@ class Workers:
         """Remove a worker and its runs.
 
         Args:
-            worker: which.
             how: what it died of, if a run may have been the reason.
-            now: the time.
             why: why it has left, for people; empty if it was to leave.
             over: as of `grain.head.hub.tasks.TaskTable.on_run_lost`.
             told: why it was to leave, for people.

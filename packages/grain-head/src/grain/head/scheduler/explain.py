@@ -27,7 +27,6 @@ class Explanation(msgspec.Struct, frozen=True):
     """The state of a task and the reasons for it.
 
     Attributes:
-        task: the task's id.
         state: ``"running"``, ``"waiting"`` or ``"unknown"`` (ended, or never submitted).
         reasons: sentences; of a waiting task those that hold wherever it will run, then one for
             each worker, or for all that have the same reason.
@@ -131,9 +130,7 @@ def reserved_text(worker: str, start: float, now: float) -> str:
     """Return the sentence on a worker that is reserved for a task.
 
     Args:
-        worker: its name.
         start: when the task starts there at the latest; infinite if that is not known.
-        now: the time.
     """
     after = start - now
     if after < 1 or after == math.inf:
@@ -146,7 +143,6 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerState]) 
     """Return the sentence on workers of which none has room for the tasks of a queue.
 
     Args:
-        queue: the queue.
         serving: how many workers take tasks.
         looked_at: some of them, which show what is used up.
     """

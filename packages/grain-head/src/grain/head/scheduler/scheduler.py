@@ -64,7 +64,6 @@ class Scheduler:
             worker: an id that no other worker has.
             name: its name, for messages.
             total: its resources.
-            now: the time.
             interpreter: runs its tasks; only those tasks start there that need this one, or none.
 
         Raises:
@@ -152,11 +151,7 @@ class Scheduler:
         return queue
 
     def _require(self, queues: Iterable[TaskQueue]) -> None:
-        """Set the seconds that tasks need which have outlived workers, by the lives of those here.
-
-        Args:
-            queues: their queues.
-        """
+        """Set what tasks need that have outlived workers, by the lives of the workers here."""
         for queue in queues:
             lives = [
                 worker.life
@@ -251,8 +246,6 @@ class Scheduler:
         """Remove a task whose run has ended; everything that it held is free again.
 
         Args:
-            task: which task.
-            now: the time.
             measured: whether the time that it took counts for its group; false for a run that was
                 stopped.
         """

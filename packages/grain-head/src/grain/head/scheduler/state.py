@@ -77,8 +77,6 @@ class Start(NamedTuple):
     """The decision to run a task: the scheduler's outgoing command.
 
     Attributes:
-        worker: where.
-        task: which task.
         allocation: what the run may use: allocated resources and its time limits.
         limit: the hard time limit in seconds; ``math.inf`` if there is none.
     """
@@ -434,7 +432,6 @@ class Reservation:
 
     Attributes:
         queue: which queue's task it is for.
-        worker: where.
         start: the time at which the task can start at the latest; ``math.inf`` if not known. With
             an unknown start a reservation is sticky, see
             `grain.head.scheduler.starvation_guard`.

@@ -58,7 +58,6 @@ class Agent:
     """The agent of one worker, which `run` serves until the worker leaves.
 
     Args:
-        session: its state.
         lifecycle: when it drains and leaves.
         dial: connects to the head, and waits for one if there is none.
         grace: seconds for what is left when it ends.

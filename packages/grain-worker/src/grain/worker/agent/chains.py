@@ -94,9 +94,7 @@ class Chains:
 
         Args:
             key: the attempt that began the chain.
-            run: the run.
             first: the run of that attempt, if it has not ended.
-            now: the time.
         """
         chain = self._chains.get(key)
         if chain is None:

@@ -162,8 +162,6 @@ async def serve(
     """Serve as a worker until it leaves; return the exit code.
 
     Args:
-        options: its options.
-        offer: what it offers.
         info: its node.
         groups: the directory in which to make control groups; empty for none.
         seek: as of `main`.

@@ -167,7 +167,6 @@ class Lifecycle:
         """Return True if the worker is to leave.
 
         Args:
-            now: the time.
             runs: True if there are runs left.
         """
         return self.draining and (not runs or self.phase(now) is LifecyclePhase.OVER)

@@ -19,7 +19,6 @@ class RunnerDeath:
 
     Attributes:
         runs: the runs that it had.
-        end: how the process ended.
         blocked: seconds for which it had been blocked when last seen.
         host: the name of its host.
     """

@@ -61,7 +61,6 @@ class RunnerInstance:
         settings: the settings of the process.
 
     Attributes:
-        state: its state.
         failure: why it did not become ready, if it reported a reason.
         runs: the runs that it has; those that it died with until their loss is reported.
         served: True if it ever had a run.

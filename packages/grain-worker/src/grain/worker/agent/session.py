@@ -125,7 +125,6 @@ class WorkerSession:
         name: the worker's name for people.
         host: the name of its host.
         total: its resources; time left counts from now.
-        now: the time.
         chain_patience: seconds that a run may take while others wait for its end.
         versions: its own.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
@@ -417,7 +416,6 @@ class WorkerSession:
 
         Args:
             detail: how it died.
-            now: the time.
             attempts: the runs that it had; None for all, where no other runner has started yet.
             wall: the same time in Unix seconds; 0 if nobody wants to know when they began.
         """
@@ -530,7 +528,6 @@ class WorkerSession:
         """Take no more runs, and end when those there are have ended.
 
         Args:
-            now: the time.
             deadline: when what still runs is handed back.
             why: the reason, for people; the first one stays.
         """

@@ -178,9 +178,6 @@ class LibraryThreads:
     """The numbers of threads that libraries use for the runs and functions of this process.
 
     One for each trio run: two that run at a time in one process do not know of each other.
-
-    Args:
-        libraries: the libraries.
     """
 
     def __init__(self, libraries: Libraries | None = None) -> None:

@@ -22,7 +22,6 @@ def find_unpicklable(
     """Return the innermost part of an object that cannot be dumped.
 
     Args:
-        obj: the object.
         name: the name of the object in messages.
         dump: raises an exception for what cannot be dumped.
 

@@ -150,7 +150,6 @@ def make_class(
     Args:
         metaclass: its type.
         make: the metaclass among the bases of `metaclass` whose code makes it.
-        name: its name.
         bases: its bases, as written.
         first: the plain values of its body.
         silent: the base whose `__init_subclass__` must not run, as it did where the class was made.

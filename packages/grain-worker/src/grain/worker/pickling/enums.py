@@ -64,9 +64,6 @@ def make_enum(
     """Return an enumeration with these members.
 
     Args:
-        bases: its bases.
-        name: its name.
-        qualname: its qualified name.
         module: the name of its module.
         members: the values of its members.
         computed: where a `__new__` has computed the members, what makes each as an object of the

@@ -94,7 +94,6 @@ def dumps(
     """Return an object as bytes, after the bytes of ``head``.
 
     Args:
-        obj: the object.
         classes: the classes that travel by value, of this end.
         head: the bytes that come first.
         copy_all: True to copy also what connects threads or tasks of this process, see

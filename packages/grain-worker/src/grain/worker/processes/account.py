@@ -54,7 +54,6 @@ class Programs:
 
         Args:
             program: as at its start.
-            now: the time.
             usage: what it has used; None if it never ran.
         """
         began = self._running.pop(program)
@@ -123,7 +122,6 @@ class RunAccount:
     One is made for every run, so it has nothing to do before the first program.
 
     Attributes:
-        res: its resources.
         attempt: which run it is; None for a job that no head ordered.
         ran: its programs; None before the first.
         started: when the run began, in Unix seconds.

@@ -47,13 +47,13 @@ def environment(
     """Return the environment of a program.
 
     Args:
-        res: The allocation. Without CPUs, or without GPUs, it sets no variables for them.
-        inherited: The environment to start from.
-        changes: The caller's changes, which override everything else; None removes a variable.
-        threads: The number of threads; that of the allocated CPUs by default.
+        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them.
+        inherited: the environment to start from.
+        changes: the caller's changes, which override everything else; None removes a variable.
+        threads: the number of threads; that of the allocated CPUs by default.
 
     Raises:
-        ValueError: A name or a value is not possible in an environment (see environ(7)).
+        ValueError: a name or a value is not possible in an environment (see environ(7)).
     """
     variables = dict(inherited)
     count = threads or len(allocated(res, "c"))

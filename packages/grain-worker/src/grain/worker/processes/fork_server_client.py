@@ -88,10 +88,8 @@ class RunningProgram(NamedTuple):
     """A program under way.
 
     Attributes:
-        request: its call.
         began: when it began, by trio's clock.
         task: the task that waits for it.
-        supervisor: its supervisor.
     """
 
     request: ProgramRequest

@@ -51,15 +51,15 @@ def mpi_prefix(
         await run_external([*mpi_prefix("mpich"), "pw.x", "-in", "si.in"], threads=1)
 
     Args:
-        flavour: The MPI library that the program is linked with, or ``srun``.
-        res: The allocation; that of the running task by default.
+        flavour: the MPI library that the program is linked with, or ``srun``.
+        res: the allocation; that of the running task by default.
         threads: CPUs, and OMP_NUM_THREADS, of each rank. There are as many ranks as that
             divides the allocated CPUs into.
-        launcher: The name or path of the launcher, if it is not ``mpirun`` (Open MPI),
+        launcher: the name or path of the launcher, if it is not ``mpirun`` (Open MPI),
             ``mpiexec`` (MPICH), ``mpiexec.hydra`` (Intel) or ``srun``.
 
     Raises:
-        ValueError: No CPUs are allocated, `threads` does not divide their number, or the
+        ValueError: no CPUs are allocated, `threads` does not divide their number, or the
             flavour is unknown.
     """
     cpus = allocated(GVAR.res if res is None else res, "c")

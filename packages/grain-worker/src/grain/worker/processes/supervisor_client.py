@@ -72,11 +72,7 @@ class StartFailure(NamedTuple):
 
 
 class StuckError(Exception):
-    """Some processes of a program survive SIGKILL.
-
-    Attributes:
-        pids: their pids.
-    """
+    """Some processes of a program survive SIGKILL."""
 
     def __init__(self, pids: list[int]) -> None:
         super().__init__(pids)

@@ -37,7 +37,6 @@ class WaitingRuns(Generic[Beside]):
 
         Args:
             run: a run that names a chain.
-            payload: its payload.
             first_runs: True if the run that began the chain is under way.
         """
         chain = chain_of(run)

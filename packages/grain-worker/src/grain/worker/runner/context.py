@@ -26,7 +26,6 @@ async def user_context(module: str, unsearched: str = "") -> AsyncGenerator[None
     """Enter the context of a module, given by its name or the path of its file; none for "".
 
     Args:
-        module: the module.
         unsearched: why it may be missing, as a sentence for error messages.
 
     Raises:

@@ -353,7 +353,6 @@ class _Execution(Generic[Arriving, Departing]):
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            run: the run.
             ended: its outcome.
             call: what it called; None if it could not be decoded.
             account: its account; None likewise.

@@ -95,9 +95,7 @@ class Account:
         """Charge a function with time; return the seconds to report, 0 if nothing is due.
 
         Args:
-            function: its name.
             seconds: for which it blocked the loop since the last charge.
-            now: the time.
             own: True for Grain's own code, called by that function.
         """
         before, at = self._charged.get(function, (0.0, now))
@@ -197,7 +195,6 @@ class LoopWatchdog:
         """Charge the code on the stack with a time; return what was reported, if it was due.
 
         Args:
-            seconds: the time.
             now: the time of the clock.
             stall: the seconds of the present stall, by function.
         """

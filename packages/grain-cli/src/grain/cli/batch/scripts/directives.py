@@ -29,7 +29,7 @@ def check(text: str) -> None:
     """Refuse a text that would not stay on its line.
 
     Raises:
-        BatchError: The text has a line break or another control character.
+        BatchError: the text has a line break or another control character.
     """
     if not text.isprintable():
         raise BatchError(f"{text!r} does not fit on one line of a script")
@@ -52,9 +52,8 @@ def options(
     They come after Grain's own options, so that they win where the last option wins.
 
     Args:
-        job: The job.
         typed: True to add those of the command line, as the last line.
-        quote: Quotes one of these as the batch system reads it.
+        quote: quotes one of these as the batch system reads it.
     """
     for arg in job.script.extra_args:
         check(arg)

@@ -93,7 +93,7 @@ def interpreter(shebang: str) -> str:
     """Return the path of the shell that a first line names.
 
     Raises:
-        BatchError: The line names no shell that understands the script.
+        BatchError: the line names no shell that understands the script.
     """
     words = shebang.removeprefix("#!").split()
     if words and PurePath(words[0]).name == "env":
@@ -111,10 +111,9 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     """Return the script without its first line and without directives.
 
     Args:
-        job: The job.
-        index: The variable with the index of an array's task; empty if there is no array.
-        folder: Shell text of the working directory; empty for the batch system's choice.
-        restarts: The variable that counts how often the job was started again; empty if none does.
+        index: the variable with the index of an array's task; empty if there is no array.
+        folder: shell text of the working directory; empty for the batch system's choice.
+        restarts: the variable that counts how often the job was started again; empty if none does.
     """
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")

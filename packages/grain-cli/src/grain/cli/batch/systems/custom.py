@@ -76,7 +76,7 @@ class Custom:
         """Fail, as `custom_system` has no command that lists jobs by name.
 
         Raises:
-            BatchUnsupported: Always.
+            BatchUnsupported: always.
         """
         raise BatchUnsupported(
             f"{', '.join(names)}: a custom batch system cannot be asked for jobs by name"
@@ -86,7 +86,7 @@ class Custom:
         """Run ``cancel_cmd``.
 
         Raises:
-            BatchUnsupported: There is none.
+            BatchUnsupported: there is none.
         """
         asked = list(ids)
         if not self._own.cancel_cmd:
@@ -102,7 +102,7 @@ class Custom:
         """Run one of the commands, with words at its end.
 
         Raises:
-            BatchError: It failed.
+            BatchError: it failed.
         """
         line = _line(command, words)
         done = run(["/bin/sh", "-c", line], _WORDS)

@@ -39,7 +39,7 @@ class HTCondor:
     """HTCondor.
 
     Args:
-        folder: The directory of the scripts, which the nodes must be able to read.
+        folder: the directory of the scripts, which the nodes must be able to read.
     """
 
     def __init__(self, folder: Path) -> None:

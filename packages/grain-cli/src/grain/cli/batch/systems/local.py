@@ -33,8 +33,8 @@ class Local:
     """Processes of this machine.
 
     Args:
-        folder: The directory of the scripts; made if it is missing.
-        taken: The id and the CPU ids of each process that was started earlier.
+        folder: the directory of the scripts; made if it is missing.
+        taken: the id and the CPU ids of each process that was started earlier.
     """
 
     def __init__(self, folder: Path, taken: Iterable[tuple[str, tuple[int, ...]]] = ()) -> None:
@@ -49,7 +49,7 @@ class Local:
         """Start ``n`` processes.
 
         Raises:
-            BatchError: There are not enough CPUs, or the script cannot be written or run.
+            BatchError: there are not enough CPUs, or the script cannot be written or run.
         """
         if job.extra_args:
             raise BatchError(
@@ -70,7 +70,7 @@ class Local:
         """Start one process that is confined to no CPUs, and takes none from workers.
 
         Raises:
-            BatchError: The script cannot be written or run.
+            BatchError: the script cannot be written or run.
         """
         try:
             return SubmittedJob(self._start(job, ()), job.name, job.log_file)
@@ -139,7 +139,7 @@ def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
     """Give each of n workers its own CPUs: as many as asked for, or equal shares of all.
 
     Raises:
-        BatchError: There are too few.
+        BatchError: there are too few.
     """
     each = cores or len(free) // n
     if not each or each * n > len(free):

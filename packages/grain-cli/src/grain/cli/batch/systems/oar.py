@@ -33,7 +33,7 @@ class Oar:
     """OAR.
 
     Args:
-        folder: The directory of the scripts: OAR reads them when the jobs start.
+        folder: the directory of the scripts: OAR reads them when the jobs start.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -106,7 +106,7 @@ def _asked(*argv: str) -> str:
     """Return the output of a command.
 
     Raises:
-        BatchError: It failed.
+        BatchError: it failed.
     """
     done = run(argv, _WORDS)
     if done.code:

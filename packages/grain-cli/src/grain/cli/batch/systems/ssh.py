@@ -51,10 +51,10 @@ class Ssh:
     """Processes of other hosts.
 
     Args:
-        hosts: The hosts, as the configuration has them.
-        taken: The id and the CPU ids of each process that was started earlier.
-        seconds: The time that a host has for an answer about its processes.
-        note: Called with a sentence for each host that does not answer, where others have room.
+        hosts: the hosts, as the configuration has them.
+        taken: the id and the CPU ids of each process that was started earlier.
+        seconds: the time that a host has for an answer about its processes.
+        note: called with a sentence for each host that does not answer, where others have room.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class Ssh:
         nothing where others have room.
 
         Raises:
-            BatchUnreachable: There are not enough places, and a host does not answer.
-            BatchError: There are not enough places, or a host refuses.
+            BatchUnreachable: there are not enough places, and a host does not answer.
+            BatchError: there are not enough places, or a host refuses.
         """
         if job.extra_args:
             raise BatchError(
@@ -144,7 +144,7 @@ class Ssh:
         """Ask all hosts at once for the shells that run the scripts of these names.
 
         Raises:
-            BatchError: One of the names is not found, and a host does not answer.
+            BatchError: one of the names is not found, and a host does not answer.
         """
         asked = list(names)
         hosts = sorted({place.host for place in self._places})
@@ -172,7 +172,7 @@ class Ssh:
         """Ask each host of the configuration, all at once; return what is wrong with it.
 
         Args:
-            folder: The directory in which workers start.
+            folder: the directory in which workers start.
         """
 
         def ask(host: str, _: list[str]) -> BatchError | None:
@@ -194,9 +194,8 @@ def _everywhere(
     """Ask each host for its processes, all at once; return the answers by host.
 
     Args:
-        ask: Called with a host and the ids of its processes, in threads.
-        ids: The ids.
-        hosts: Hosts that are asked although they may have none.
+        ask: called with a host and the ids of its processes, in threads.
+        hosts: hosts that are asked although they may have none.
     """
     by_host: dict[str, list[str]] = {host: [] for host in hosts}
     for one in sorted(one for one in ids if ssh.is_id(one)):
@@ -247,12 +246,10 @@ def _ask(host: str, text: str, seconds: float = SECONDS) -> str:
     """Run a text by a host's shell; return its output.
 
     Args:
-        host: The host.
-        text: The text.
-        seconds: The time for all of it.
+        seconds: the time for all of it.
 
     Raises:
-        BatchUnreachable: It has not answered in time.
+        BatchUnreachable: it has not answered in time.
         BatchError: ssh, or the shell, failed.
     """
     done = run([*_SSH, host, "sh", "-s"], _WORDS, stdin=text, seconds=seconds)

@@ -34,7 +34,7 @@ def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
     """Fill in the template.
 
     Raises:
-        ConfigError: A placeholder is unknown, or its value is unset, or there is no ``{{body}}``,
+        ConfigError: a placeholder is unknown, or its value is unset, or there is no ``{{body}}``,
             without which the script would start nothing.
     """
     by_name = values(job, now)
@@ -83,7 +83,7 @@ def submitted_id(output: str, pattern: str) -> str:
     Without a pattern, the id is the last line.
 
     Raises:
-        BatchUnreadable: Nothing in the output matches the pattern.
+        BatchUnreadable: nothing in the output matches the pattern.
     """
     lines = output.strip().splitlines()
     if not pattern:

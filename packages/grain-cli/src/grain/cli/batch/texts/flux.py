@@ -102,7 +102,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``flux jobs --json``: one job, or an object with ``jobs``; what is not listed has ended.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         data = json.loads(output) if output.strip() else {}

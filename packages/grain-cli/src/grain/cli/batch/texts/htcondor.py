@@ -45,12 +45,11 @@ def description(job: BatchJob, path: str, folder: str) -> str:
     """Return the submit description of one job.
 
     Args:
-        job: The job.
-        path: The file of its script, which the nodes can read.
-        folder: The directory in which it runs.
+        path: the file of its script, which the nodes can read.
+        folder: the directory in which it runs.
 
     Raises:
-        BatchError: The job asks for what HTCondor does not have.
+        BatchError: the job asks for what HTCondor does not have.
     """
     return "".join(f"{line}\n" for line in (*_lines(job, path, folder), "queue"))
 
@@ -116,7 +115,7 @@ def named(output: str) -> list[tuple[str, str]]:
     """Read ``condor_q -json``: ids and names of jobs; nothing for none.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         jobs = json.loads(output) if output.strip() else []
@@ -132,7 +131,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``condor_q -json``, which prints nothing for no jobs; what is not listed has ended.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         jobs = json.loads(output) if output.strip() else []

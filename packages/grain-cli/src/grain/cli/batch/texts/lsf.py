@@ -80,7 +80,7 @@ def named(output: str) -> list[tuple[str, str]]:
     """Read ``bjobs -json``: ids and names of jobs; nothing for none.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         records = json.loads(output)["RECORDS"] if output.strip() else []
@@ -93,7 +93,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``bjobs -json``; a job with an error, and one that is not listed, has ended.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         records = json.loads(output)["RECORDS"]

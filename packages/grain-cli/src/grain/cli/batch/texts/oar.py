@@ -90,7 +90,7 @@ def named(output: str) -> list[tuple[str, str]]:
     """Read ``oarstat -J``: ids and names of jobs.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         jobs = json.loads(output) if output.strip() else {}
@@ -103,7 +103,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``oarstat -J``, which prints nothing for unknown jobs: these have ended.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     try:
         jobs = json.loads(output) if output.strip() else {}
@@ -136,7 +136,7 @@ def check_path(path: str) -> None:
     """Refuse a script's path that OAR would cut at a space.
 
     Raises:
-        BatchError: There is a space in it.
+        BatchError: there is a space in it.
     """
     if re.search(r"\s", path):
         raise BatchError(

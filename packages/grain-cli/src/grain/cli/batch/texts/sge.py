@@ -62,8 +62,7 @@ class Resource(NamedTuple):
     """A resource of a site.
 
     Attributes:
-        name: Its name.
-        shortcut: Its other name.
+        shortcut: its other name.
         consumable: ``YES``: counted by slot; ``JOB``: counted once for a job; ``NO``: not counted.
     """
 
@@ -83,7 +82,7 @@ def memory_option(asked: Script, site: Mapping[str, Resource]) -> str:
     """Return the request for memory, as in ``h_vmem=3840M``.
 
     Raises:
-        BatchError: The site has no such resource, or counts memory by none that Grain recognises.
+        BatchError: the site has no such resource, or counts memory by none that Grain recognises.
     """
     assert asked.memory is not None
     name = asked.memory_resource
@@ -122,7 +121,7 @@ def choose_environment(names: list[str]) -> str:
     """Return the one parallel environment that gives a job slots of one node.
 
     Raises:
-        BatchError: There is none, or there are several.
+        BatchError: there is none, or there are several.
     """
     if len(names) == 1:
         return names[0]
@@ -144,9 +143,8 @@ def script(job: BatchJob, environment: str = "", memory: str = "") -> str:
     """Return the script of one job.
 
     Args:
-        job: The job.
-        environment: Its parallel environment; needed for more than one core.
-        memory: Its request for memory, from `memory_option`; empty for none.
+        environment: its parallel environment; needed for more than one core.
+        memory: its request for memory, from `memory_option`; empty for none.
     """
     lines = [job.script.shebang]
     directives = (*_directives(job, environment, memory), *options(job, quote=word))
@@ -193,7 +191,7 @@ def _path(path: str) -> str:
     """Return a path as the value of ``-o``, which is a list, and may begin with a host.
 
     Raises:
-        BatchError: The path has a comma, which separates the entries of that list.
+        BatchError: the path has a comma, which separates the entries of that list.
     """
     if "," in path:
         raise BatchError(
@@ -207,7 +205,7 @@ def word(text: str) -> str:
     """Quote a word as qsub reads it: quotes join words, and nothing stands for a quote.
 
     Raises:
-        BatchError: The text has a quote, or a "#", at which qsub ends the line.
+        BatchError: the text has a quote, or a "#", at which qsub ends the line.
     """
     check(text)
     if bad := re.search("[\"'#]", text):
@@ -226,7 +224,7 @@ def named(output: str) -> list[tuple[str, str]]:
     """Read ``qstat -xml``: ids and names of jobs.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     return [
         (entry.findtext("JB_job_number", "").strip(), entry.findtext("JB_name", "").strip())
@@ -238,7 +236,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``qstat -xml``; a job that is not listed has ended.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     by_id: dict[str, JobState] = {}
     for entry in _listed(output):
@@ -255,7 +253,7 @@ def _listed(output: str) -> list[Element]:
     """Return the jobs of ``qstat -xml``.
 
     Raises:
-        BatchError: The output is something else.
+        BatchError: the output is something else.
     """
     from xml.etree import ElementTree
 

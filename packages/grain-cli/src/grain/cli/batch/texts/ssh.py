@@ -115,10 +115,9 @@ def start(job: BatchJob, folder: str, place: Place, taken: Collection[int]) -> s
     """Return the text that starts a job's script as a process in a session of its own.
 
     Args:
-        job: The job.
-        folder: The directory in which it runs.
-        place: The host, whose CPUs its workers share equally unless `Script.cores` says more.
-        taken: The CPUs of Grain's other workers on that host.
+        folder: the directory in which it runs.
+        place: the host, whose CPUs its workers share equally unless `Script.cores` says more.
+        taken: the CPUs of Grain's other workers on that host.
     """
     lines = script(job).splitlines()
     end = "GRAIN_SCRIPT_ENDS"
@@ -168,7 +167,7 @@ def started(host: str, output: str) -> Started:
     """Read the answer to `start`.
 
     Raises:
-        BatchError: There are too few CPUs, or the answer is something else.
+        BatchError: there are too few CPUs, or the answer is something else.
     """
     if few := re.search(r"^grain-few (\d+) (\d+)$", output, re.MULTILINE):
         raise BatchError(
@@ -191,7 +190,7 @@ def named(host: str, output: str) -> list[tuple[str, str]]:
     """Read the answer to `LIST`: ids and names of the scripts that run.
 
     Raises:
-        BatchError: The answer is something else, or not complete.
+        BatchError: the answer is something else, or not complete.
     """
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)
@@ -203,7 +202,7 @@ def states(host: str, output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read the answer to `query`.
 
     Raises:
-        BatchError: The answer is something else, or not complete.
+        BatchError: the answer is something else, or not complete.
     """
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)
@@ -233,7 +232,7 @@ def checked(host: str, output: str, folder: str) -> BatchError | None:
     """Read the answer to `check`; return what is wrong.
 
     Raises:
-        BatchError: The answer is something else, or not complete.
+        BatchError: the answer is something else, or not complete.
     """
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)

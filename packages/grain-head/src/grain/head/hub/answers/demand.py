@@ -38,7 +38,6 @@ def demand(table: TaskTable, now: float) -> DemandAnswer:
 
     Args:
         table: the hub's tasks.
-        now: the time.
     """
     scheduler = table.scheduler
     classes: dict[tuple[Resource, str, float], _Class] = {}

@@ -48,7 +48,6 @@ def snapshot(
 
     Args:
         table: the hub's tasks.
-        now: the time.
         versions: the head's.
         troubles: sentences on what keeps it from working as it should.
     """
