@@ -89,6 +89,7 @@ def test_the_headline_and_the_tables_are_there_without_a_script(mission: Page) -
         "screening done", "Makespan", "Core-hours", "Utilisation", "Wasted", "w080000-3",
         "its node does not answer any more", "ExternalError", "abnormal termination of xtb",
         "Cores(4) & Memory(8) & WTime('2h')", "Critical path", "waiting for room",
+        "Grain 1.0.0, Python 3.12.4, log ",
     ):  # fmt: skip
         assert words in mission.words
     assert 8 <= len([tag for tag, _ in mission.tags if tag == "table"])

@@ -288,6 +288,7 @@ def test_the_command_of_a_header_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "orig_argv", ["python", "x" * 10_000, "\udcff"])
     header = first_line("mission", "1", "opt", grain="1")
     assert 4000 == len("".join(header.command))
+    assert header.python == sys.version.split()[0].rstrip("+")
     monkeypatch.setattr(sys, "orig_argv", ["python", "\udcff"])
     assert ("python", "\ufffd") == first_line("mission", "1", "opt", grain="1").command
 

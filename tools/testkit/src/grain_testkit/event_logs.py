@@ -173,6 +173,7 @@ class SyntheticMission:
             time=BEGAN,
             version=VERSION,
             grain="1.0.0",
+            python="3.12.4",
             source="scheduler" if self._mission else "mission",
             id=f"{self._rng.getrandbits(64):016x}",
             name=self.name,

@@ -44,6 +44,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
     Attributes:
         version: the version of the format.
         grain: the version of Grain that writes it.
+        python: the version of Python that runs it.
         source: who writes it.
         id: the id of the mission, or of the scheduler.
         name: its name, for people.
@@ -57,6 +58,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
 
     version: Count
     grain: str
+    python: str = ""
     source: Literal["mission", "scheduler"]
     id: str
     name: str

@@ -14,6 +14,7 @@ much, and the times after it follow the new clock.
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 import threading
@@ -82,6 +83,7 @@ def first_line(
         time=time.time(),
         version=VERSION,
         grain=grain,
+        python=platform.python_version(),
         source=source,
         id=id,
         name=name,

@@ -204,7 +204,8 @@ class _View:
             yield header.directory
         if report.missions:
             yield f"{len(report.missions):,} missions"
-        yield f"Grain {header.grain}, log {header.id}"
+        python = f", Python {header.python}" if header.python else ""
+        yield f"Grain {header.grain}{python}, log {header.id}"
 
     def _tiles(self) -> Iterator[dict[str, str]]:
         report, totals = self._report, self._report.totals
