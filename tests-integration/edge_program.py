@@ -47,7 +47,7 @@ async def successor(address: str) -> None:
 
 
 async def worker(address: str) -> None:
-    """Talk for ever."""
+    """Talk without end."""
     number = 0
     while True:
         try:

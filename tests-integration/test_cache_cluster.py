@@ -151,7 +151,7 @@ async def ended(mission: Process) -> str:
 
 
 async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
-    """They run again elsewhere, which is no attempt more, and each result is kept once."""
+    """They run again elsewhere, which is not an attempt more, and each result is kept once."""
     tasks = 6
     (home / "program.py").write_text(
         PROGRAM.format(here=str(home), seconds=0.0, tasks=tasks, free=0)

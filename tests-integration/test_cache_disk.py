@@ -81,7 +81,7 @@ def test_full_from_the_beginning(tmp_path: Path) -> None:
 
 
 def test_a_read_only_cache_is_used_with_one_warning(tmp_path: Path) -> None:
-    """Results are found, others computed, one warning; old leftovers are no reason to stop."""
+    """Results are found, others computed, one warning; old leftovers are not a reason to stop."""
     out, err = on_a_small_disk(
         tmp_path,
         "mission >/dev/null 2>&1\n"

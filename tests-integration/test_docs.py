@@ -7,7 +7,7 @@ The convention, for README.md, that of each package, and the documents of docs/ 
   directory, and must end well;
 - if a block ```` ```text ```` comes next, with nothing but blank lines between them, it is what
   the program writes to standard output, character by character;
-- what is no complete program begins with ```` ```py ````, and is not looked at.
+- what is not a complete program begins with ```` ```py ````, and is not looked at.
 
 `test_docs_others.py` has half of them, as one process runs all tests of a file.
 """

@@ -46,7 +46,7 @@ def pins(directory: Path) -> dict[str, str]:
 
 
 def tool(name: str) -> ModuleType:
-    """A module of tools/, which is no package."""
+    """A module of tools/, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -236,6 +236,14 @@ class TestDocstrings:
             "1: the docstring begins with 'What': begin with a noun",
             "3: the docstring names the parameter old, which is not there",
         ] == problems(planted)
+
+    def test_turns_at_which_a_reader_stumbles_are_named(self) -> None:
+        assert [
+            "1: the docstring says 'is no leaf': better 'is not a'",
+            "1: the docstring says 'anew': better 'again'",
+        ] == problems(
+            '"""It is no leaf, and there is no other one: begin anew. It is no longer."""\n'
+        )
 
 
 class TestBump:

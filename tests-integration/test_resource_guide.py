@@ -21,7 +21,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def licences() -> Any:
-    """The class of the example; the module is defined anew, as a notebook does."""
+    """The class of the example; the module is defined again, as a notebook does."""
     spec = importlib.util.spec_from_file_location("licences", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

@@ -16,7 +16,7 @@ VERSION = r"\d+\.\d+\.\d+(?:(?:a|b|rc|\.dev)\d+)?"
 OWN = re.compile(r'^version = "(.*)"$', re.MULTILINE)
 PIN = re.compile(r'"(grain-[a-z]+)==([^"]*)"')
 CITED = re.compile(r"^version: (.*)$", re.MULTILINE)
-# Files in changes/ that are no fragments.
+# Files in changes/ that are not fragments.
 OTHERS = {"README.md", "template.md.jinja"}
 
 

@@ -1,7 +1,8 @@
-"""Check what ruff does not: the first words of docstrings, and the parameters that they name.
+"""Check what ruff does not: the words of docstrings, and the parameters that they name.
 
 A docstring that begins with a question word is a riddle: its reader learns at the end of the
-sentence what it is about. A parameter that is not there has had another name before.
+sentence what it is about. A parameter that is not there has had another name before. Some turns
+are those of `check_prose`, at which readers stumble in docstrings as on pages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 _RIDDLE = re.compile(r"(What|Who|Whom|Whether|How|Of|Which|Where|When)\b")
+_STUMBLES = (
+    (
+        re.compile(r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b)\w+"),
+        "is not a",
+    ),
+    (re.compile(r"\bfor ever\b"), "without end"),
+    (re.compile(r"\banew\b"), "again"),
+)
 _SECTION = re.compile(r"\n\n\w+:\n")
 _PARAMETER = re.compile(r"^    \*{0,2}(\w+): ", re.MULTILINE)
 _OWNERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -55,6 +64,11 @@ def problems(text: str) -> list[str]:
     for line, docstring, owner in documented(ast.parse(text)):
         if riddle := _RIDDLE.match(docstring):
             faults.append(f"{line}: the docstring begins with {riddle[0]!r}: begin with a noun")
+        faults += [
+            f"{line}: the docstring says {found[0]!r}: better {better!r}"
+            for turn, better in _STUMBLES
+            for found in turn.finditer(docstring)
+        ]
         _, _, rest = docstring.partition("\n\nArgs:\n")
         there = parameters(owner)
         if there is not None:

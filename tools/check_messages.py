@@ -72,7 +72,7 @@ def is_printed(quote: str, messages: Iterable[str]) -> bool:
 def messages_of(path: Path) -> Iterator[str]:
     """Yield the strings of a module, with a gap for each value that is put into one.
 
-    Docstrings are no messages, and neither are comments.
+    Docstrings are not messages, and neither are comments.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     inner: set[ast.AST] = set()

@@ -426,7 +426,7 @@ def test_a_job_that_is_started_again_keeps_its_id(
         until(lambda: "run_count = 2" in site.batch.run("qstat", "-f", one).stdout)  # type: ignore[union-attr]
     elif site.system in {"slurm", "sge"}:
         until(lambda: "--name w093015-r1" in log(tmp_path, "w093015-r1.log") + log(tmp_path))
-    elif site.system != "htcondor":  # which writes its output anew
+    elif site.system != "htcondor":  # which writes its output again
         until(lambda: log(tmp_path).count("worker: --url") == 2)
     until(lambda: phase(system, one) is JobPhase.RUNNING)
 
@@ -483,7 +483,7 @@ COMMANDS = {
     "slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub", "htcondor": "condor_submit",
     "flux": "flux", "oar": "oarsub", "ssh": "ssh", "custom": "bsub",
 }  # fmt: skip
-# Hangs for ever where it is to submit, before or after it has done so.
+# Hangs without end where it is to submit, before or after it has done so.
 HANGS = """\
 #!/bin/sh
 case "$1" in --version|jobs|cancel) exec "{real}" "$@" ;; esac

@@ -148,7 +148,7 @@ def test_refusals_of_slurm(
 
 
 def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A job that will wait for ever is stuck, and says why."""
+    """A job that will wait without end is stuck, and says why."""
     use(slurm, here)
     system, job = opened(tmp_path, SLURM, "--partition=short")
 

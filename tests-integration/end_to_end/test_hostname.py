@@ -44,7 +44,7 @@ echo $node
 """
 
 # Each task reports which worker it ran on, and when. Of the mission that is first, some wait until
-# the other one waits, too, and the rest until that is over: they would do so for ever if its tasks,
+# the other one waits, too, and the rest until that is over: without end if its tasks,
 # which wait until both workers have some, got no turn among the former.
 SHARING = """\
 import json, sys

@@ -66,7 +66,7 @@ def ask(
 def _reads_stdin(name: str, argv: list[str], cwd: Path) -> bool:
     if name not in {"sbatch", "qsub"} or {"--version", "--wrap"} & set(argv):
         return False
-    # A script's name is an argument that is no option's value: as good as any guess, a file.
+    # A script's name is an argument that is not an option's value: as good as any guess, a file.
     return not any((cwd / word).is_file() for word in argv if not word.startswith("-"))
 
 

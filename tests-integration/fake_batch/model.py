@@ -57,7 +57,7 @@ class Job:
 
     Attributes:
         number: Its id; of an array's task, once it started, its own.
-        array: The array's id, and the task's index; None if it is no such task.
+        array: The array's id, and the task's index; None if it is not such a task.
         throttle: How many tasks of the array may run at a time; 0 for any number.
         limit: Seconds; None without one.
         warning: Signal to the shell, and seconds before the end.

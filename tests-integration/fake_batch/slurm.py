@@ -182,7 +182,7 @@ class Slurm:
         ]
 
     def _fits(self, queue: str, cores: int, memory: int, limit: float | None, nodes: int) -> str:
-        """Return the reason why the job waits for ever, or "", or raise if it is refused."""
+        """Return the reason why the job waits without end, or "", or raise if it is refused."""
         if queue not in PARTITIONS:
             raise Refused(
                 f"sbatch: error: invalid partition specified: {queue}\n"

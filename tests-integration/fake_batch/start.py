@@ -56,7 +56,7 @@ class Batch:
     ) -> subprocess.CompletedProcess[str]:
         """Run one of its commands, whatever the exit code.
 
-        A job writes its output where it was submitted: by default that is no directory of a user.
+        A job writes its output where it was submitted: by default not in one of a user.
         The controller of a fake is asked without a process, which a test that waits would start
         for each of its looks.
         """

@@ -60,14 +60,14 @@ def test_every_law_holds_in_every_seed_and_every_fault_occurs(seeds: range) -> N
 
 
 def test_pauses_that_begin_with_each_look_are_not_one_long_pause() -> None:
-    """A worker of this world keeps too many outcomes anew at each of four looks."""
+    """A worker of this world keeps too many outcomes again at each of four looks."""
     error, _ = run_seed(18174)
 
     assert "" == error
 
 
 def test_a_turn_that_went_to_a_task_whose_earlier_run_is_reported_late_counts() -> None:
-    """The outcomes of 13 tasks that came anew; runs whose places urgent tasks have taken."""
+    """The outcomes of 13 tasks that came again; runs whose places urgent tasks have taken."""
     assert ["", "", ""] == [run_seed(seed)[0] for seed in (700642, 701067, 705135)]
 
 
@@ -122,7 +122,7 @@ def test_every_deliberate_bug_is_found_by_each_of_its_two_seeds(which: int) -> N
         results = pool.map(finds, listed.values(), listed, chunksize=4)
         found = dict(zip(listed, results, strict=True))
 
-    # Where another order of events has changed the stories, search the seeds anew with:
+    # Where another order of events has changed the stories, search the seeds again with:
     # nox -s simulate -- --bugs
     assert {} == {bug: seed for bug, seed in listed.items() if not found[bug]}
 

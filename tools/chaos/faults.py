@@ -91,7 +91,7 @@ class Faults:
             for one in there
             if one.role == fault.target
             and (fault.kind != "stop" or one.process.pid not in self._stopped)
-            # One that serves no program at the moment is no loss to anybody.
+            # One that serves no program at the moment is not a loss to anybody.
             and (fault.target != "supervisor" or one.task)
         ]
         if not victims:

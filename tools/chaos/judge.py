@@ -9,7 +9,7 @@ What is promised, and what breaks it:
   crashes, so `TaskCrashed` is right if faults ended five of its runs.
 - *failed*: a mission ended with an error, and no fault had hit it.
 - *hung*: a mission did not end, long after the last fault.
-- *restarted*: a task began again although nothing had ended its run: at-least-once is no licence.
+- *restarted*: a task began again though nothing had ended its run: at-least-once is not a licence.
 - *overlapped*: a run of a task began while another one, or something that it had left behind, was
   alive. That may happen only if the worker of the first was away for longer than the grace period:
   then nobody can know.

@@ -124,7 +124,7 @@ def role_of(name: str, words: list[str]) -> str:
         words: its command line.
     """
     if name in {"nsenter", "setpriv"}:
-        return "doorway"  # into the namespaces of a host; it is no part of Grain
+        return "doorway"  # into the namespaces of a host; it is not part of Grain
     if name in _NAMES:
         return _NAMES[name]
     line = " ".join(words)

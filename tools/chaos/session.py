@@ -181,14 +181,14 @@ class Session:
         while True:
             await self._faults.bridge_is_back.wait()
             self._bridge = self._start("bridge", "bridge", words)
-            while self._bridge.poll() is None:  # noqa: ASYNC110 - a process that ends is no event
+            while self._bridge.poll() is None:  # noqa: ASYNC110 - a process that ends is not an event
                 await trio.sleep(0.2)
 
     async def _type(self, login: str, mission: str, words: Sequence[str]) -> int:
         """Type a command about a mission on a login host; return its exit code."""
         command = self._start(login, mission, [sys.executable, "-m", "grain.cli", *words])
         self._commands.append(command)
-        while (code := command.poll()) is None:  # noqa: ASYNC110 - a process that ends is no event
+        while (code := command.poll()) is None:  # noqa: ASYNC110 - a process that ends is not an event
             await trio.sleep(0.1)
         return code
 

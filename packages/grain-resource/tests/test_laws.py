@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# A busy machine is no failure.
+# A busy machine is not a failure.
 LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -30,7 +30,7 @@ async def test_a_function_in_a_thread_has_its_arguments_and_the_resources_of_its
 
 
 async def test_an_exception_of_a_function_in_a_thread_is_raised_as_it_is() -> None:
-    """Also where the object that was given is no function."""
+    """Also where the object that was given is not a function."""
     with pytest.raises(ZeroDivisionError):
         await call_in_thread(divmod, (1, 0))
     with pytest.raises(TypeError, match="not callable"):

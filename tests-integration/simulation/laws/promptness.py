@@ -3,7 +3,7 @@
 Once a second each state that is not to last is listed, with the time for which it may last. One
 that was listed each time is reported when that is over. Peers count only while nothing is in the
 way of their messages (`World.settled`), so a cut, a frozen process or a new head starts the time
-anew.
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The list of the seeds that find each deliberate bug: `found.json` beside this file.
 
 Whatever changes the order of events in the product changes the stories of all seeds, and with them
-this list: ``nox -s simulate -- --bugs`` searches anew.
+this list: ``nox -s simulate -- --bugs`` searches again.
 """
 
 from __future__ import annotations

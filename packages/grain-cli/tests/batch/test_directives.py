@@ -58,7 +58,7 @@ def test_options_come_last(job_of: Callable[..., BatchJob]) -> None:
 
 
 def test_option_that_is_none(job_of: Callable[..., BatchJob]) -> None:
-    """An entry that is no option would be lost or taken for a script."""
+    """An entry that is not an option would be lost or taken for a script."""
     with pytest.raises(BatchError) as info:
         script(job_of('[script]\nextra_args = ["chem"]'))
 

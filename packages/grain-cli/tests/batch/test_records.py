@@ -84,7 +84,7 @@ def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
 
 
 def test_forgotten_files_are_gone(tmp_path: Path) -> None:
-    """Forgetting twice is no error, as two commands may do so."""
+    """Forgetting twice is not an error, as two commands may do so."""
     records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     records.add(file, RECORD)

@@ -1,6 +1,6 @@
 """The scripts that come of configurations, as files to read: tests/scripts/*.sh.
 
-`GRAIN_WRITE_SCRIPTS=1 pytest packages/grain-cli/tests/test_scripts.py` writes them anew.
+`GRAIN_WRITE_SCRIPTS=1 pytest packages/grain-cli/tests/test_scripts.py` writes them again.
 """
 
 from __future__ import annotations

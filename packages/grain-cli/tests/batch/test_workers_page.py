@@ -35,7 +35,7 @@ def test_the_script_on_the_page_is_that_of_its_configuration(
 ) -> None:
     """The script on the page is that of the configuration on the page.
 
-    `GRAIN_WRITE_SCRIPTS=1` writes it anew.
+    `GRAIN_WRITE_SCRIPTS=1` writes it again.
     """
     script = slurm.script(job_of(blocks("toml")[0]))
     page = DOCS / "workers.md"

@@ -65,7 +65,7 @@ def test_all_is_well(alone: Path, answering: Any) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_without_a_scheduler(alone: Path) -> None:
-    """That is no mistake: a mission starts one."""
+    """That is not a mistake: a mission starts one."""
     (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
     done = grain("doctor")
 

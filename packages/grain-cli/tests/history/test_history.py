@@ -195,7 +195,7 @@ def test_failures_name_their_calls_and_the_command_that_lists_all() -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_the_calls_that_failed_stand_one_in_a_line_behind_their_causes() -> None:
-    """What is no whole call is a comment, so that it is not run."""
+    """What is not a whole call is a comment, so that it is not run."""
     calls = {10: "optimise('m10.xyz')", 11: "optimise('m…11.xyz')", 12: "", 13: "xtb 'a b'"}
     write(HEADER, with_calls(calls))
 

@@ -308,7 +308,7 @@ def test_nothing_is_submitted_that_cannot_be_recorded(alone: Path, command: Put)
 
 
 def test_a_batch_system_that_is_down_is_no_mistake_of_the_user(alone: Path, command: Put) -> None:
-    """A batch system that is down is no mistake of the user's."""
+    """A batch system that is down is not a mistake of the user's."""
     text = "sbatch: error: Unable to contact slurm controller (connect failure)"
     command("sbatch", f'cat > /dev/null; echo "{text}" >&2; exit 1')
     (alone / "grain.toml").write_text(SLURM)

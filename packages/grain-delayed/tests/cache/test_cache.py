@@ -97,7 +97,7 @@ async def test_methods_share_by_instance() -> None:
 
 @pytest.mark.parametrize("key", [3, None, ("a",)])
 async def test_a_key_of_the_wrong_type(key: Any) -> None:
-    """A key that is no str or bytes is an error of the call."""
+    """A key that is not a str or bytes is an error of the call."""
 
     @delayed(cache_hfn=lambda: key)
     async def leaf() -> None: ...

@@ -61,7 +61,7 @@ def test_writing_again_replaces_the_result(store: Store) -> None:
 
 
 def test_every_truncation_is_found(store: Store) -> None:
-    """A file that was cut anywhere is no result."""
+    """A file that was cut anywhere is not a result."""
     store.write(KEY, "value", 0.0)
     whole = store.path(KEY).read_bytes()
 
@@ -71,7 +71,7 @@ def test_every_truncation_is_found(store: Store) -> None:
 
 
 def test_every_flipped_bit_is_found(store: Store) -> None:
-    """A file with one wrong bit is no result, and is never unpickled."""
+    """A file with one wrong bit is not a result, and is never unpickled."""
     store.write(KEY, "value", 0.0)
     whole = store.path(KEY).read_bytes()
 
@@ -228,7 +228,7 @@ def test_a_result_gets_its_name_only_when_it_is_on_the_disk(
 
 
 def test_what_cannot_be_pickled(store: Store) -> None:
-    """It says why, and leaves nothing behind; what it raises itself is no error of the disk."""
+    """It says why, and leaves nothing behind; what it raises itself is not an error of the disk."""
 
     class Remote:
         def __reduce__(self) -> Any:

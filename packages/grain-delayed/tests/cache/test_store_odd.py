@@ -45,7 +45,7 @@ def test_what_others_have_there_stays(tmp_path: Path) -> None:
 
 
 def test_a_huge_file_is_not_read(store: Store) -> None:
-    """Nothing is read of what says itself that it is no whole result."""
+    """Nothing is read of what says itself that it is not a whole result."""
     os.truncate(store.path(KEY), 1 << 42)
 
     assert "damaged: its size is wrong" == store.read(KEY).status

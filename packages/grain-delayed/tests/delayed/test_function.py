@@ -194,7 +194,7 @@ def test_wrong_cache_hfn() -> None:
 
 @pytest.mark.parametrize("nest", [lambda x: x, lambda x: [x], lambda x: (1, [x]), lambda x: {x}])
 async def test_a_delayed_argument_is_refused(nest: Any) -> None:
-    """A delayed object is no argument of a delayed function, also not inside a container."""
+    """A delayed object is not an argument of a delayed function, also not inside a container."""
     text = "a delayed object was passed to .*echo: await it first and pass the value"
 
     @delayed

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_waiting_in_a_call() -> None:
-    """It would wait for ever: an error says so. Submitting there is no problem."""
+    """It would wait without end: an error says so. Submitting there is no problem."""
 
     def waits(pool: Executor) -> Any:
         return pool.submit(int).result()

@@ -66,7 +66,7 @@ def test_as_they_lie_in_memory() -> None:
 
 
 def test_what_is_in_itself() -> None:
-    """Does not make it run for ever."""
+    """Does not make it run without end."""
     items: list[Any] = [large()]
     items.append(items)
 

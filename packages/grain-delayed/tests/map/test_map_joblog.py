@@ -114,7 +114,7 @@ def test_a_file_that_is_no_log_is_neither_used_nor_changed(tmp_path: Path, conte
     assert content == path.read_bytes()
 
 
-# What programs print: also bytes that are no text, quotes, and every end of a line.
+# What programs print: also bytes that are not text, quotes, and every end of a line.
 OUTPUTS = st.text(st.sampled_from('ab",;\t\r\n\udc80\u00e9')).map(os.fsencode)
 
 

@@ -60,7 +60,7 @@ def test_with_a_header_columns_have_names_and_endings() -> None:
 
 @given(st.lists(WORDS, min_size=1, max_size=3))
 def test_no_value_is_read_again(values: list[str]) -> None:
-    """A value with braces is no template, and a word stays one word."""
+    """A value with braces is not a template, and a word stays one word."""
     assert ["p", *values] == Template(["p", "{}"]).argv(1, values)
     assert ["p", values[0]] == Template(["p", "{1}"]).argv(1, values)
 

@@ -185,7 +185,7 @@ async def test_a_call_in_a_leaf_of_an_inner_mission() -> None:
 
 
 async def test_a_mission_inside_a_leaf() -> None:
-    """A leaf may be a mission of its own; its branches are no leaves of the outer one."""
+    """A leaf may be a mission of its own; its branches are not leaves of the outer one."""
 
     @delayed
     async def leaf() -> Any:
@@ -239,7 +239,7 @@ def test_two_missions_in_two_threads() -> None:
 
 
 def test_one_mission_after_another() -> None:
-    """A process runs any number of missions; each numbers its cores anew."""
+    """A process runs any number of missions; each numbers its cores again."""
 
     async def main() -> Any:
         return (await (look @ Cores(1))())[0]

@@ -96,7 +96,7 @@ HINT = r"cannot be run: give run\(\) an async function, not its call: run\(\w+\)
     ],
 )
 def test_what_cannot_be_run(make: Any) -> None:
-    """A call, or what is no function, is refused with a hint; no coroutine is left behind."""
+    """A call, or what is not a function, is refused with a hint; no coroutine is left behind."""
     with pytest.raises(TypeError, match=HINT):
         run(make(), config_file=False)
 

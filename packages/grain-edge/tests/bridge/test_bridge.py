@@ -395,7 +395,7 @@ async def test_a_server_of_another_version_is_named() -> None:
 async def test_a_bridge_that_does_not_answer_may_come_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """One that answers and cannot be used is no reason to wait for it."""
+    """One that answers and cannot be used is not a reason to wait for it."""
     begun = trio.current_time()
 
     async def silent(stream: trio.SocketStream) -> None:

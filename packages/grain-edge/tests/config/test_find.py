@@ -65,7 +65,7 @@ def test_the_process_environment_is_the_default(
 
 
 def test_no_file_means_defaults(tmp_path: Path) -> None:
-    """A missing ./grain.toml is no mistake."""
+    """A missing ./grain.toml is not a mistake."""
     config = load(env={}, cwd=tmp_path)
 
     assert config.source is None

@@ -114,7 +114,7 @@ documents = st.fixed_dictionaries(
 
 
 def plain(value: object) -> object:
-    """A configuration as TOML could say it: None is 0 there, and the source is no key."""
+    """A configuration as TOML could say it: None is 0 there, and the source is not a key."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items() if key != "source"}
     return 0 if value is None else value

@@ -96,7 +96,7 @@ async def test_a_head_without_a_unix_socket_serves_by_other_transports(
 
 
 async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
-    """A socket file that nobody listens on is no living head."""
+    """A socket file that nobody listens on is not a living head."""
     (tmp_path / "s").mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "s" / "sock"))

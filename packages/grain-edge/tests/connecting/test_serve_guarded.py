@@ -45,7 +45,7 @@ async def test_other_protocol_is_refused_in_words(address: str) -> None:
 
 
 async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dialler of another version says so instead of waiting for ever."""
+    """A dialler of another version says so instead of waiting without end."""
     async with head(address):
         monkeypatch.setattr("grain.edge.connecting.dial.PROTOCOL", 2)
         with trio.fail_after(60), pytest.raises(Refused, match="protocol 2"):

@@ -117,7 +117,7 @@ def frame(kind: int, body: bytes, length: int | None = None) -> bytes:
         (frame(LARGE, b"\x92\x92\xa5Cargo\xa1x\xff"), "0 at most|1048576 at most"),
         (frame(LARGE, b"\x92\x91\xa4What\xcd\x90\x00"), "What"),
         (
-            # The payload is followed by what is no frame.
+            # The payload is followed by what is not a frame.
             frame(LARGE, b"\x92\x92\xa5Cargo\xa1x\xcd\x90\x00") + bytes(36864) + frame(7, b""),
             "unknown kind 7",
         ),

@@ -231,7 +231,7 @@ def test_of_a_pair_neither_outlives_the_other() -> None:
     bench.taken(member)
     bench.lose(taker)
     assert ["closed"] == bench.taken(member)
-    # The pair that it has brought together is no concern of the head's connection.
+    # The pair that it has brought together is not a concern of the head's connection.
     bench.lose(head)
     assert [] == bench.taken(member)
 

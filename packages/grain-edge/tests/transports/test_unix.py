@@ -64,7 +64,7 @@ async def test_a_living_listener_keeps_its_name(path: str) -> None:
 async def test_of_two_that_would_follow_a_silent_listener_the_second_asks_the_first(
     path: str,
 ) -> None:
-    """The name has changed hands since it has judged the silent one: it judges anew."""
+    """The name has changed hands since it has judged the silent one: it judges again."""
     old = await listen(path)
     first: list[BoundSocket] = []
 

@@ -167,7 +167,7 @@ def test_a_new_head_goes_on_counting_the_runs_that_the_mission_reports() -> None
 def test_a_worker_that_is_lost_in_a_short_life_was_ended_and_not_outlived(
     harness: HubHarness,
 ) -> None:
-    """A minute before its end it may have been ended by its batch system; but half is no end."""
+    """A minute before its end its batch system may have ended it; at half of its time, not."""
     mission = submitted(harness)
     harness.send(harness.worker("w", seconds=115.0), ArrivedCount(1))
     harness.wait(60.0)

@@ -299,7 +299,7 @@ def test_what_was_said_is_not_taken_back_for_a_successor_that_is_not_here(
 
 
 def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) -> None:
-    """And what was reported of it is taken back, so that a later task is looked at anew."""
+    """And what was reported of it is taken back, so that a later task is looked at again."""
     mission = harness.mission(cores=4)
     harness.send(mission, Synced())
     harness.submit(mission, 1)

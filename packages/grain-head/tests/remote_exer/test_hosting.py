@@ -512,7 +512,7 @@ async def test_resources_of_another_type_are_refused_with_an_example(address: st
 
 
 async def test_a_large_variable_of_a_function_is_named_once_with_its_size(address: str) -> None:
-    """Also where a loop makes the function anew for each call."""
+    """Also where a loop makes the function again for each call."""
     events: list[Event] = []
     table = b"a" * 3_400_000
 

@@ -296,7 +296,7 @@ def test_a_run_that_crashed_crashes_again() -> None:
 
 
 def test_jobs_that_end_are_followed_by_others() -> None:
-    """A task is lost when its worker's job ends, and begins anew on the next one."""
+    """A task is lost when its worker's job ends, and begins again on the next one."""
     workload = burst(3).workload()
 
     assert 25.0 + 10.0 == replay(workload, workers(1, walltime=25.0)).makespan
@@ -326,7 +326,7 @@ def test_what_never_ends_has_a_reason(scenario: Scenario, why: str) -> None:
 
 @pytest.mark.parametrize("walltime", [None, 3600.0])
 def test_what_waits_for_a_task_that_never_ends_never_ends_either(walltime: float | None) -> None:
-    """Nor does the replay go on for ever, where workers are replaced for ever."""
+    """Nor does the replay go on without end, where workers are replaced without end."""
     log = Log()
     log.join(0, "w", 8)
     first = log.submit(0, cores=8, function="wide")

@@ -264,7 +264,7 @@ class GrainVar:
         return "GVAR"
 
 
-# Pickled as the name `grain.GVAR`: the private module is no part of what travels.
+# Pickled as the name `grain.GVAR`: the private module is not part of what travels.
 GrainVar.__module__ = "grain"
 
 GVAR = GrainVar()

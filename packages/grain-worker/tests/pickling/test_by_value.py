@@ -92,7 +92,7 @@ def test_a_class_body_within_a_function_finds_globals() -> None:
 
 
 def test_a_function_brings_only_the_globals_that_it_names() -> None:
-    """An attribute of the same name is no global, nor is what a function of a module names."""
+    """An attribute of the same name is not a global, nor is what a function of a module names."""
     variables = script(
         """
         import textwrap

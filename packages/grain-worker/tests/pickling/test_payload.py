@@ -105,7 +105,7 @@ def test_arguments_arrive_as_they_were(args: tuple[Any, ...], kwargs: dict[str, 
 def test_damaged_bytes_are_an_error_of_the_task(data: bytes, as_outcome: bool) -> None:
     """Never anything else than a PayloadError, whatever bytes come."""
     try:
-        data.index(b"c")  # a pickle may import and call; only what is no pickle is of interest
+        data.index(b"c")  # a pickle may import and call; only what is not a pickle is of interest
     except ValueError:
         pass
     else:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("no_allocation")
 
 # Arguments: a marker, a file to make, the generations of ancestors to stop, and "again" to do so
-# for ever, or "leave" to end with status 3. It is deaf to SIGTERM.
+# without end, or "leave" to end with status 3. It is deaf to SIGTERM.
 STOPS = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

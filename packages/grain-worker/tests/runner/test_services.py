@@ -53,7 +53,7 @@ async def test_one_service_serves_all_runs_and_closes_after_the_last() -> None:
     log = Log()
     make = log.service
     async with open_nursery_of_runs() as nursery:
-        assert services_here() is None  # the block is no run
+        assert services_here() is None  # the block is not a run
         nursery.start_soon(use, log, "a", make)
         await trio.testing.wait_all_tasks_blocked()
         async with trio.open_nursery():

@@ -11,7 +11,7 @@ import trio
 
 
 def alive(pid: int) -> bool:
-    """Return True if the process exists and is no zombie."""
+    """Return True if the process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile, before hypothesis loads one that the command line names."""
-    # A machine that is busy with something else is no counterexample.
+    # A machine that is busy with something else is not a counterexample.
     settings.register_profile(
         "explore", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, default)
     enough_for_sockets()
     os.environ[_CPU_LOCKS] = _cpu_locks()
-    # The logs of missions are no user's.
+    # The logs of missions are not a user's.
     os.environ[_STATE] = tempfile.mkdtemp(prefix="grain-state-")
     after, limit = (float(config.getini(name)) for name in ("hang_report", "hang_limit"))
     config.pluginmanager.register(HangReporter(after, limit, on_terminal()), "grain-hang")

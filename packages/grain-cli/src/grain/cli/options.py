@@ -61,7 +61,7 @@ def load_config(ctx: click.Context, config_file: str | None) -> Config:
 def check_bridges(*addresses: str) -> None:
     """Check keys and servers of bridges, before a process starts that uses them out of sight.
 
-    A server that does not answer is no reason to start nothing: it may come later.
+    A server that does not answer is not a reason to start nothing: it may come later.
 
     Raises:
         grain.edge.errors.EdgeError: a key cannot be read, is none, or others may read it; or a

@@ -97,7 +97,7 @@ class WaitGroup:
 
         Raises:
             WaitGroupClosed: the group's block has ended.
-            TypeError: res is no resource, fn no plain function, or an argument is or holds a
+            TypeError: res is not a resource, fn no plain function, or an argument is or holds a
                 delayed object.
             grain.resource.Infeasible: no worker can ever meet the request, and none can join.
         """

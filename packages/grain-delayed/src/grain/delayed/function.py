@@ -91,7 +91,7 @@ class DelayedFn(Generic[P, T]):
         """Return this function with resources bound to it, beside those that it has already.
 
         Raises:
-            TypeError: res is no resource.
+            TypeError: res is not a resource.
             ValueError: a resource of this kind is bound already.
         """
         if not isinstance(res, Resource):
@@ -113,7 +113,7 @@ class DelayedFn(Generic[P, T]):
             urgency: the number, for all calls of the function that this returns.
 
         Raises:
-            TypeError: urgency is no number.
+            TypeError: urgency is not a number.
             ValueError: it is not finite.
         """
         from numbers import Real  # rarely needed
@@ -261,7 +261,7 @@ def delayed(
             a half at random.
 
     Raises:
-        TypeError: fn is no async function, or an option has the wrong type.
+        TypeError: fn is not an async function, or an option has the wrong type.
         ValueError: retry_wait is negative, or no finite number.
     """
     if nout is not None and (not isinstance(nout, int) or isinstance(nout, bool) or nout < 0):

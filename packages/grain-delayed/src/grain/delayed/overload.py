@@ -22,7 +22,7 @@ class Overload:
         report: takes the line of the warning.
 
     Raises:
-        TypeError, ValueError: the limit is no positive int.
+        TypeError, ValueError: the limit is not a positive int.
     """
 
     __slots__ = ("_limit", "_report", "look_at")

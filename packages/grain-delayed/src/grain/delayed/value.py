@@ -373,7 +373,7 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
 
     Raises:
         Exception: the exception of the first task that failed, at once; the others go on.
-        TypeError: an argument is no delayed object.
+        TypeError: an argument is not a delayed object.
     """
     __tracebackhide__ = True
     return await gather([item._node for item in flat(dos, "each")])
@@ -383,7 +383,7 @@ def flat(dos: Iterable[Delayed[T] | Iterable[Delayed[T]]], caller: str) -> list[
     """Return as one list delayed objects that were given one by one or as iterables of them.
 
     Raises:
-        TypeError: an argument is no delayed object; the message names the caller.
+        TypeError: an argument is not a delayed object; the message names the caller.
     """
     wrong = f"{caller}() takes delayed objects or iterables of them, not "
     items: list[Delayed[T]] = []

@@ -414,7 +414,7 @@ def _seconds(option: str, text: str | None) -> float:
     """Return a span of time in seconds, 0 for none; a number without a unit is one of seconds.
 
     Raises:
-        MapError: the text is no span of time.
+        MapError: the text is not a span of time.
     """
     from grain.resource import unit_seconds
 

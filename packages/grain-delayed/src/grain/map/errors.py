@@ -14,7 +14,7 @@ class InputError(MapError, ValueError):
 
 
 class RequestError(MapError, ValueError):
-    """The text of a request is no resource."""
+    """The text of a request is not a resource."""
 
 
 class LogError(MapError):

@@ -113,7 +113,7 @@ async def _print(stream: TextIO, data: bytes) -> None:
 
 
 def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are; to a terminal as text, with bytes that are no UTF-8 replaced."""
+    """Write bytes as they are; to a terminal as text, with bytes that are not UTF-8 replaced."""
     if stream.isatty() or not hasattr(stream, "buffer"):
         stream.write(data.decode(errors="replace"))
         stream.flush()

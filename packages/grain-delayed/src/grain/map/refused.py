@@ -57,7 +57,7 @@ _INSTEAD = {
     ("--compress", "--compress-program", "--decompress-program"): (
         "compress in the command, as in --shell 'prog {} | gzip > {.}.gz'"
     ),
-    # `-d,` is the same there; here -d detaches, and what follows it is no option.
+    # `-d,` is the same there; here -d detaches, and what follows it is not an option.
     ("--delimiter", "-,", "-;", "-:", "-|", "-\\"): (
         "inputs are lines, or end with a null character with -0, and --colsep splits them into "
         "columns. Convert others, as by tr , '\\n'"

@@ -17,7 +17,7 @@ def check_capacity(n: int, what: str) -> None:
     """Check a number of places.
 
     Raises:
-        TypeError, ValueError: n is no positive int.
+        TypeError, ValueError: n is not a positive int.
     """
     wrong = f"{what}({n!r}): give how many may be there at once, as in {what}(10)"
     if not isinstance(n, int) or isinstance(n, bool):

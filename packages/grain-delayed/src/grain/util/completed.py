@@ -116,7 +116,7 @@ def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]:
         *dos: delayed objects, one by one or as iterables of them.
 
     Raises:
-        TypeError: an argument is no delayed object.
+        TypeError: an argument is not a delayed object.
         grain.delayed.NotInMission: at the first step that has to wait, one is still pending that
             belongs to a mission of another thread, trio program or asyncio loop.
     """

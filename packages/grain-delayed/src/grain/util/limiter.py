@@ -48,7 +48,7 @@ class QueueLimiter:
         n: the largest number of calls that have not ended.
 
     Raises:
-        TypeError, ValueError: n is no positive int.
+        TypeError, ValueError: n is not a positive int.
     """
 
     def __init__(self, n: int) -> None:

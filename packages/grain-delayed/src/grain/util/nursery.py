@@ -84,8 +84,8 @@ async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
 
     Raises:
         Exception: the exception of the block or a task; an ExceptionGroup if there are several.
-        TypeError, ValueError: n is no positive int.
-        RuntimeError: this is no trio task, but asyncio code around a mission, for example.
+        TypeError, ValueError: n is not a positive int.
+        RuntimeError: this is not a trio task, but asyncio code around a mission, for example.
     """
     check_capacity(n, "open_nursery_with_capacity")
     if not trio.lowlevel.in_trio_task():

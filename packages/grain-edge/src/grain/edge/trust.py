@@ -201,7 +201,7 @@ def open_appended(path: str) -> int:
         path,
     )
     try:
-        # Non-blocking, as a named pipe would otherwise block the open for ever.
+        # Non-blocking, as a named pipe would otherwise block the open without end.
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):

@@ -8,7 +8,7 @@ class LogError(Exception):
 
 
 class NotALog(LogError):
-    """A file or a folder is no event log."""
+    """A file or a folder is not an event log."""
 
 
 class NewerLog(LogError):

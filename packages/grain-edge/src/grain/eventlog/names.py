@@ -101,6 +101,6 @@ def part_name(number: int) -> str:
 
 
 def part_number(name: str) -> int | None:
-    """Return the number of the part in a file; None if the file is no part of a log."""
+    """Return the number of the part in a file; None if the file is not part of a log."""
     match = _PART.fullmatch(name)
     return None if match is None else int(match[1] or 0)

@@ -88,7 +88,7 @@ class LogReader:
         """Yield the lines from `position` to the present end of the log.
 
         Raises:
-            NotALog: the path is no event log.
+            NotALog: the path is not an event log.
             NewerLog: a newer Grain has written it.
             OSError: it cannot be read.
         """
@@ -105,7 +105,7 @@ class LogReader:
             if following is None:
                 return
             # A writer closes a part before it makes the next. So what is there now is all of it,
-            # once the file is opened anew, which makes NFS ask the server.
+            # once the file is opened again, which makes NFS ask the server.
             yield from self._part(self._path / part_name(self._position.part), last=True)
             self.missing += following - self._position.part - 1
             self._position = Position(following)
@@ -260,7 +260,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[AnyLine]:
         path: the folder of a log, or a file, as for `LogReader`.
 
     Raises:
-        NotALog: the path is no event log.
+        NotALog: the path is not an event log.
         NewerLog: a newer Grain has written it.
         OSError: it cannot be read.
     """

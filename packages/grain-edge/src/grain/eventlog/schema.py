@@ -15,7 +15,7 @@ VERSION = 1
 LEFT_OUT = "…"
 """The character that stands in `RunEnded.call` for what is left out of the call."""
 
-# A log may come from anywhere. What no writer writes is no line, so that readers need not fear it.
+# A log may come from anywhere. What no writer writes is not a line: readers need not fear it.
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 """Unix seconds, until the year 5138."""
 
@@ -23,7 +23,7 @@ Change = Annotated[float, msgspec.Meta(ge=-1e11, le=1e11)]
 """Seconds by which a clock is set."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""The errors of `decode` for bytes that are no line of this version."""
+"""The errors of `decode` for bytes that are not a line of this version."""
 
 
 class Line(

@@ -66,7 +66,7 @@ class StoredLog:
         """Read the first line; None if there is none yet.
 
         Raises:
-            LogError: it is no log of this version.
+            LogError: it is not a log of this version.
             OSError: it cannot be read.
         """
         reader = LogReader(self.folder)
@@ -395,7 +395,7 @@ def _is_alive(pid: int, *written: float) -> bool:
 
 @contextmanager
 def _opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
-    """Open a folder, which is no link if it is within another one."""
+    """Open a folder, which is not a link if it is within another one."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     fd = os.open(folder, flags | (0 if within is None else os.O_NOFOLLOW), dir_fd=within)
     try:

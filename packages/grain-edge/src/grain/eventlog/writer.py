@@ -96,7 +96,7 @@ def first_line(
 
 
 def _printable(text: str) -> str:
-    """Return a text without the halves of characters that stand for bytes which are no UTF-8."""
+    """Return a text without the halves of characters that stand for bytes which are not UTF-8."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 

@@ -245,7 +245,7 @@ class ExecutorBase(ABC, Generic[J]):
             The job's id, which is also in its entry of `results`.
 
         Raises:
-            TypeError: res is no resource.
+            TypeError: res is not a resource.
             ExecutorClosed: the executor is not running, or was closed.
             grain.resource.Infeasible: no worker can ever meet the request, and none can join.
             grain.worker.errors.PayloadError: the function or an argument cannot travel to where

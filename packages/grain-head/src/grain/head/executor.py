@@ -174,7 +174,7 @@ class GrainExecutor(ExecutorBase[Job]):
         run_log: takes note of what happens to the jobs.
 
     Raises:
-        TypeError: ``local`` is no resource.
+        TypeError: ``local`` is not a resource.
     """
 
     def __init__(

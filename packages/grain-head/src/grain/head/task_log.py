@@ -98,7 +98,7 @@ class RequestWords:
 def amounts(data: dict[str, Any]) -> dict[str, float]:
     """Return resources as numbers by kind, from plain data: GB, seconds, or how many there are.
 
-    A kind that is no quantity, as a token, counts as 1; a time without a limit is left out.
+    A kind that is not a quantity, as a token, counts as 1; a time without a limit is left out.
     """
     numbers: dict[str, float] = {}
     for kind, part in data.items():

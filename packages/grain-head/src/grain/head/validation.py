@@ -1,9 +1,10 @@
 """The check of what peers state, before the hub believes it. Plain functions, no state.
 
 The codec refuses messages of a wrong form. What is left are values of the right form that make no
-sense: a negative amount of memory, a core that appears twice, a time that is no number. A hub that
-took one of them would stumble later, while it serves somebody else. So every value with a meaning
-passes through here first, and a peer that states nonsense is dropped alone, with the reason.
+sense: a negative amount of memory, a core that appears twice, a time that is not a number. A hub
+that took one of them would stumble later, while it serves somebody else. So every value with a
+meaning passes through here first, and a peer that states nonsense is dropped alone, with the
+reason.
 """
 
 from __future__ import annotations

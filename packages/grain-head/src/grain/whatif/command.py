@@ -157,7 +157,7 @@ def _offer(workload: Workload, worker: str | None) -> Resource:
     """Return what each worker offers.
 
     Raises:
-        WhatIfError: it is no resource, or nothing is given and no worker was there.
+        WhatIfError: it is not a resource, or nothing is given and no worker was there.
     """
     from grain.resource import from_text
     from grain.whatif.scenario import usual_worker

@@ -67,7 +67,7 @@ class Memory(Amount):
 
     Raises:
         ValueError: M is negative, infinite or not a number.
-        TypeError: M is no number at all.
+        TypeError: M is not a number at all.
     """
 
     __slots__ = ()

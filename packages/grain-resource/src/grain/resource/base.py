@@ -150,7 +150,7 @@ class Resource:
         """Return the parts by kind: several if it was made by ``&``, none for ``ZERO``.
 
         Raises:
-            TypeError: the class lacks part of the interface, so it is no kind.
+            TypeError: the class lacks part of the interface, so it is not a kind.
             DuplicateKind: another class has the kind that this one is named after.
         """
         if not self._kind:
@@ -187,7 +187,7 @@ class Resource:
         """Give back an allocation of this supply, whole.
 
         Raises:
-            ValueError: ``res`` is no allocation of this supply, or was given back already.
+            ValueError: ``res`` is not an allocation of this supply, or was given back already.
         """
         if type(self) is type(res) and self._kind:
             self._dealloc(res)

@@ -39,7 +39,7 @@ def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
     Defining the same class once more, as a notebook does when a cell runs again, replaces it.
 
     Raises:
-        TypeError: the class lacks part of the interface, or is no subclass of `Resource`.
+        TypeError: the class lacks part of the interface, or is not a subclass of `Resource`.
         DuplicateKind: another class has this kind already, or this class was given another.
     """
     if not isinstance(name, str) or not name.isidentifier():

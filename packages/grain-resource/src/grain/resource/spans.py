@@ -8,7 +8,7 @@ _CLOCK = re.compile(r"(?:([0-9]*)-)?([0-9]+):([0-5][0-9]):([0-5][0-9])")
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?)"
 _UNITS = re.compile(rf"(?=.)(?:{_NUMBER}d)?(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 _SECONDS = (86_400, 3600, 60, 1)
-# A longer text is no span that anybody means, and Python refuses to read numbers of thousands of
+# A longer text is not a span that anybody means, and Python refuses to read numbers of thousands of
 # digits.
 _LONGEST = 40
 

@@ -81,7 +81,7 @@ class OutputPipe:
             pass  # closed: no call's fault; a print of this process will raise the same
 
     def forget(self) -> None:
-        """Begin the tail anew, as another call begins: the caller's."""
+        """Begin the tail again, as another call begins: the caller's."""
         self._tail = b""
         self._context = contextvars.copy_context()
 

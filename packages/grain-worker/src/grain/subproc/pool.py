@@ -282,7 +282,7 @@ async def open_pool(
     error_of_block: BaseException | None = None
     async with trio.open_nursery() as nursery:
         # Shielded: were this cancelled after the task has started, nobody would have the pool to
-        # close it, and its own shield would keep the nursery open for ever.
+        # close it, and its own shield would keep the nursery open without end.
         with trio.CancelScope(shield=True):
             pool = await nursery.start(_run_pool, idle_timeout, grace, limit)
         try:

@@ -36,7 +36,7 @@ async def subprocess_pool_scope(
     """Open a pool of processes, which serves the calls of `subprocify`'s functions.
 
     A leaf needs none: its worker opens a pool with the defaults when a leaf first needs it. Open
-    one for other arguments, and for calls that are no leaves.
+    one for other arguments, and for calls that are not leaves.
 
     It serves all tasks of this trio run, not only those within the block: in a mission's main
     function it serves the local worker, in a worker's context module (``grain_context``) the runs
@@ -81,7 +81,7 @@ async def call_in_process(target: Target, args: tuple[Any, ...], kwargs: Mapping
     """Call a function in a process of the innermost open pool, or else of the worker's own.
 
     Raises:
-        RuntimeError: no pool is open, and the caller is no leaf.
+        RuntimeError: no pool is open, and the caller is not a leaf.
     """
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(

@@ -255,7 +255,7 @@ def cpus_granted(info: HostInfo) -> int | None:
 
 
 def expand_counts(text: str) -> list[int]:
-    """Return the counts of each node from Slurm's list; empty for what is no such list.
+    """Return the counts of each node from Slurm's list; empty for what is not such a list.
 
     >>> expand_counts("2(x3),4")
     [2, 2, 2, 4]
@@ -309,7 +309,7 @@ def gpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
     environ = info.environ
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # CUDA itself stops at the first word that is no device.
+        # CUDA itself stops at the first word that is not a device.
         words = visible.replace(" ", "").split(",")
         if words[0] in ("", "-1", "NoDevFiles"):
             return []

@@ -1,4 +1,4 @@
-"""Errors of tasks and workers that are no tasklet's own; tracebacks as users see them.
+"""Errors of tasks and workers that are not the tasklet's own; tracebacks as users see them.
 
 A traceback that is printed has the user's frames. Grain's own say nothing to a user, nor do those
 of the libraries through which Grain and the user's code call each other. So they are left out of

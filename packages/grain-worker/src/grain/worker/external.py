@@ -231,7 +231,7 @@ def kill_ending_programs() -> None:
 
 
 def _argv_text(argv: Sequence[StrPath]) -> str:
-    """Return the message for a command that is no list of words, with the list to write."""
+    """Return the message for a command that is not a list of words, with the list to write."""
     text = "argv must be a sequence of strings: the program and its arguments"
     line = os.fsdecode(argv) if isinstance(argv, (str, bytes)) else ""
     try:

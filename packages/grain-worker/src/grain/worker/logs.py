@@ -210,7 +210,7 @@ class PatientHandler(logging.Handler):
         try:
             text = printable(self.format(record))
             if _is_of_grain(record):
-                # A line that begins with a time and a level is no part of what a peer has sent.
+                # A line that begins with a time and a level is not part of what a peer has sent.
                 text = text.replace("\n", "\n  ")
         except Exception:  # as in logging: a mistake in a log call ends no program
             self.handleError(record)

@@ -159,5 +159,5 @@ class BatchSystem(Protocol):
         ...
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs, in the batch system's way and delay; a job that has ended is no error."""
+        """Cancel jobs, in the batch system's way and delay; one that has ended is not an error."""
         ...

@@ -53,7 +53,7 @@ def calls_text(failures: Iterable[Failures]) -> str:
 def inputs_of(failures: Iterable[Failures]) -> tuple[list[str], int]:
     """Return the first argument of each call, once, and how many calls have none that is a line.
 
-    Texts and paths are without quotes, numbers as they are; anything else is no line.
+    Texts and paths are without quotes, numbers as they are; anything else is not a line.
     """
     inputs: dict[str, None] = {}
     others = 0

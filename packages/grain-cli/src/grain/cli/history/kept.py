@@ -2,7 +2,7 @@
 
 To list the missions of a month means to read up to a gigabyte; the summary of a log that has its
 end is made once. Nothing depends on it: what is missing, damaged or of another version of Grain is
-made anew. Nothing is kept if the directory cannot be written to, or if another user could replace
+made again. Nothing is kept if the directory cannot be written to, or if another user could replace
 it, and no file of another user is read.
 """
 
@@ -53,7 +53,7 @@ class KeptSummaries:
         """Return the summary of a log: the one that is kept, or a new one.
 
         Raises:
-            LogError: it is no log of this version.
+            LogError: it is not a log of this version.
             OSError: it cannot be read.
         """
         size, modified = log.size(), log.modified()
@@ -114,7 +114,7 @@ def read_summary(log: StoredLog) -> LogSummary:
     """Read a log and return its summary.
 
     Raises:
-        LogError: it is no log of this version.
+        LogError: it is not a log of this version.
         OSError: it cannot be read.
     """
     reader = LogReader(log.folder)

@@ -101,7 +101,7 @@ class ProgressLine:
             self._write(_CLEAR)
 
     def show(self) -> None:
-        """Show the line anew, if the scheduler has the mission; the cursor is at a line's start."""
+        """Show the line again, if the scheduler has the mission; the cursor starts a line."""
         answer = self._answer
         if answer is None:
             self.hide()

@@ -145,7 +145,7 @@ def _replace(file: Path, pieces: Iterable[str]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    # A device such as /dev/stdout is no file that another could replace.
+    # A device such as /dev/stdout is not a file that another could replace.
     direct = file.exists() and not file.is_file()
     partial = file if direct else file.with_name(f".{file.name}.{os.getpid()}")
     try:

@@ -260,7 +260,7 @@ class _Planning:
             part = _used(worker) if worker.draining else 1.0
             supply += size * part * min(worker.left, seconds)
         supply += seconds * sum(one.shape == shape.name for one in self._asked_for)
-        # A rounding error is no worker.
+        # A rounding error is not a worker.
         return max(math.ceil((self._work[shape.name] - supply) / seconds - 1e-9), 0)
 
     def _attributed(self, worker: Worker) -> str:

@@ -174,7 +174,7 @@ class Scaler:
         """Count a job that the batch system has accepted.
 
         Args:
-            doubtful: True if nobody knows whether it was accepted: that it is gone is no failure.
+            doubtful: True if it may not have been accepted: that it is gone is not a failure.
         """
         sort = self._sorts[shape]
         self._count(shape, job, now, doubtful, submitted=now)
@@ -195,7 +195,7 @@ class Scaler:
         self._sorts[shape].swarm.refused(now)
 
     def cancelled(self, job: str, now: float) -> None:
-        """Note that a job was cancelled: its end is no failure."""
+        """Note that a job was cancelled: its end is not a failure."""
         if (one := self._jobs.get(job)) is not None:
             one.cancelled_at = now
             sort = self._sorts[one.shape]
@@ -204,7 +204,7 @@ class Scaler:
                 sort.unneeded.on_ended(now)
 
     def released(self, job: str, now: float) -> None:
-        """Note that the worker of a job was let go: its end is no failure."""
+        """Note that the worker of a job was let go: its end is not a failure."""
         if (one := self._jobs.get(job)) is not None:
             one.released = True
             self._sorts[one.shape].swarm.excuse(job)

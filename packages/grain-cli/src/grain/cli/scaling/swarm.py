@@ -3,8 +3,8 @@
 A job counts, whether it waits or runs, from its submission until the batch system has reported
 twice that it is gone: so there are never more jobs than wanted. One whose worker takes no more
 tasks does not count: its successor is submitted before it ends. Jobs that fail as soon as they
-start would be submitted for ever: so a failure begins a pause, twice as long as the last one; then
-a single job is tried, and the others follow when it has proven itself.
+start would be submitted without end. So a failure begins a pause, twice as long as the last one.
+Then a single job is tried, and the others follow when it has proven itself.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class Top(App[int]):
         return [main.query_one(f"#{name}", Pane) for name in PANES]
 
     def on_resize(self) -> None:
-        """Give each pane its lines anew."""
+        """Give each pane its lines again."""
         self.call_after_refresh(self._draw)
 
     def on_descendant_focus(self) -> None:

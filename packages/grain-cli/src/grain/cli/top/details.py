@@ -61,7 +61,7 @@ class Page(Widget, can_focus=True):
         self._fold()
 
     def on_resize(self) -> None:
-        """Fold the lines anew."""
+        """Fold the lines again."""
         self._fold()
 
     def _fold(self) -> None:

@@ -160,7 +160,7 @@ class Link:
                         done(read(peer, payload, form))
 
     async def _ask(self) -> None:
-        """Look again and again; a scheduler that does not answer is looked for anew."""
+        """Look again and again; a scheduler that does not answer is looked for again."""
         while True:
             answered = trio.Event()
             seen: list[OverviewAnswer] = []

@@ -57,7 +57,7 @@ class WorkerLog:
             self._at = max(self.path.stat().st_size - _END, 0)
         size = self.path.stat().st_size
         if size < self._at:
-            self._at, self._rest = 0, b""  # written anew
+            self._at, self._rest = 0, b""  # written again
         if size - _END > self._at:
             self._at, self._rest = size - _END, b""  # what is between would not be read in time
         with self.path.open("rb") as source:

@@ -281,7 +281,7 @@ def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
         for file in (file for record in matches for file in outputs(record)):
             size, at = file.stat().st_size, places.get(file, 0)
             if size < at:
-                at = 0  # written anew
+                at = 0  # written again
             if size > at:
                 with file.open("rb") as source:
                     source.seek(at)

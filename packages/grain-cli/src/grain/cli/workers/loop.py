@@ -32,7 +32,7 @@ class SignalLoop:
     def __init__(self, parent: int | None = None) -> None:
         self._parent = parent
         self._over = False
-        # A pipe and not a `threading.Event`: a handler that sets an event blocks for ever if the
+        # A pipe and not a `threading.Event`: a handler that sets an event blocks without end if the
         # signal arrives while this thread holds the event's lock.
         self._ending, self._end = os.pipe()
         os.set_blocking(self._end, False)

@@ -316,7 +316,7 @@ class SwarmLoop:
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
 
     def _count_in(self, records: list[JobRecord]) -> None:
-        """Count jobs; the end of one that was never submitted is no failure."""
+        """Count jobs; the end of one that was never submitted is not a failure."""
         from grain.cli.batch import is_mark
 
         self._swarm.submitted([one.id for one in records], time.monotonic())

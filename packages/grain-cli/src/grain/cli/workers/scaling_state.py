@@ -45,7 +45,7 @@ class ScalingState:
         self._lines.append([time.time(), line])
 
     def write(self, state: dict[str, Any]) -> None:
-        """Write the state of a `Scaler`; a disk that is full is no reason to end."""
+        """Write the state of a `Scaler`; a disk that is full is not a reason to end."""
         here = {"time": time.time(), "pid": os.getpid(), "host": socket.gethostname()}
         text = json.dumps({**here, **state, "lines": list(self._lines)})
         new = self._path.with_suffix(f".{os.getpid()}")

@@ -153,7 +153,7 @@ class TaskLines:
             return []
         lines: list[bytes] = []
         if at > size:
-            at = 0  # it was written anew
+            at = 0  # it was written again
         with file.open("rb") as source:
             source.seek(at)
             rest = b""

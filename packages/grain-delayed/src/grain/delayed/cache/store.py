@@ -101,7 +101,7 @@ class Unpicklable(Exception):
 
 
 class NoResult(Exception):
-    """The reason why a file is no result, or not a whole one."""
+    """The reason why a file is not a result, or not a whole one."""
 
 
 class Store:
@@ -285,7 +285,7 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]
         whole: read and check the pickle; else it is empty.
 
     Raises:
-        NoResult: the file is no result, not a whole one, or not private.
+        NoResult: the file is not a result, not a whole one, or not private.
         OSError: the file is missing or unreadable.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -304,7 +304,7 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]
         length, size = _SIZES.unpack_from(start, _HEAD.size)
         if length > _LONGEST_RECORD or _START + length + size != status.st_size:
             raise NoResult("its size is wrong")
-        # Read only now: a file that is no result may be of any size.
+        # Read only now: a file that is not a result may be of any size.
         data = memoryview(file.read() if whole else file.read(length))
     if whole:
         actual = hashlib.sha256(start[_HEAD.size :])

@@ -96,7 +96,7 @@ class TerminalView:
         return _LIVE
 
     def show(self) -> None:
-        """Show the line anew."""
+        """Show the line again."""
         self._live.refresh()
 
 

@@ -81,7 +81,7 @@ class Future(futures.Future[T]):
         return super().exception(timeout)
 
     def _wait(self, timeout: float | None) -> None:
-        """Check the wait; if it may last for ever, have signals handled during it."""
+        """Check the wait; if it may last without end, have signals handled during it."""
         self._engine.check_wait(self)
         while timeout is None and not self.done():
             with suppress(futures.TimeoutError, futures.CancelledError):

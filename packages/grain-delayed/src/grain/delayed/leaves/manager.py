@@ -109,8 +109,8 @@ class LeafManager:
         self._snapshots = Snapshots()
         self._shared: dict[tuple[Hashable, str | bytes], TaskNode] = {}
         self._hits = 0
-        # The executor counts each failed attempt, but one that is followed by another is no failure
-        # of the leaf; and a leaf that could not be submitted again is one that it does not count.
+        # The executor counts each failed attempt, but one that another follows is not a failure of
+        # the leaf; and a leaf that could not be submitted again is one that it does not count.
         self._more_failures = 0
         # The leaves that were cancelled while they were not with the executor; those of them that
         # never ran.

@@ -110,9 +110,9 @@ async def mission(
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
         grain.worker.errors.RunnerUnusable: the process of an isolated local worker cannot be
             started.
-        TypeError, ValueError: local is no resource, warn_queued no positive int, env no mapping of
-            strings, total no number and no mapping to numbers, or event_log no bool and no path;
-            isolated is set without local.
+        TypeError, ValueError: local is not a resource, warn_queued not a positive int, env not a
+            mapping of strings, total neither a number nor a mapping to numbers, or event_log
+            neither a bool nor a path; or isolated is set without local.
     """
     options = MissionOptions(
         local, config_file, name, prioritized, warn_queued, cache, isolated, env, event_log, echo
@@ -144,7 +144,7 @@ def report_crashes() -> None:
 
     # Not sys.stderr: the program may replace that, and close the replacement.
     if not faulthandler.is_enabled() and sys.__stderr__ is not None:
-        with suppress(OSError, ValueError):  # it was closed, or is no file
+        with suppress(OSError, ValueError):  # it was closed, or is not a file
             faulthandler.enable(sys.__stderr__)
 
 

@@ -24,7 +24,7 @@ class MissionOptions:
     is used.
 
     Raises:
-        TypeError: local is no resource, or there is none to isolate; env is no mapping of strings.
+        TypeError: local is not a resource, or there is none to isolate; env does not map strings.
         ValueError: env has a name or a value that no environment can have.
     """
 

@@ -338,7 +338,7 @@ class Reporter:
 
     def _write(self, line: str) -> None:
         if sys.stderr is not None:
-            with suppress(OSError, ValueError):  # a closed stderr is no reason to stop
+            with suppress(OSError, ValueError):  # a closed stderr is not a reason to stop
                 # One write for text and newline, as missions of other threads write there, too.
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()

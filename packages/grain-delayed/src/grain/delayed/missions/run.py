@@ -98,7 +98,7 @@ def run(
 
     Raises:
         Exception: the exception of a function, or of a task that nobody awaited, as `mission`.
-        TypeError: subtasks is no async function, and no iterable of them.
+        TypeError: subtasks is not an async function, and no iterable of them.
         RuntimeError: called inside of a trio program.
     """
     __tracebackhide__ = True  # from pytest and IPython

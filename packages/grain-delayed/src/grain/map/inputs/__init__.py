@@ -4,8 +4,8 @@ The command line is taken apart into a template and sources. Each source yields 
 split into records; the records of several sources are combined or linked, and each combination
 fills the template once. Only ``sources`` does I/O.
 
-A value must reach the program exactly as it stands in the input: bytes that are no UTF-8 survive as
-surrogates, and a line for the shell gets values as parameters, never as a part of its text.
+A value must reach the program exactly as it stands in the input: bytes that are not UTF-8 survive
+as surrogates, and a line for the shell gets values as parameters, never as a part of its text.
 
 Map:
 

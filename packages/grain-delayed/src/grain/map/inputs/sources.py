@@ -39,7 +39,7 @@ class Inputs:
         width: the number of columns of every record; None if it is not known.
 
     Raises:
-        InputError: an input does not fit the others or the header, or is no CSV.
+        InputError: an input does not fit the others or the header, or is not CSV.
         OSError: a file cannot be read.
     """
 

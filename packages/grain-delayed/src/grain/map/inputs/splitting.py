@@ -1,6 +1,6 @@
 """Records out of bytes: lines, columns and CSV rows, as they come in.
 
-A record is the tuple of its columns. Bytes that are no UTF-8 survive as surrogates, as they do in
+A record is the tuple of its columns. Bytes that are not UTF-8 survive as surrogates, as they do in
 Python's file names (PEP 383), so a program gets exactly what stood in the file.
 """
 
@@ -28,7 +28,7 @@ class Columns:
         csv: True if lines are rows of comma-separated values (RFC 4180).
 
     Raises:
-        InputError: colsep is no regular expression, or both are given.
+        InputError: colsep is not a regular expression, or both are given.
     """
 
     def __init__(self, colsep: str | None = None, *, csv: bool = False) -> None:
@@ -49,7 +49,7 @@ class Columns:
         """Return the columns of a line; None for an empty row of a CSV file.
 
         Raises:
-            InputError: the line is no CSV.
+            InputError: the line is not CSV.
         """
         if self._separator is not None:
             return tuple(self._separator.split(line))

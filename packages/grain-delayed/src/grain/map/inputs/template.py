@@ -174,7 +174,7 @@ class Template:
             part
             if isinstance(part, str)
             else " ".join(
-                # What stands for the slot of a job in the log is no word of the shell.
+                # What stands for the slot of a job in the log is not a word of the shell.
                 value if part.column == SLOT and slot is None else place.written(value)
                 for value in self._values(part, seq, record, slot)
             )
@@ -390,7 +390,7 @@ def _check_place(hole: Hole, place: Place) -> None:
 
 
 def _check_number(hole: Hole, seq: int, value: str, where: str, advice: str) -> None:
-    """Refuse a value that is no plain number.
+    """Refuse a value that is not a plain number.
 
     Raises:
         InputError: it is none.

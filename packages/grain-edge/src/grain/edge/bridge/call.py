@@ -33,7 +33,7 @@ def pack_call(epoch: int, addresses: Sequence[tuple[str, int]]) -> bytes:
 
 
 def unpack_call(call: bytes, epoch: int) -> list[tuple[str, int]]:
-    """Return the addresses of a call; none if it is for another head or is no call."""
+    """Return the addresses of a call; none if it is for another head or is not a call."""
     if len(call) != _SIZE or _EPOCH.unpack_from(call) != (epoch,):
         return []
     pairs = _ADDRESS.iter_unpack(call[_EPOCH.size :])

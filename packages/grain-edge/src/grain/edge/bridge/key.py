@@ -43,7 +43,7 @@ def parse_key(text: str) -> bytes:
     """Return the bytes of a key.
 
     Raises:
-        AddressError: it is no key; its text does not show it.
+        AddressError: it is not a key; its text does not show it.
     """
     try:
         key = base64.b64decode(text + "=", altchars=b"-_", validate=True)
@@ -61,7 +61,7 @@ def read_key(address: BridgeAddress) -> bytes:
     """Return the key of an address, from its file if it names one.
 
     Raises:
-        AddressError: it is no key.
+        AddressError: it is not a key.
         MeetingError: the file cannot be read, or other users may read it.
     """
     if not address.key.startswith("@"):
@@ -103,7 +103,7 @@ def meeting_id(address: str) -> str:
         64 hexadecimal digits.
 
     Raises:
-        AddressError: it is no address of a bridge, or there is no key in the file.
+        AddressError: it is not an address of a bridge, or there is no key in the file.
         MeetingError: the file cannot be read, or other users may read it.
     """
     if address.startswith("bridge://"):

@@ -1,8 +1,8 @@
 """The decisions of a head that leads a meeting at a bridge, without I/O.
 
 The head keeps one connection to the server. When that is lost it connects again and states its
-claim and its record once more, as the server may have been started anew and knows nothing. It steps
-down for a larger epoch, if a member has claimed that: the server's word alone is not enough.
+claim and its record once more, as the server may have been started again and knows nothing. It
+steps down for a larger epoch, if a member has claimed that: the server's word alone is not enough.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class BridgeMeeting:
         until = trio.current_time() + _UNPUBLISHED
         while True:
             # The first to come leads, whatever its epoch: that decides between heads which led
-            # different servers of one address, one of which was started anew.
+            # different servers of one address, one of which was started again.
             taken: Record | None = await self._look()
             if taken is None or not taken.epoch:
                 taken = await self._claim(leader)

@@ -34,9 +34,9 @@ class DirectWaySeeker:
         self._first = self._pause = first
 
     async def until_direct(self, transport: str) -> None:
-        """Wait, on a new connection, until there is a direct way; for ever where it is one.
+        """Wait, on a new connection, until there is a direct way; without end where it is one.
 
-        The pauses begin anew after a connection that was direct. Else they grow from one
+        The pauses begin again after a connection that was direct. Else they grow from one
         connection to the next, too: a way that is found, and fails, is not tried all the time.
 
         Args:

@@ -124,7 +124,7 @@ def open_private(path: str, flags: int) -> Iterator[int]:
         LinkedFile: not a plain file with one name.
         OSError: missing, a symbolic link, ...
     """
-    # Non-blocking, as a named pipe in its place would otherwise block the open for ever.
+    # Non-blocking, as a named pipe in its place would otherwise block the open without end.
     fd = _open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         status = os.fstat(fd)
@@ -137,7 +137,7 @@ def open_private(path: str, flags: int) -> Iterator[int]:
 
 
 def read_block(path: str, size: int) -> bytes:
-    """Return the first bytes of a private file, opened anew.
+    """Return the first bytes of a private file, opened again.
 
     Its directory is opened first: an NFS client that once found the name missing believes so for
     half a minute, unless it is made to look at the directory.

@@ -101,7 +101,7 @@ class Folder:
             raise
 
     def _forget(self, name: str, error: OSError) -> None:
-        """After an error the kernel may have dropped what it could not write: open anew."""
+        """After an error the kernel may have dropped what it could not write: open again."""
         del error
         fd = self._fds.pop(name, None)
         if fd is not None:
@@ -111,7 +111,7 @@ class Folder:
                 return
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Read a part of a file, opened anew: an open descriptor may show a state of seconds ago.
+        """Read a part of a file, opened again: an open descriptor may show a state of seconds ago.
 
         Raises:
             OSError: missing, stale, ...

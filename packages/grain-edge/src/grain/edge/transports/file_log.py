@@ -197,7 +197,7 @@ class LogReader:
         offset: where to read on in it.
         seq: the last record taken.
         wants: bytes that the record at the offset has, where fewer were given; else 0.
-        doubtful: what lies at the offset is no record, at least not yet.
+        doubtful: what lies at the offset is not a record, at least not yet.
     """
 
     def __init__(self, name: str) -> None:

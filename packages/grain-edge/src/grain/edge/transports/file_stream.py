@@ -127,7 +127,7 @@ class FileStream(trio.abc.Stream):
                 self._check()
             if len(data):
                 await self._store(self._writer.append(data, self._acknowledge()))
-                # An answer may come soon. A beat is no such reason to look more often.
+                # An answer may come soon. A beat is not such a reason to look more often.
                 self._moved = self._wrote
         self._check()
 
@@ -238,7 +238,7 @@ class FileStream(trio.abc.Stream):
                 self._judge()
                 return asked < self._reader.wants  # look again at once, and read more
             self.alive_at = trio.current_time()
-            # Beats alone are no reason to look again soon.
+            # Beats alone are not a reason to look again soon.
             news = any(record.kind != BEAT for record in records)
             if news:
                 self._moved = self.alive_at

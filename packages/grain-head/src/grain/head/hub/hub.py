@@ -283,7 +283,7 @@ class Hub:
 
         Those to missions come first, those to workers after them: a mission is informed of the
         worker of its task before the worker gets the lease. If this head is killed in between, its
-        successor waits for that worker's report; the other way round it would start the task anew.
+        successor waits for that worker's report; the other way round it would start the task again.
         """
         mail = self._outgoing.take()
         if len(mail) > 1:

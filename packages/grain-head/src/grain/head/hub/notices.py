@@ -118,7 +118,7 @@ class Notices:
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
                 elif number in mission.noticed:
-                    # None waits any more: one that comes later is looked at anew.
+                    # None waits any more: one that comes later is looked at again.
                     self._send(mission, number, None)
                     del mission.noticed[number]
 

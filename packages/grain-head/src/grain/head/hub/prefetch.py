@@ -178,7 +178,7 @@ class Prefetch:
     def _measure(self, queue: TaskQueue, seconds: float) -> None:
         """Note what a run took; one that was stopped or died counts as long.
 
-        From such a run nothing follows for others: they have to prove anew that they are brief.
+        From such a run nothing follows for others: they have to prove again that they are brief.
         """
         if seconds >= _LONG:
             queue.span = _LONG

@@ -14,8 +14,8 @@ states). The rules:
     submit it again. If it runs it goes on.
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
     crashes a task runs alone on a worker (`grain.head.hub.quarantine`); after `CRASHES` it fails.
-    A run that was under way when the time of its worker was over is no crash, and has rules of its
-    own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not count.
+    A run that was under way when the time of its worker was over is not a crash, and has rules
+    of its own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not count.
 6.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
     tasks are parked until half of that is confirmed. What runs goes on.
 """

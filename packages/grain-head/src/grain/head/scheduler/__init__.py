@@ -14,8 +14,8 @@ The policy:
     ``starvation_guard``).
 3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
     one with the least time left that suffices (``index``).
-4.  A task that has bytecode needs workers with the interpreter that made it. That is no resource,
-    as nothing of it is used up: queues and workers have it as a label.
+4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
+    resource, as nothing of it is used up: queues and workers have it as a label.
 5.  After every ``dispatch``, no task waits that could start.
 
 Why it is fast: the scheduler decides between queues, of which there are few, and looks for room

@@ -1,6 +1,6 @@
 """Tasks that outlive their workers: they still run when the time of a worker is over. No state.
 
-1. A run that has outlived its worker is no crash: nobody is to blame, and the task need not run
+1. A run that has outlived its worker is not a crash: nobody is to blame, and the task need not run
    alone afterwards. It is kept beside the crashes, as it has to reach the next head like them.
 2. From then on the task waits for a worker that has more time left than it was seen to run for. If
    the workers here never had quite so much, one will do that has most of its time left: see

@@ -158,7 +158,7 @@ class QueueTable:
         self.untried |= mask & self.nonempty
 
     def open_to_all(self, worker: WorkerState) -> None:
-        """Let tasks of all queues try a worker anew."""
+        """Let tasks of all queues try a worker again."""
         worker.open_to_all = True
         self.unplaced[worker.id] = worker
 

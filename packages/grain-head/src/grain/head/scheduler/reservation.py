@@ -1,7 +1,7 @@
 """The search for a reservation: where and when a task that is passed over can start.
 
 A task for which no worker has room may be overtaken by younger ones that use what it cannot. So
-that it does not wait for ever, it gets a reservation of one worker:
+that it does not wait without end, it gets a reservation of one worker:
 
 - Where the hard time limits of the runs on a worker say when enough of them will have ended, the
   reservation has that start time. Younger tasks may go on using the worker as long as they end

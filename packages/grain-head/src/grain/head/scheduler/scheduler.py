@@ -463,7 +463,7 @@ class Scheduler:
     def _hand_over(self, worker: WorkerState, starts: list[Start], now: float) -> bool:
         """Let the first tasks take over what ended runs of their own queue held.
 
-        Nothing is then given back and allocated anew, and no other task gets room. The first tasks
+        Nothing is then given back and allocated again, and no other task gets room. The first tasks
         are the oldest, or on a reserved worker those that it is reserved for.
 
         Returns:

@@ -167,7 +167,7 @@ class StarvationGuard:
         """Keep a worker reserved whose reservation has been used, for the first that wants it.
 
         That is the next task of its queue, or a task that is due, whichever goes first. The caller
-        has the worker placed anew if it has another reservation then.
+        has the worker placed again if it has another reservation then.
         """
         worker = reservation.worker
         if worker.reservation is not reservation:

@@ -440,7 +440,7 @@ class Reservation:
             at ``start``.
         sticky: True if the start is not known: the worker empties, and stays reserved after that.
         beside_mask: the bits of the queues whose requests fit into ``future``, kept by
-            `QueueTable`; None if they are to be worked out anew.
+            `QueueTable`; None if they are to be worked out again.
     """
 
     __slots__ = ("beside", "beside_mask", "future", "queue", "start", "sticky", "worker")

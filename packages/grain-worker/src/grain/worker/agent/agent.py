@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
 """Exit codes: it left as it was asked to; it could not work; a mistake on its command line; there
-was no scheduler."""
+was not a scheduler."""
 
 _LOST = (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError)
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -8,7 +8,8 @@ Theory of operation. A *runner instance* is one process, with its channel and it
 channel ends, the process is dead or as good as that, and the next one is started at once; orders
 that the dead one did not take wait for the next. The *death* is reported later, when nothing is
 left of the dead process and of the programs that it started, since only then are their resources
-free. Silence is no death: a tasklet that blocks the event loop is reported as such, and left alone.
+free. Silence is not death: a tasklet that blocks the event loop is reported as such, and left
+alone.
 """
 
 from __future__ import annotations

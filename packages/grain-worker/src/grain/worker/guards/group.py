@@ -53,7 +53,7 @@ class GroupMemory:
         path: the group's directory.
 
     Raises:
-        OSError: the kernel has no such figures for the group, or cannot begin anew with a peak.
+        OSError: the kernel has no such figures for the group, or cannot begin again with a peak.
     """
 
     def __init__(self, path: str) -> None:

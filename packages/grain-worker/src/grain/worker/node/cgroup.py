@@ -53,7 +53,7 @@ def group_paths(cgroup: str, root: Path) -> dict[str, list[Path]]:
 
 
 def parse_limit(text: str) -> int | None:
-    """Return a limit in bytes; None for no limit, or for what is no number.
+    """Return a limit in bytes; None for no limit, or for what is not a number.
 
     >>> parse_limit("1073741824"), parse_limit("max")
     (1073741824, None)
@@ -65,7 +65,7 @@ def parse_limit(text: str) -> int | None:
 
 
 def parse_ids(text: str) -> frozenset[int]:
-    """Return the ids in a list as the kernel and Slurm write it; none for what is no such list.
+    """Return the ids in a list as the kernel and Slurm write it; none for what is not such a list.
 
     >>> sorted(parse_ids("0-2,8"))
     [0, 1, 2, 8]

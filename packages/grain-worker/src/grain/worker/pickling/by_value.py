@@ -242,7 +242,7 @@ class Reducer:
                 refuse(part)
             self._owned.update(owned_locks(part))
         if kind in LOCKS:
-            return new_lock(kind), ()  # dill's copy of an RLock is held for ever
+            return new_lock(kind), ()  # dill's copy of an RLock is held without end
         if isinstance(part, type):
             return self._reduce_class(part)
         if kind in NAMED and importable(part):

@@ -3,7 +3,7 @@
 So a method may mention its own class, directly or in a table that has all classes, and classes may
 mention each other; and a variable may be an object of the class, or a table with such objects as
 keys: when these are loaded, their ``__new__``, ``__hash__`` and ``__setstate__`` are there. dill
-makes a class with all that is in it at once, which is impossible then; and makes named tuples anew
+makes a class with all that is in it at once, which is impossible then; and makes named tuples again
 from their fields, without their methods.
 
 What a script's own code did when the class was made, it does not do again, as the results travel:
@@ -38,12 +38,12 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 # Two threads that load at the same time, as those of two executors, would each restore what they
 # found: the one that ends last what the other has put there.
 _SILENCING = threading.RLock()
-# What making a class makes anew.
+# What making a class makes again.
 _GENERATED = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
 
 
 def reduce_class(cls: type, functions: Functions, importable: Callable[[object], bool]) -> Any:
-    """Return the reduction of a class that is no enumeration.
+    """Return the reduction of a class that is not an enumeration.
 
     Args:
         cls: the class.

@@ -1,7 +1,7 @@
 """Functions by value: their code, and of the variables around them those that the code names.
 
-dill's own way follows the functions that a function calls in search of globals, for ever where two
-of them call each other; gives each a copy of its globals; and copies an imported module of the
+dill's own way follows the functions that a function calls in search of globals, without end where
+two of them call each other; gives each a copy of its globals; and copies an imported module of the
 user's own with all its variables. Here:
 
 - A function exists before its variables, so it may mention itself, or one that calls it. The

@@ -1,7 +1,7 @@
 """Types whose objects are bound to one process, and are of no use as copies.
 
 dill copies many of their objects without an error, and pickle those of trio and asyncio: nothing
-sets the copy of an event, a copied lock locks nothing, and a copied file reads the file anew. So
+sets the copy of an event, a copied lock locks nothing, and a copied file reads the file again. So
 they are refused on the way to a task.
 
 In what a task returns or raises they are allowed: this process has never had the originals, so

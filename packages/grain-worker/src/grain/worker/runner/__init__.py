@@ -11,7 +11,7 @@ that differs.
    chain travel together.
 3. When its other end closes the channel, the runner begins nothing any more, lets the runs end,
    leaves the context, and exits. When the agent dies, the subreaper ends the runner.
-4. A tasklet that blocks the event loop blocks the runner, which is no death. The agent notices by
+4. A tasklet that blocks the event loop blocks the runner, which is not death. The agent notices by
    the missing heartbeats. The watchdog reports the code, on a socket of its own, to the agent, from
    which it goes to the mission. The watchdog of a mission is the same.
 

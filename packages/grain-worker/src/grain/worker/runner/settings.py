@@ -60,7 +60,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
     def to_word(self) -> str:
         """Return the settings as a word of a command line, which `from_word` reads.
 
-        Paths may have bytes that are no text, of which msgspec makes no JSON.
+        Paths may have bytes that are not text, of which msgspec makes no JSON.
         """
         return json.dumps(msgspec.to_builtins(self))
 

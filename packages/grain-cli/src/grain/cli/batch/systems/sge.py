@@ -80,7 +80,7 @@ class GridEngine:
             if state.phase is JobPhase.STUCK and "E" in state.reason
         ]
         if in_error:
-            # A job may have been deleted meanwhile, which is no error.
+            # A job may have been deleted meanwhile, which is not an error.
             done = run(["qstat", "-j", ",".join(in_error)], _WORDS)
             for one, reason in sge.error_reasons(done.out).items():
                 if one in states:

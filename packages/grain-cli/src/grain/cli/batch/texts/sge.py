@@ -161,7 +161,7 @@ def _directives(job: BatchJob, environment: str, memory: str) -> Iterator[str]:
     yield "-j y"
     if job.log_file:
         yield f"-o {word(_path(job.log_file))}"
-    # A request that no queue can ever meet is refused and does not wait for ever.
+    # A request that no queue can ever meet is refused and does not wait without end.
     yield "-w e"
     # Without it, a job gets no signal before SIGKILL; with it, SIGUSR2 to each of its processes.
     yield "-notify"
