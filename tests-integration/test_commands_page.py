@@ -45,7 +45,7 @@ HOSTS = re.compile(rf"\b(n17|n18|login1|{re.escape(socket.gethostname())})(?![\w
 MASKS = [
     (HOSTS, "HOST"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
-    (re.compile(r"(?<= {2})0\.\d+ s(?= {2}|$)"), "TIME"),  # less than a second
+    (re.compile(r"(?<= {2})[\d.]+ s(?= {2}|$)"), "TIME"),  # less than a minute
     (re.compile(r"(?<=on HOST by )(unix|tcp)$"), "WAY"),  # the socket may get no answer in time
     (re.compile(r"\bopt:\d+"), "opt:#"),
     (re.compile(r"\bw\d{6}(?=[-:. ]|$)"), "WORKER"),

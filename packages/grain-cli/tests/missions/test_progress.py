@@ -29,7 +29,7 @@ def test_the_line_has_counts_rate_and_estimate_as_far_as_there_is_room() -> None
     counts = mission(1, 6)
 
     assert (
-        "23 % of 5200, 2400 done, 3 failed, 6 running, 3994 waiting, 2/s, left: about 00:55:33"
+        "23 % of 5200, 2400 done, 3 failed, 6 running, 3994 waiting, 2/s, left: about 55 min 33 s"
     ) == progress_text(counts, 2.0, 99)
     assert "23 % of 5200, 2400 done" == progress_text(counts, 2.0, 30)
     assert "0 done, 0 running, 0 waiting" == progress_text(
@@ -45,7 +45,7 @@ def test_a_time_and_a_share_are_shown_as_what_the_mission_says_they_are() -> Non
     counts = mission(0, 6, outlook=said)
 
     assert (
-        "1200 done, 6 running, 3994 waiting, submitted so far: at least 00:55:33"
+        "1200 done, 6 running, 3994 waiting, submitted so far: at least 55 min 33 s"
         == progress_text(counts, 0.0, 99)
     )
     hardly = mission(0, 6, outlook=replace(said, left=0.2))
