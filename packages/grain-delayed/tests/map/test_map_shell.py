@@ -202,6 +202,10 @@ HOLES = [
     "RANDOM={}; echo $RANDOM",
     "for OPTIND in {}; do :; done",
     "select SECONDS in {}; do :; done",
+    "$0 -c {}",
+    '"$0" -c "echo; $x" {}',
+    "env $0 -ec {}",
+    "/proc/self/exe -c {}",
 ]
 
 

@@ -297,6 +297,10 @@ _NUMBERS_ONLY = [
     rf"(?<![\w./-])(?:fc|bind|complete|compgen|enable|jobs)\s+[-$`{HOLE}]",
     rf"{_START}\.[ \t]",
     r"(?<!\w)(?:PS\d|PROMPT_COMMAND|BASH_ENV|ENV|SHELL|BASH)(?!\w)",
+    # The shell that reads the line, by its own name or its own file.
+    rf"{_START}\$0(?!\w)",
+    r"\$0\s+-",
+    r"/proc/[^\s/]*/exe(?!\w)",
     r"\$\{!",
     r"\$\{[^}]*@",
     rf"\b(?:mapfile|readarray)\b{_REST}\s-\w*[cC]",
