@@ -427,6 +427,7 @@ def test_halt_ends_what_runs() -> None:
         (["-S", "host", "wc"], 255, "grain up"),
         (["-d,", "wc"], 255, "--colsep"),
         (["-d", ",", "wc", ":::", "a,b"], 255, "it takes no delimiter"),
+        (["-d", r"\t", "wc", ":::", "a,b"], 255, r"`tr '\t' '\n'` makes lines"),
         (["-j", "2", "-r", "Cores=1", "Memory=2", "wc", ":::", "a"], 255, "part of -r"),
         (["--quux", "wc"], 255, "--quux"),
         (["-r", "cores=4", "wc"], 255, "Did you mean Cores"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Literal
@@ -76,10 +77,11 @@ def detach_if(
         return
     first = plan.command[0] if plan.command else ""
     if re.fullmatch(r"[^\w\s]|\\.", first) and shutil.which(first) is None:
+        word = shlex.quote(first)
         raise MapError(
-            f"-d: there is no program {first!r}. -d lets the call go on when you log out; it takes "
+            f"-d: there is no program {word}. -d lets the call go on when you log out; it takes "
             "no delimiter, as that of GNU parallel does: --colsep splits each input, and "
-            f"`tr {first!r} '\\n'` makes lines of them before"
+            f"`tr {word} '\\n'` makes lines of them before"
         )
     if STDIN in (source.file for source in plan.sources):
         raise MapError("-d: inputs on standard input end with the terminal; give a file, -a FILE")
