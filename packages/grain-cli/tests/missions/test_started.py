@@ -24,7 +24,17 @@ from click.testing import CliRunner, Result
 from grain.cli import main
 from grain.cli.batch import JobPhase, JobRecord, JobState
 from grain.cli.mission_names import starts
-from grain.cli.mission_records import Record, Start, make, read, remove_old
+from grain.cli.mission_records import (
+    End,
+    Process,
+    Record,
+    Start,
+    make,
+    missions_folder,
+    read,
+    remove_old,
+    write,
+)
 from grain.cli.missions.attach import begin_at
 from grain.cli.workers.jobs import OwnJob
 from grain.edge.questions import FoundAnswer
@@ -217,6 +227,27 @@ def test_a_mission_on_a_silent_host_is_resumed_only_by_who_says_that_it_is_lost(
     finally:
         (files / "process.json").write_text(json.dumps(process))
         os.kill(process["keeper"], signal.SIGKILL)
+
+
+def test_a_start_is_not_resumed_beside_a_later_one_that_may_still_run(folder: Path) -> None:
+    """Nor does it run beside that one where the user names the earlier start."""
+    start = Start(name="opt", command=("true",), directory=str(folder), environment={}, at=1e9)
+    earlier = make(missions_folder(), start)
+    later = make(missions_folder(), start)
+    write(earlier.folder, "end.json", End(status=1, at=1e9))
+    elsewhere = Process(
+        host="login9", kernel="other/1", pid=1, began="1", keeper=1, keeper_began="1"
+    )
+    write(later.folder, "process.json", elsewhere)
+    (later.folder / "alive").touch()
+    os.utime(later.folder / "alive", (time.time() - 600,) * 2)
+
+    refused = grain("resume", "opt@1")
+    assert 1 == refused.exit_code
+    assert "opt@2 has given no sign of life for 60" in refused.output
+    assert "`grain resume --lost opt@1` starts the mission again" in refused.output
+    assert 0 == grain("resume", "--lost", "opt@1").exit_code
+    assert "done" == next(one for one in listed() if one["label"] == "opt@3")["state"]
 
 
 def test_lines_that_come_while_the_last_ones_are_looked_for_are_not_lost(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -
     with report_errors():
         import msgspec
 
+        from grain.cli.mission_records import missions_folder, read
         from grain.cli.missions.environment import restored
         from grain.cli.missions.starting import begin, digest, named, state_of
         from grain.cli.missions.state import Phase
@@ -51,12 +52,16 @@ def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -
             raise click.ClickException(
                 f"{record.label} is done: there is nothing to resume; `grain run` runs it again"
             )
-        if not state.certain and not lost:
-            raise click.ClickException(
-                f"{record.label} {state.detail}. If it still runs there, its tasks would run "
-                f"twice: have a look at that host, and if it is dead, `grain resume --lost "
-                f"{clean(mission)}` starts the mission again"
-            )
+        # A later start of this name is what `grain resume NAME@1` would run beside.
+        later = [one for one in read(missions_folder(), start.name) if one.number > record.number]
+        for one in [record, *later]:
+            silent = state_of(one)
+            if not silent.certain and not lost:
+                raise click.ClickException(
+                    f"{one.label} {silent.detail}. If it still runs there, its tasks would run "
+                    f"twice: have a look at that host, and if it is dead, `grain resume --lost "
+                    f"{clean(mission)}` starts the mission again"
+                )
         if not Path(start.directory).is_dir():
             raise click.ClickException(
                 f"the directory of {record.label}, {clean(start.directory)}, is not there any more"
