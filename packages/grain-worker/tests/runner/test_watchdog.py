@@ -121,6 +121,26 @@ async def test_code_that_runs_below_no_coroutine_is_nobodys() -> None:
     assert [None] == looks
 
 
+async def test_a_package_that_grain_imports_is_nobodys() -> None:
+    """On a busy machine an import takes seconds, and no code of the user has begun."""
+    looks: list[Any] = []
+    look = "looks.append(look_at(get_ident()))"
+    package = {
+        "__name__": "slow", "looks": looks, "look_at": look_at, "get_ident": threading.get_ident
+    }  # fmt: skip
+    exec(compile(f"def function(): {look}", "/lib/site-packages/slow.py", "exec"), package)
+    module = compile(look, "/lib/site-packages/slow.py", "exec")
+    grain: dict[str, Any] = {"__name__": "grain.x", "run": exec, "module": module, "slow": package}
+    exec("async def imports(): run(module, slow)\nasync def calls(): slow['function']()", grain)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(grain["imports"])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(grain["calls"])
+
+    assert looks[0] is None
+    assert "function" == looks[1].function
+
+
 async def test_the_look_names_the_user_function_and_skips_the_library() -> None:
     """`subprocess.run` waits with selectors, as the loop of asyncio does."""
     looks: list[Any] = []

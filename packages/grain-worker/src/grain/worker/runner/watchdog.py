@@ -248,8 +248,8 @@ def look_at(thread: int) -> Look | None:
     frames = _below_the_loop(stack)
     others = [at for at, f in enumerate(frames) if not _is_machinery(f)]
     users = [at for at in others if not _is_installed(frames[at])] or others
-    if not users:
-        return None
+    if not users or (_is_installed(frames[users[0]]) and _is_module(frames[users[0]])):
+        return None  # Grain imports a package: a user can do nothing about that
     first, last = frames[users[0]], frames[users[-1]]
     inner = frames[users[-1] + 1 :]
     own = any(_package(f) == "grain" for f in inner)
@@ -330,10 +330,14 @@ def _is_installed(frame: FrameType) -> bool:
     return "/site-packages/" in name or "/dist-packages/" in name
 
 
+def _is_module(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>"
+
+
 def _name_of(frame: FrameType) -> str:
     code = frame.f_code
     name: str = getattr(code, "co_qualname", code.co_name)  # Python 3.11 and later have the former
-    return "this cell" if name == "<module>" else name.rpartition("<locals>.")[2]
+    return "this cell" if _is_module(frame) else name.rpartition("<locals>.")[2]
 
 
 def _where(frame: FrameType) -> str:
