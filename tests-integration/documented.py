@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -43,8 +44,12 @@ def check(block: Block, folder: Path) -> None:
     """Run a program in an empty folder: it runs to its end, and prints what the document says."""
     program = folder / "program.py"
     program.write_text(block.code, encoding="utf-8")
+    home = folder / ".home"  # some programs meet at a file there
+    home.mkdir()
 
-    done = run("-W", "error", program, cwd=folder, timeout=240)
+    done = run(
+        "-W", "error", program, cwd=folder, timeout=240, env={**os.environ, "HOME": str(home)}
+    )
 
     assert done.returncode == 0, f"{block.where}\n{done.stderr}"
     if block.printed is not None:
