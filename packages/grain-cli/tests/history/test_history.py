@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -81,6 +82,17 @@ def test_a_terminal_of_40_columns_has_lines_of_40(
     commands = [line for line in lines if not line.startswith("Why tasks have failed: grain")]
     assert max(map(len, commands)) <= 40
     assert any("core-hours" in line for line in lines) or "--failed" in words
+
+
+def test_a_long_name_is_shortened_and_not_the_date_beside_it(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = replace(END, status="interrupted")
+    write(replace(HEADER, name="screening-of-all-molecules"), [*body(), ended])
+
+    row = history().stdout.splitlines()[2]
+    assert re.match(r"scree\S*\.\.\.\S+ +2026-03-0\d \d\d:\d\d  ", row)
 
 
 @pytest.mark.usefixtures("opt")

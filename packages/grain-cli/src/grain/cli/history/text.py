@@ -44,7 +44,9 @@ def missions_text(
     heads = _NARROW_HEADS if narrow else _HEADS
     rows = [_mission(*mission, narrow=narrow) for mission in missions]
     lines = [one for sentence in unreadable for one in folded(clean(sentence), most)]
-    return table("MISSIONS", heads, rows, most) + "".join(f"{line}\n" for line in lines)
+    return table("MISSIONS", heads, rows, most, elastic=(0,)) + "".join(
+        f"{line}\n" for line in lines
+    )
 
 
 _HEADS = ("NAME", "BEGAN", "TOOK", "STATE", "DONE", "FAILED", "CORE-HOURS")
