@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -244,7 +245,7 @@ def test_a_start_is_not_resumed_beside_a_later_one_that_may_still_run(folder: Pa
 
     refused = grain("resume", "opt@1")
     assert 1 == refused.exit_code
-    assert "opt@2 has given no sign of life for 60" in refused.output
+    assert re.search(r"opt@2 has given no sign of life for (599|60\d) s", refused.output)
     assert "`grain resume --lost opt@1` starts the mission again" in refused.output
     assert 0 == grain("resume", "--lost", "opt@1").exit_code
     assert "done" == next(one for one in listed() if one["label"] == "opt@3")["state"]

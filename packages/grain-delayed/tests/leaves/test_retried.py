@@ -45,6 +45,39 @@ async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None
             assert (1, 0) == (now.done, now.failed)
 
 
+async def test_a_further_attempt_keeps_its_place(autojump_clock: MockClock) -> None:
+    """Before what waits for the same, behind what is urgent; with another request it queues."""
+    begun: list[str] = []
+
+    async def work(name: str, seconds: float = 10.0) -> None:
+        begun.append(name)
+        if name.startswith("fails") and begun.count(name) == 1:
+            raise ValueError(name)
+        await trio.sleep(seconds)
+
+    again = delayed(work, retries=1, retry_wait=0.0)
+    larger = delayed(work, retries=1, retry_wait=0.0, retry_with=lambda *_: Cores(1) & Memory(1))
+    plain = delayed(work)
+    async with mission(Cores(1) & Memory(1), config_file=False, cache=False):
+        await each(
+            [
+                (again @ Cores(1))("fails"),
+                (plain @ Cores(1))("second"),
+                (larger @ Cores(1))("fails, and asks for more"),
+                (plain @ (Cores(1) & Memory(1)))("fourth"),
+                (plain.with_urgency(1.0) @ Cores(1))("urgent"),
+                (plain @ Cores(1))("last"),
+            ]
+        )
+
+    waited = [name for name in begun if name in {"fails", "second", "last"}]
+    # The second had begun when the first was submitted again.
+    assert ["fails", "second", "fails", "last"] == waited
+    assert "urgent" == begun[0]
+    more = begun.index("fails, and asks for more")
+    assert begun.index("fourth") < begun.index("fails, and asks for more", more + 1)
+
+
 async def test_the_executor_is_informed_of_each_failure_that_is_tried_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -119,6 +120,16 @@ async def test_code_that_runs_below_no_coroutine_is_nobodys() -> None:
     thread.join()
 
     assert [None] == looks
+
+
+def test_a_stack_that_changes_while_it_is_looked_at_is_nobodys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CPython before 3.11.5 returns anything as the caller of a frame that its thread has left."""
+    left = SimpleNamespace(f_globals={"__name__": "opt"}, f_back={"not": "a frame"})
+    monkeypatch.setattr(sys, "_current_frames", lambda: {1: left})
+
+    assert look_at(1) is None
 
 
 async def test_a_package_that_grain_imports_is_nobodys() -> None:

@@ -16,6 +16,7 @@ pickled, and a result that a mission went on with is there for the next mission.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import deque
 from functools import partial
@@ -276,9 +277,12 @@ class LeafManager:
                 return
 
     def _submit(self, leaf: Leaf) -> None:
+        # First come, first served: just before its equals, and behind what is more urgent.
+        first = leaf.attempts.keeps_its_place
+        urgency = math.nextafter(leaf.urgency, math.inf) if first else leaf.urgency
         try:
             task = self._mission.submit(
-                leaf.attempts.request, leaf.attempt(), leaf, leaf.urgency, leaf.first
+                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first
             )
             leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other

@@ -178,10 +178,10 @@ def make_retry(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
 class Attempts:
     """The attempts of one task so far: the request of the present one, and the failures before."""
 
-    __slots__ = ("_first", "_last", "count", "request")
+    __slots__ = ("_first", "_last", "_original", "count", "request")
 
     def __init__(self, request: Resource) -> None:
-        self.request = request
+        self.request = self._original = request
         self.count = 1
         # A task may be retried very many times: only the first and the last failures are kept.
         self._first: list[str] = []
@@ -193,6 +193,15 @@ class Attempts:
         (self._first if len(self._first) < _NOTED else self._last).append(line)
         self.request = next_.request
         self.count += 1
+
+    @property
+    def keeps_its_place(self) -> bool:
+        """True if this is a further attempt, and goes before all that wait for the same.
+
+        The first one had its turn before these. With another request it joins others, of which
+        some were called before it.
+        """
+        return self.count > 1 and self.request == self._original
 
     def note(self, last: str = "") -> str:
         """Return the note for the exception of the last attempt; empty if it was the only one.

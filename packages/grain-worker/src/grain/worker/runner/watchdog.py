@@ -30,6 +30,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -39,7 +40,7 @@ from grain.worker.messages import BlockingCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from trio.lowlevel import Task
     from typing_extensions import Self
@@ -244,6 +245,10 @@ def look_at(thread: int) -> Look | None:
     while frame is not None:
         stack.append(frame)
         frame = frame.f_back
+        # The thread goes on meanwhile, and may have left the frame. CPython before 3.11.5 then
+        # returns whatever is at that place in memory now.
+        if not isinstance(frame, FrameType | None):
+            return None
     stack.reverse()
     frames = _below_the_loop(stack)
     others = [at for at, f in enumerate(frames) if not _is_machinery(f)]
