@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash
     from grain.worker.messages import Outlived
 
+# Not a setting: a task takes its runs along to the next head, which must judge them alike.
 RUNS = 3
 """Runs with most of the time of a worker each, after which a task fails."""
 
