@@ -372,6 +372,17 @@ def test_what_cannot_be_started_leaves_nothing(words: list[str], error: str, fol
     assert not started.exists() or not list(started.iterdir())
 
 
+def test_python_looks_beside_the_program_and_not_beside_a_link_to_it(folder: Path) -> None:
+    (folder / "linked").mkdir()
+    (folder / "linked/grain.py").touch()
+    (folder / "end.py").touch()
+    (folder / "linked/end.py").symlink_to(folder / "end.py")
+    assert 0 == grain("run", "linked/end.py").exit_code
+
+    (folder / "grain.py").touch()
+    assert f"{folder}/grain.py hides the package" in grain("run", "linked/end.py").output
+
+
 def test_a_mission_in_the_terminal_has_its_exit_status(folder: Path) -> None:
     (folder / "fails.py").write_text("import os; os.kill(os.getpid(), 9)")
     ran = subprocess.run(

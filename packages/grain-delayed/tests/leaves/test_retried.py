@@ -78,6 +78,15 @@ async def test_a_further_attempt_keeps_its_place(autojump_clock: MockClock) -> N
     assert begun.index("fourth") < begun.index("fails, and asks for more", more + 1)
 
 
+async def test_the_most_urgent_call_is_tried_again() -> None:
+    """No number is larger than its urgency: a scheduler refuses what is infinite."""
+    task = failing([ValueError(1)], retries=1, retry_wait=0.0)
+    urgent = task.with_urgency(sys.float_info.max) @ Cores(1)
+    with trio.fail_after(120):
+        async with mission(Cores(1), config_file=False, cache=False, isolated=True):
+            assert "Cores" in await urgent()
+
+
 async def test_the_executor_is_informed_of_each_failure_that_is_tried_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

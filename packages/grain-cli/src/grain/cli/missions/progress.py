@@ -59,7 +59,7 @@ def _left(outlook: MissionOutlook) -> str:
     if seconds is None or (outlook.least and round(seconds) < 1):
         return ""
     about = "left" if outlook.whole else "submitted so far"
-    return f"{about}: {'at least' if outlook.least else 'about'} {span(seconds)}"
+    return f"{about}: {'at least' if outlook.least else 'about'} {span(round(seconds))}"
 
 
 class ProgressLine:

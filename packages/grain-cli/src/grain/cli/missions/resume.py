@@ -54,11 +54,10 @@ def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -
             )
         # A later start of this name is what `grain resume NAME@1` would run beside.
         later = [one for one in read(missions_folder(), start.name) if one.number > record.number]
-        for one in [record, *later]:
-            silent = state_of(one)
-            if not silent.certain and not lost:
+        for one, now in [(record, state), *((one, state_of(one)) for one in later)]:
+            if not now.certain and not lost:
                 raise click.ClickException(
-                    f"{one.label} {silent.detail}. If it still runs there, its tasks would run "
+                    f"{one.label} {now.detail}. If it still runs there, its tasks would run "
                     f"twice: have a look at that host, and if it is dead, `grain resume --lost "
                     f"{clean(mission)}` starts the mission again"
                 )

@@ -63,7 +63,8 @@ def described(
     if first.endswith(".py") or path.is_dir():
         if not path.exists():
             raise click.ClickException(f"there is no program {clean(path)}")
-        _refuse_namesake(path if path.is_dir() else path.parent)
+        # Where Python looks first: beside the program itself, and not beside a link to it.
+        _refuse_namesake(path if path.is_dir() else path.resolve().parent)
         command = (sys.executable, first, *rest)
     elif "/" in first or path.is_file():
         if not path.exists():

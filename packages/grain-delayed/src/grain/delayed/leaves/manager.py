@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from collections import deque
 from functools import partial
@@ -278,8 +279,9 @@ class LeafManager:
 
     def _submit(self, leaf: Leaf) -> None:
         # First come, first served: just before its equals, and behind what is more urgent.
-        first = leaf.attempts.keeps_its_place
-        urgency = math.nextafter(leaf.urgency, math.inf) if first else leaf.urgency
+        urgency = leaf.urgency
+        if leaf.attempts.keeps_its_place:
+            urgency = min(math.nextafter(urgency, math.inf), sys.float_info.max)
         try:
             task = self._mission.submit(
                 leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first
