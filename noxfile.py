@@ -242,7 +242,7 @@ def lint(session: nox.Session) -> None:
     session.run("typos")
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
-    session.run("python", "tools/check_docstrings.py")
+    session.run("python", "-m", "tools.check_docstrings")
     session.run("python", "tools/check_prose.py")
     session.run("python", "tools/bump.py", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)

@@ -239,11 +239,9 @@ class TestDocstrings:
 
     def test_turns_at_which_a_reader_stumbles_are_named(self) -> None:
         assert [
-            "1: the docstring says 'is no leaf': better 'is not a'",
-            "1: the docstring says 'anew': better 'again'",
-        ] == problems(
-            '"""It is no leaf, and there is no other one: begin anew. It is no longer."""\n'
-        )
+            "2: instead of 'anew' write: again, or from the beginning",
+            "1: instead of 'is no leaf' write: is not a ...",
+        ] == problems('"""It is no leaf, and there is no other one; it is no longer."""\n# anew\n')
 
 
 class TestBump:

@@ -1,18 +1,22 @@
-"""Check what ruff does not: the words of docstrings, and the parameters that they name.
+"""Check words of docstrings and comments: `python -m tools.check_docstrings`.
 
 A docstring that begins with a question word is a riddle: its reader learns at the end of the
-sentence what it is about. A parameter that is not there has had another name before. Some turns
-are those of `check_prose`, at which readers stumble in docstrings as on pages.
+sentence what it is about. A parameter that is not there has had another name before. The turns of
+`check_prose` at which readers stumble make them stumble in docstrings and comments as well.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.check_prose import TURNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 _RIDDLE = re.compile(r"(What|Who|Whom|Whether|How|Of|Which|Where|When)\b")
-_STUMBLES = (
-    (
-        re.compile(r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b)\w+"),
-        "is not a",
-    ),
-    (re.compile(r"\bfor ever\b"), "without end"),
-    (re.compile(r"\banew\b"), "again"),
-)
+_STUMBLES = [(re.compile(turn, re.IGNORECASE), hint) for turn, hint in TURNS]
 _SECTION = re.compile(r"\n\n\w+:\n")
 _PARAMETER = re.compile(r"^    \*{0,2}(\w+): ", re.MULTILINE)
 _OWNERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -46,6 +43,13 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str, ast.AST | None]]:
                 yield node.lineno, inspect.cleandoc(text), owners.get(id(node))
 
 
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comment."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
 def parameters(owner: ast.AST | None) -> set[str] | None:
     """Return the parameters of a function, or of a class that has a constructor; else None."""
     if isinstance(owner, ast.ClassDef):
@@ -61,14 +65,11 @@ def parameters(owner: ast.AST | None) -> set[str] | None:
 def problems(text: str) -> list[str]:
     """Return one line for each fault of a module, with the number of its line."""
     faults = []
+    words = list(comments(text))
     for line, docstring, owner in documented(ast.parse(text)):
+        words.append((line, docstring))
         if riddle := _RIDDLE.match(docstring):
             faults.append(f"{line}: the docstring begins with {riddle[0]!r}: begin with a noun")
-        faults += [
-            f"{line}: the docstring says {found[0]!r}: better {better!r}"
-            for turn, better in _STUMBLES
-            for found in turn.finditer(docstring)
-        ]
         _, _, rest = docstring.partition("\n\nArgs:\n")
         there = parameters(owner)
         if there is not None:
@@ -77,6 +78,12 @@ def problems(text: str) -> list[str]:
                 for name in _PARAMETER.findall(_SECTION.split(rest)[0])
                 if name not in there
             ]
+    faults += [
+        f"{line}: instead of {found[0]!r} write: {hint}"
+        for line, shown in words
+        for turn, hint in _STUMBLES
+        for found in turn.finditer(shown)
+    ]
     return faults
 
 

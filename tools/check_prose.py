@@ -32,10 +32,15 @@ DOCSTRINGS = re.compile(r"^## `.*", re.DOTALL | re.MULTILINE)
 BEGIN = r"(?:^[ |]*(?:[-*]|\d+\.)? *|[.;!?|] +)"
 """The beginning of a line, of an item, of a cell or of a sentence."""
 
-RULES = [
+TURNS = [
     (r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b)\w+", "is not a ..."),
     (r"\bfor ?ever\b", "always, or without end"),
     (r"\banew\b", "again, or from the beginning"),
+]
+"""Turns that docstrings and comments do without, too; see `check_docstrings`."""
+
+RULES = [
+    *TURNS,
     (r"\bfor people\b", "for you, or for display"),
     (rf"{BEGIN}(?:so |and |but )?who(?:ever)? (?![^.|]*\?)\w+", "if you ..., or a user who ..."),
     (rf"{BEGIN}(?:those|the ones?|one) (?:that|which|who|whose|of which)\b", "the noun"),

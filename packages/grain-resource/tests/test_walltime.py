@@ -221,7 +221,7 @@ class TestCountdown:
         assert 100 == stated.T
 
     def test_running_countdown_goes_on(self) -> None:
-        """A limit that counts down already is not begun again by the supply."""
+        """The supply does not restart a limit that counts down already."""
         clock = FakeClock()
         stated = WTime(T=100, countdown=True, clock=clock)
         clock.now += 50

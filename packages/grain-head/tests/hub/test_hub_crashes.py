@@ -97,7 +97,7 @@ def test_why_says_that_a_suspect_waits_for_a_worker_of_its_own(harness: HubHarne
 
 
 def test_a_mission_learns_of_a_crash_that_happened_while_it_was_away(harness: HubHarness) -> None:
-    """Or the next head would count again."""
+    """Or the next head would count from the beginning."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)

@@ -20,7 +20,7 @@ def surroundings() -> tuple[set[int], str | None, Any, str]:
 
 
 async def test_a_call_is_bound_to_the_cpus_of_its_allocation() -> None:
-    """All threads are bound, for each call again; without an allocation to all CPUs."""
+    """All threads are bound, for each call; without an allocation to all CPUs."""
     usable = sorted(os.sched_getaffinity(0))
 
     def keep_a_thread() -> None:

@@ -79,7 +79,7 @@ class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
 
     Attributes:
         call: as of `CallAnswer`.
-        programs: those that run for it.
+        programs: the programs that it runs now.
         runs: of a task of the past, all that have ended.
     """
 
@@ -91,7 +91,7 @@ class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
 def explanation_of(
     why: WhyAnswer, call: CallAnswer | None, programs: ProgramsAnswer | None
 ) -> Explanation:
-    """Return the explanation that answers make; None stands for those that did not come."""
+    """Put the answers about a task together; None stands for an answer that did not come."""
     return Explanation(
         **msgspec.structs.asdict(why),
         call=call.call or None if call is not None else None,

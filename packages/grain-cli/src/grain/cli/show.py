@@ -205,7 +205,7 @@ def explanation_facts(
     Args:
         why: the answer on the task.
         call: its call; the name of the function takes its place.
-        programs: those that run for it.
+        programs: the programs that it runs now.
     """
     from grain.resource.figures import span
 

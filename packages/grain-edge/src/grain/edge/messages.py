@@ -10,7 +10,7 @@ has no payload.
 
 The greeting (`Hello`, `Welcome`, `Refusal`, `Join`) begins with the protocol number and the
 package version in every version of Grain, so that two versions which do not understand each other
-can at least say so: these two fields stay first without end.
+can at least say so: these two fields always stay first.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ class TaskCounts(Part, frozen=True):
     Attributes:
         waiting: that wait for room.
         held_back: that wait for the report of the worker that they ran on.
+        running: that run.
         done: that ended with a value.
         failed: that failed for good.
         retried: that failed, and were tried again.

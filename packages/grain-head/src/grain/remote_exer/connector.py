@@ -138,7 +138,7 @@ class GnawConnector:
     async def until_direct(self) -> None:
         """Wait until the next connection is better than this one, over files or a relay.
 
-        For ever where it does not.
+        Without end where none becomes better.
         """
         await self._direct.until_direct(self._transport)
 

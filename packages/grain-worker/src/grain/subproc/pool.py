@@ -86,7 +86,7 @@ class Pool:
         self._nursery = nursery
         self._payloads = Payloads("the process that called")
         self._functions: weakref.WeakKeyDictionary[Target, Function] = weakref.WeakKeyDictionary()
-        # By the allocation's id(), which is no other's as long as the placement refers to it.
+        # By the allocation's id(), which no other one has as long as the placement refers to it.
         self._placements: dict[tuple[Any, ...], Placement] = {}
         self._all: set[PoolProcess] = set()
         self._idle: list[PoolProcess] = []

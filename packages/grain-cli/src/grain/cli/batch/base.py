@@ -121,7 +121,7 @@ def by_name(
     Args:
         listed: id and name of each job that the batch system lists.
         names: the names that are looked for.
-        written: turns a name into the one that the batch system was given.
+        written: returns a job's name as the batch system knows it.
     """
     jobs = list(listed)
     return {name: [one for one, other in jobs if other == written(name)] for name in names}

@@ -63,7 +63,7 @@ class Profile(NamedTuple):
         commands: the commands that Grain runs.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
-        tried: the version with which Grain was tried; empty if nobody has run it there.
+        tried: the version that Grain was tried with; empty if it was tried with none.
     """
 
     title: str

@@ -37,7 +37,7 @@ class JobRecord:
 
     Attributes:
         id: the batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
-            nobody knows whether the batch system has the job.
+            it is not known whether the batch system has the job.
         system: ``slurm``, ``pbs``, ``custom`` or ``local``.
         name: the name of the worker and of its job.
         log_file: the file of its output.

@@ -35,7 +35,7 @@ class Site:
 
     Attributes:
         system: the batch system, as configurations name it; ``local`` for none.
-        queues: its queues, those that take jobs.
+        queues: its queues that take jobs.
         accounts: the accounts that the user may charge.
         scratch: directories for temporary files that the user may write to.
         modules: environment modules by their first names.

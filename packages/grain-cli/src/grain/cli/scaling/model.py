@@ -42,7 +42,7 @@ class WorkerShape:
     Attributes:
         name: the word for it.
         total: what such a worker has, as far as it is known; without its time.
-        unknown: the kinds that it has some of, nobody knows how much before the first has joined.
+        unknown: the kinds of which it has some; how much, the first worker tells when it joins.
         seconds: the time that it has for tasks; ``math.inf`` if it is not known.
         most: the largest number of them.
         charge: what one costs, where that is configured.

@@ -156,11 +156,11 @@ class Pane(Widget, can_focus=True):
         self._scroll()
 
     def on_focus(self) -> None:
-        """Draw the title again."""
+        """Redraw the title."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """Draw the title again."""
+        """Redraw the title."""
         self.refresh()
 
     def _scroll(self) -> None:

@@ -87,7 +87,7 @@ def submit_workers(
     Raises:
         ConfigError: the configuration is wrong.
         BatchError: the batch system refuses a job; the accepted ones are recorded.
-        SubmissionUnknown: nobody knows whether it has the last ones, which are recorded as well.
+        SubmissionUnknown: it may have the last ones, which are recorded as well.
         OSError: a directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing, note=note)
@@ -135,7 +135,7 @@ def recorded(
         shape: the name of their shape.
 
     Raises:
-        SubmissionUnknown: so it is with the last ones.
+        SubmissionUnknown: it may have the last ones.
         BatchError: no record can be written, so nothing was submitted; or a job was refused.
     """
     store = records()

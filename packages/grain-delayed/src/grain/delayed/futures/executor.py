@@ -125,7 +125,7 @@ class Executor(futures.Executor):
         Args:
             fn: as for `submit`.
             iterables: its arguments; they are read to their ends at once.
-            timeout: seconds from now until which the iterator waits for a result; None without end.
+            timeout: seconds from now for which the iterator waits for results; None for no limit.
             chunksize: the number of calls that make one leaf and run one after another: for calls
                 that take less time than a leaf costs, some 0.1 ms here and 1 ms elsewhere. It is 1
                 for async functions.

@@ -200,7 +200,7 @@ class Dialler:
         """Try until a head is reached.
 
         Args:
-            patience: seconds, or None without end.
+            patience: seconds, or None for no limit.
 
         Raises:
             DialError: nobody within that time.
@@ -288,7 +288,7 @@ async def dial(
         name: this process's name, for people.
         codec: the message types to speak.
         heartbeat: the times between its signs of life, and of silence until it is lost.
-        patience: seconds to wait for a head, or None to wait without end.
+        patience: seconds to wait for a head, or None for no limit.
         transports: the transports to try.
         identity: as in `Hello`, for a peer that connects again after a loss.
 

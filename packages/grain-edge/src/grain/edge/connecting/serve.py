@@ -114,8 +114,8 @@ async def serve(
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
         frozen: seconds for which a head whose process is on this host may answer nobody before
-            this one takes its place; inf without end. Not where the address names a port: the other
-            one has it.
+            this one takes its place; inf for no limit. Where the address names a port, the other
+            one stays.
         far: seconds that a head on another host has to answer, else this one takes its place.
         on_trouble: called with a directory and the reason when nothing can be stored there, and
             with an empty reason when that is over.

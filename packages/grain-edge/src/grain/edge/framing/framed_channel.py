@@ -317,7 +317,7 @@ class FramedChannel(WireChannel):
             if idle and writes == self._writer.writes:
                 self._writer.put([(Ping(), None)])
                 self._wake.set()
-            # Where nobody receives, nothing is read: that is no silence of the peer.
+            # Where nobody receives, nothing is read: that does not make the peer silent.
             if not self._receiving or self.silent_for() < 1.5 * self._heartbeat.interval:
                 beats_missed = 0
             else:

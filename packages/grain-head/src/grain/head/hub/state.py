@@ -483,7 +483,8 @@ class LeaseRecord:
         self.alone = False
         # The session of the worker in which the lease was sent or last confirmed, and its place
         # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
-        # that it has arrived for certain: a later session, which counts again, cannot undo that.
+        # that it has arrived for certain: a later session counts from the beginning, and cannot
+        # undo that.
         self.session = worker.session
         self.index = 0
         # The chain that the run is the head of, or waits in.

@@ -111,7 +111,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     """Return the script without its first line and without directives.
 
     Args:
-        index: the variable with the index of an array's task; empty if there is no array.
+        index: the variable that holds a task's index in its array; empty without arrays.
         folder: shell text of the working directory; empty for the batch system's choice.
         restarts: the variable that counts how often the job was started again; empty if none does.
     """

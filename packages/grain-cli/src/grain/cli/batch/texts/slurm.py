@@ -58,7 +58,7 @@ _PHASES = {
         JobPhase.GONE,
     ),
 }  # fmt: skip
-# squeue(1), "Job reason codes": those upon which Slurm leaves a job without end.
+# squeue(1), "Job reason codes": those upon which Slurm leaves a job in the queue.
 _NEVER = re.compile(
     "Partition(TimeLimit|NodeLimit|Config)|JobHeld(User|Admin)|BadConstraints|InvalidAccount"
     "|InvalidQOS|DependencyNeverSatisfied|AccountNotAllowed|QOSNotAllowed"

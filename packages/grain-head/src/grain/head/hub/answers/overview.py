@@ -130,7 +130,7 @@ class Overview:
         return self._answer
 
     def state(self, now: float) -> OverviewAnswer:
-        """Return the answer again."""
+        """Return a new answer."""
         table = self._table
         self.look(now)
         numbered = self._registry.numbered
