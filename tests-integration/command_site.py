@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 SCALE = """\
 from grain.cli import main
 from grain.cli.workers import loop
-from grain.cli.scaling import swarm
+from grain.cli.scaling import pool
 loop.LOCAL = loop.BATCH = 0.3
-swarm.PAUSES, swarm.PROVEN, swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
+pool.PAUSES, pool.PROVEN, pool.UNLISTED = (1.0, 60.0), {proven}, 3.0
 main(prog_name="grain")
 """
 """`grain` for `grain scale`, which has its minutes in seconds; how long a job takes to prove itself
@@ -97,7 +97,7 @@ class Site:
         One that asks the scheduler waits for it: a busy machine may keep it from answering within
         the seconds after which users get the notice that there is none.
         """
-        if words[0] in {"ls", "why", "quit", "cancel"} and "--patience" not in words:
+        if words[0] in {"ls", "why", "drain", "cancel"} and "--patience" not in words:
             words = (words[0], "--patience", "30", *words[1:])
         words = ("-m", "grain.cli", *words)
         if self.host is None:

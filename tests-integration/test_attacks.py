@@ -273,7 +273,7 @@ async def with_evil_names(home: Path, commands: list[list[str]]) -> dict[str, by
 def test_no_name_of_a_member_controls_the_terminal_or_forges_a_line(home: Path) -> None:
     """Names, hosts, kinds, calls and lines of code, in commands and in the scheduler's log."""
     (home / "grain.toml").write_text(f'address = "edge://{home}/.local/share/grain/edge"\n')
-    commands = [["ls"], ["ls", "--json"], ["why", "m:1"], ["why", "m:3"], ["quit"], ["cancel"]]
+    commands = [["ls"], ["ls", "--json"], ["why", "m:1"], ["why", "m:3"], ["drain"], ["cancel"]]
     with cluster(home):
         printed = trio.run(with_evil_names, home, commands)
     printed["log"] = (home / "gnaw.log").read_bytes()

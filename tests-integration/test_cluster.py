@@ -16,7 +16,7 @@ import trio
 from grain.edge import dial
 from grain.edge.errors import ChannelBroken, DialError
 from grain.edge.questions import StateAnswer, unpack
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.head.events import TaskOutlived
 from grain.head.messages import Ask
 from grain.head.service import CODEC
@@ -263,7 +263,7 @@ async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> N
         state = await until(address, lambda _: True)
 
     assert 5 == len(got)
-    assert all(isinstance(ended.error, Cancelled) for ended in got)
+    assert all(isinstance(ended.error, TaskCancelled) for ended in got)
     assert 0 == state.tasks.running
 
 
@@ -284,7 +284,7 @@ async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
     log = tmp_path / "gnaw.log"
     # A mission looks for it now and then, some seconds apart if it is long in starting. One that
     # leaves before would take the worker with it.
-    idle = ("--idle-quit", "12")
+    idle = ("--idle-timeout", "12")
 
     connected = {1: trio.Event(), 2: trio.Event()}
 

@@ -56,10 +56,10 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
                 ):
                     await trio.sleep(0.1)
                 never = await site.grain("why", f"opt:{jobs[2]}")
-                quitting = await site.grain("quit", "w-a")
-                nobody = await site.grain("quit", "x*")
+                quitting = await site.grain("drain", "w-a")
+                nobody = await site.grain("drain", "x*")
                 state = await site.until(lambda s: "draining" in str(s["workers"]))
-                await site.grain("quit", "-f", "w-*")
+                await site.grain("drain", "-f", "w-*")
                 await site.until(lambda s: not s["workers"])
                 for job in jobs:
                     executor.cancel(job)
@@ -137,7 +137,7 @@ async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
 
 
 async def test_workers_come_and_go_by_command(site: Site) -> None:
-    """`up`, `ls`, `logs`, `quit`, and nothing is left."""
+    """`up`, `ls`, `logs`, `drain`, and nothing is left."""
     with site.gnaw(), trio.fail_after(300):
         [job] = json.loads((await site.grain("up", "--json")).stdout)
         pid = int(job["id"].split(":")[-2])
@@ -146,7 +146,7 @@ async def test_workers_come_and_go_by_command(site: Site) -> None:
             # The scheduler counts it before it has written that.
             while "connected to " not in (await site.grain("logs", "w")).stdout:
                 await trio.sleep(0.1)
-            quitting = await site.grain("quit", "w")
+            quitting = await site.grain("drain", "w")
             await site.until_listed(lambda s: not s["workers"] and not s["jobs"])
         finally:
             _end(pid)
@@ -176,7 +176,7 @@ async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
             scale.terminate()
             assert 0 == await trio.to_thread.run_sync(partial(scale.wait, 60))
             await site.until_listed(lambda s: s["jobs"])
-            await site.grain("quit", "-f", "w")
+            await site.grain("drain", "-f", "w")
             await site.until_listed(lambda s: not s["workers"] and not s["jobs"])
         finally:
             scale.kill()
@@ -185,10 +185,10 @@ async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
                 _end(pid)
 
 
-async def test_gnaw_keeps_a_swarm(site: Site) -> None:
+async def test_gnaw_keeps_a_pool(site: Site) -> None:
     """It submits workers; when Gnaw is killed nothing goes on submitting."""
     config = str(site.folder / "grain.toml")
-    words = ("grain.head", "--address", site.address, "--swarm", "1", "--config", config)
+    words = ("grain.head", "--address", site.address, "--pool", "1", "--config", config)
     state = str(site.folder / "state")
     with running(*words, XDG_STATE_HOME=state) as gnaw, trio.fail_after(300):
         await site.until(lambda s: s["workers"])
@@ -205,11 +205,11 @@ async def test_gnaw_keeps_a_swarm(site: Site) -> None:
     assert str(site.folder / "w.log") == job["log_file"]
 
 
-async def test_the_swarm_of_the_configuration(site: Site) -> None:
-    """With head.gnaw.swarm a mission needs no `grain up`; Gnaw lets the workers go with it."""
+async def test_the_pool_of_the_configuration(site: Site) -> None:
+    """With head.gnaw.pool a mission needs no `grain up`; Gnaw lets the workers go with it."""
     # Idle until the mission has found it, too, which may take some seconds.
     with (site.folder / "grain.toml").open("a") as config:
-        config.write('[head.gnaw]\nswarm = 1\nidle_quit = 12\nlog_file = "gnaw.log"\n')
+        config.write('[head.gnaw]\npool = 1\nidle_timeout = 12\nlog_file = "gnaw.log"\n')
     (site.folder / "mission.py").write_text(
         "from grain.delayed import delayed, run\n"
         "from grain.resource import Cores\n"

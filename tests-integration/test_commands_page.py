@@ -128,7 +128,7 @@ async def test_every_sample_is_compared() -> None:
     assert {
         "ls",
         "why opt:6",
-        "quit 'w09*'",
+        "drain 'w09*'",
         "scale 4",
         "doctor",
         "doctor --slow",
@@ -179,15 +179,15 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
                     # Its mission has two seconds to name the call.
                     while "it calls " not in (why := await home.grain("why", "opt:6")).stdout:
                         await trio.sleep(0.1)
-                    quitting = await home.grain("quit", "w09*")
-                    await home.grain("quit", "-f", "w*")
+                    quitting = await home.grain("drain", "w09*")
+                    await home.grain("drain", "-f", "w*")
                     gnaw.kill()  # it would wait for who is away
                     scope.cancel()
 
     [waits] = re.findall(r"^w093120  (\d+) ", listed.stdout, re.MULTILINE)
     agrees("ls", listed.stdout.replace(f"w093120  {waits} ", "w093120  7 "), home.prefix)
     agrees("why opt:6", why.stdout, home.prefix)
-    agrees("quit 'w09*'", quitting.stdout, home.prefix)
+    agrees("drain 'w09*'", quitting.stdout, home.prefix)
 
 
 # Counts the questions to the batch system.

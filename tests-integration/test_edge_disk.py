@@ -34,7 +34,7 @@ async def echo(peer: Peer) -> None:
 
 
 async def test_a_head_on_a_full_disk_is_refused(small: Path) -> None:
-    """A head that cannot write its Edge file says so."""
+    """A head that cannot write its meeting file says so."""
     fill(small)
     with pytest.raises(FilesystemFull, match="Make room"):
         await serve(echo, f"edge://{small}/meeting")

@@ -107,7 +107,7 @@ async def works(address: str, transport: str) -> bool:
 
 
 async def test_another_user_cannot_read_what_is_private(place: Path) -> None:
-    """The Edge file, its directory, the socket's directory, the logs within."""
+    """The meeting file, its directory, the socket's directory, the logs within."""
     address = f"edge://{place}/meeting"
     code = """
 import os, sys

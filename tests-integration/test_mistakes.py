@@ -389,7 +389,7 @@ COMMANDS = [
     ("grain squeue", "did you mean 'ls'?"),
     ("grain scancel opt", "did you mean 'cancel'?"),
     ("grain scale", "name the number of workers to keep alive, as in: grain scale 4"),
-    ("grain quit", "no worker is here, and none waits for its job; `grain up` submits some"),
+    ("grain drain", "no worker is here, and none waits for its job; `grain up` submits some"),
     ("grain cancel opt", "no scheduler answers at edge://"),
     ("grain map -j x echo ::: a", "write a number of jobs, as 8; or one relative to the"),
     ("grain map -j 0 echo ::: a", "-j 0: write how many jobs may run at a time, as in -j 100"),

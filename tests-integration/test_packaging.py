@@ -205,12 +205,12 @@ class TestMaps:
         self, checkout: Path
     ) -> None:
         room = checkout / "packages/grain-head/src/grain/head/gnaw"
-        (room / "swarm.py").rename(room / "moved.py")
+        (room / "pool.py").rename(room / "moved.py")
         done = run(checkout, "tools/check_maps.py")
 
         where = "packages/grain-head/src/grain/head/gnaw"
         assert f"{where}: the map lacks moved\n" in done.stdout
-        assert f"{where}: the map names swarm, which is not there\n" in done.stdout
+        assert f"{where}: the map names pool, which is not there\n" in done.stdout
         assert 1 == done.returncode
 
     def test_a_folder_with_too_many_modules_is_found(self, checkout: Path) -> None:

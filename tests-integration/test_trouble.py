@@ -51,7 +51,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def address(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """By an Edge file, or as the test says by `AT_EACH_PLACE`."""
+    """By an meeting file, or as the test says by `AT_EACH_PLACE`."""
     (tmp_path / "edge").mkdir(mode=0o700)
     return f"{getattr(request, 'param', 'edge')}://{tmp_path}/edge/meeting"
 
@@ -248,7 +248,7 @@ async def test_a_frozen_scheduler_is_superseded_and_leaves_when_it_goes_on(addre
 @AS_ROOT
 @pytest.mark.parametrize("how", ["full", "read-only"])
 async def test_a_disk_that_takes_nothing_is_named_while_it_lasts(small: Path, how: str) -> None:
-    """It is the one below the Edge file, and the mission is connected all the same."""
+    """It is the one below the meeting file, and the mission is connected all the same."""
     address = f"edge://{small}/meeting"
     with gnaw(address) as head, worker(address):
         await head_pid(address)
@@ -309,7 +309,7 @@ async def test_a_full_disk_is_named_when_no_scheduler_can_be_started(small: Path
 
 
 async def test_what_a_purge_removes_is_made_again(address: str) -> None:
-    """The Edge file and its directory: who comes later joins, also one that has only files."""
+    """The meeting file and its directory: who comes later joins, also one that has only files."""
     edge = Path(address[7:])
     with gnaw(address), worker(address):
         await head_pid(address)

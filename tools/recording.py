@@ -42,7 +42,7 @@ cores = 1
 memory = 1
 walltime = "01:00:00"
 [head.gnaw]
-idle_quit = "00:00:05"
+idle_timeout = "00:00:05"
 """
 
 PATIENT = "--patience 30"  # a busy machine may keep the scheduler from answering at once
@@ -189,7 +189,7 @@ def cluster(directory: Path, target: Path = STATIC / "cluster.svg", mission: str
             session.run("grain why mersenne:3", why, until="it calls ")
         finally:
             # Before the mission ends, and the scheduler soon after it.
-            session.ask(f"grain quit {PATIENT} -f '*'")
+            session.ask(f"grain drain {PATIENT} -f '*'")
     session.save(target, "what runs, what waits, and why")
 
 

@@ -1,4 +1,4 @@
-"""`grain quit`, `scale`, `start`, `logs` and `doctor` as users type them, on each batch system."""
+"""`grain drain`, `scale`, `start`, `logs` and `doctor` as users type them, on each batch system."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ def test_quit_cancels_waiting_jobs_and_running_ones_by_force(user: User) -> None
 
     until(shown)  # of a batch system that does not answer within a second no job is
     listed = listings[-1]
-    nobody = user.grain("quit", "--patience", "0.2", "x*")
-    gentle = user.grain("quit", "--patience", "0.2", "w*")
+    nobody = user.grain("drain", "--patience", "0.2", "x*")
+    gentle = user.grain("drain", "--patience", "0.2", "w*")
     until(lambda: len(user.states()) == 3)
     left = running(user)
-    forced = user.grain("quit", "-f", "--patience", "0.2", "w*")
+    forced = user.grain("drain", "-f", "--patience", "0.2", "w*")
     until(lambda: not user.states())
-    again = user.grain("quit", "--patience", "0.2", "w*")
+    again = user.grain("drain", "--patience", "0.2", "w*")
 
     assert 0 == listed.returncode
     assert (3, 1) == (listed.stdout.count(" running "), listed.stdout.count(" pending "))
@@ -172,7 +172,7 @@ def test_quit_cancels_waiting_jobs_and_running_ones_by_force(user: User) -> None
     assert "no scheduler answers at " in nobody.stderr
     assert (0, "") == (gentle.returncode, gentle.stderr)
     assert 1 == len(re.findall(r"w\S*: job \S+ waited and is cancelled\n", gentle.stdout))
-    assert 3 == gentle.stdout.count(" runs, but is not with the scheduler (yet); `grain quit -f w")
+    assert 3 == gentle.stdout.count(" runs, but is not with the scheduler (yet); `grain drain -f w")
     assert 3 == len(left)
     assert (0, 3) == (forced.returncode, forced.stdout.count(" is asked to end\n"))
 

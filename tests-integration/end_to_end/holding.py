@@ -21,7 +21,7 @@ setup_cleanup = ["export {mark}={folder}"]
 """
 GRACE = """
 [head.gnaw]
-idle_quit = "3m"  # all that a killed test run leaves is gone by then
+idle_timeout = "3m"  # all that a killed test run leaves is gone by then
 extra_args = ["--grace", "3"]
 """
 

@@ -18,8 +18,8 @@ cores = 1
 memory = 1
 walltime = "00:30:00"
 [head.gnaw]
-swarm = "auto"
-idle_quit = "5s"
+pool = "auto"
+idle_timeout = "5s"
 log_file = "/proc/nowhere/gnaw.log"
 """
 PROGRAM = """\

@@ -30,7 +30,7 @@ def logs_at(folder: Path) -> str:
     """Have the logs written there."""
     return f"""
 [head.gnaw]
-idle_quit = "3m"
+idle_timeout = "3m"
 extra_args = ["--grace", "3"]
 log_file = "{folder}/gnaw.log"
 [worker]

@@ -25,7 +25,7 @@ setup_cleanup = ["export PATH={folder}/bin:$PATH {mark}={folder}"]
 [worker.res]
 Cores = 16
 [head.gnaw]
-idle_quit = "3m"
+idle_timeout = "3m"
 """
 
 # Nodes have names of their own here, and are asked for them together: all but the first of the

@@ -165,7 +165,7 @@ def test_a_worker_drains_on_the_warning_and_hands_back_its_runs_at_the_end(
 
 def play_walltime_without_warning(aside: Aside) -> tuple[Holding, dict[int, str], str]:
     """See `test_walltime_without_warning`."""
-    more = GRACE + '[worker.held_back]\nwalltime = "00:00:30"\n'
+    more = GRACE + '[worker.reserve]\nwalltime = "00:00:30"\n'
     with aside.place("pbs") as place:
         # 40 s for the tasks; for half of them it takes new ones.
         with aside.starting:

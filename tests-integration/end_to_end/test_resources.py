@@ -26,10 +26,10 @@ setup_cleanup = ["export {mark}={folder}"]
 [worker]
 name = "w{cores}"
 log_file = "w{cores}.log"
-[worker.held_back]
+[worker.reserve]
 walltime = "00:02:00"
 [head.gnaw]
-idle_quit = "3m"
+idle_timeout = "3m"
 [worker.res]
 Token = {{ token = "licence" }}
 """
@@ -78,8 +78,8 @@ def check(one: WorkerState, all_of_them: WorkerState, spent: float) -> None:
         assert 18 * 60 - spent - 1 < worker.left <= 18 * 60
 
 
-def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:
-    """The worker owns the CPUs of its job; a part of memory and walltime is held back."""
+def test_a_worker_owns_the_jobs_cpus_less_the_reserve(place: Place) -> None:
+    """The worker owns the CPUs of its job; a part of memory and walltime is reserved."""
     began = time.monotonic()
     results = workers(place)
     check(*results, time.monotonic() - began)

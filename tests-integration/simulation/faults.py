@@ -24,7 +24,7 @@ KINDS = (
     "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
     "drain worker", "kill mission", "cancel", "jump head", "jump worker", "freeze mission",
     "kill mission here", "cancel from outside", "freeze head", "ambush", "cancel mission",
-    "retire worker", "nonsense", "stranger", "odd message",
+    "ask to drain", "nonsense", "stranger", "odd message",
 )  # fmt: skip
 
 BRIDGE_KINDS = (
@@ -197,15 +197,15 @@ class Faults:
             worker.flush()
             self.world.clock.after(5.0, self.world.start_worker)
 
-    def retire_worker(self) -> None:
-        """Ask a worker to leave as `grain quit` does, by a question to the head."""
+    def ask_to_drain(self) -> None:
+        """Ask a worker to leave as `grain drain` does, by a question to the head."""
         # As often one that is away: it is to get the message when it is back.
         away = [w for w in self.world.workers if w.alive and w.wire is None]
         head = self.world.head
         worker = self.chance.choice(away) if away and self.chance.random() < 0.5 else self.worker()
         if head is not None and not head.frozen and worker.alive:
             at_once = self.chance.random() < 0.5
-            head.ask(Ask("retire", pattern=worker.session.id, at_once=at_once))
+            head.ask(Ask("drain", pattern=worker.session.id, at_once=at_once))
             self.world.clock.after(5.0, self.world.start_worker)
 
     def jump_worker(self) -> None:

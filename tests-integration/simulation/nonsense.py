@@ -10,7 +10,6 @@ from grain.head.messages import (
     CancelTask,
     Crash,
     Crashed,
-    Notice,
     RegisterMission,
     Request,
     Resolved,
@@ -18,6 +17,7 @@ from grain.head.messages import (
     Retracted,
     Started,
     Submit,
+    Unschedulable,
 )
 from grain.worker.messages import (
     AckRuns,
@@ -129,7 +129,7 @@ class Nonsense:
                 Started(NOBODY, (_LATER,)),
                 Crashed(_LATER, Crash((1, 1), "w", "how", 0.0)),
                 CancelTask(_LATER, "nobody"),
-                Notice(_LATER, "it makes no sense"),
+                Unschedulable(_LATER, "it makes no sense"),
             )
         else:
             messages = (

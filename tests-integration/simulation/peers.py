@@ -18,13 +18,13 @@ from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     Backlog,
     Cancel,
+    Drain,
     Ended,
     Inventory,
     InventoryRun,
     Lease,
     RegisterWorker,
-    Retire,
-    Run,
+    StartRun,
     chain_of,
 )
 from grain.worker.payload import Function
@@ -55,7 +55,7 @@ class SimulatedRun:
     lease: Lease
     behaviour: Behaviour
     space: Resource
-    run: Run
+    run: StartRun
     ending: bool = False
 
 
@@ -199,13 +199,13 @@ class SimulatedWorker(SimulatedPeer):
             if isinstance(message, Lease) and message.attempt != self._last_lease:
                 self.leases_read += 1
                 self._last_lease = message.attempt
-            elif isinstance(message, Retire) and message.at_once:
+            elif isinstance(message, Drain) and message.at_once:
                 self.leave_by = min(self.leave_by, self.now)
             self.session.on_message(message, payload, self.now)
 
     def flush(self) -> None:
         for message, payload in self.session.take_orders():
-            if isinstance(message, Run):
+            if isinstance(message, StartRun):
                 first_runs = chain_of(message) in self.runs
                 if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
                     self.begin(message, payload)
@@ -234,7 +234,7 @@ class SimulatedWorker(SimulatedPeer):
         if self.alive and not self.frozen:
             self.flush()
 
-    def begin(self, run: Run, payload: Payload) -> None:
+    def begin(self, run: StartRun, payload: Payload) -> None:
         lease = self.session.runs[run.attempt].lease
         function = self.session.functions.get(run.function)
         assert function is not None, f"the function of {lease} is missing"

@@ -15,7 +15,7 @@ from grain.edge import dial
 from grain.edge.version import own_versions
 from grain.resource import Cores
 from grain.worker.agent.spool import SpooledOutcome
-from grain.worker.messages import CODEC, Ended, Run
+from grain.worker.messages import CODEC, Ended, StartRun
 from grain.worker.payload import Payloads
 from grain.worker.session import WorkerSession
 
@@ -47,7 +47,7 @@ class Double:
             self._session.on_message(message, payload, now)
         orders = self._session.take_orders()
         for message, _ in orders:
-            if isinstance(message, Run):
+            if isinstance(message, StartRun):
                 self._session.on_ended(Ended(message.attempt), NONE, now)
         self._session.on_tick(now)
         self._settle(channel)

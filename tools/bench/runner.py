@@ -14,7 +14,7 @@ import trio
 
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
-from grain.worker.messages import Run
+from grain.worker.messages import StartRun
 from grain.worker.payload import Payloads
 from tools.bench import say
 
@@ -107,7 +107,7 @@ class Desk:
         for _ in range(times):
             self.last += 1
             arguments = self.payloads.dump_arguments(args, {})
-            run = Run((1, self.last), {"Cores": 1}, None, function.digest)
+            run = StartRun((1, self.last), {"Cores": 1}, None, function.digest)
             runner.post([(run, arguments)])
         await self.done.wait()
         if self.payload is not None and times == 1:

@@ -1,8 +1,9 @@
 """A TCP proxy before a head, which cuts the connections through it: python -m tools.chaos.proxy.
 
-Usage: proxy.py EDGE_FILE. It prints its port, and connects whoever comes to the head that the Edge
-file names at the time. Each line on standard input is an order: "cut" lets bytes wait in both
-directions, and newcomers, until "mend"; "reset" breaks all connections. It ends with its input.
+Usage: proxy.py EDGE_FILE. It prints its port, and connects whoever comes to the head that the
+meeting file names at the time. Each line on standard input is an order: "cut" lets bytes wait in
+both directions, and newcomers, until "mend"; "reset" breaks all connections. It ends with its
+input.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Proxy:
     """The proxy.
 
     Args:
-        edge: path of the Edge file.
+        edge: path of the meeting file.
     """
 
     def __init__(self, edge: str) -> None:

@@ -82,7 +82,7 @@ class Session:
 
     @property
     def _gnaw_arguments(self) -> list[str]:
-        return ["--grace", f"{self._grace:g}", "--idle-quit", "3600"]
+        return ["--grace", f"{self._grace:g}", "--idle-timeout", "3600"]
 
     @property
     def missed(self) -> int:
@@ -316,7 +316,7 @@ class Session:
         return [str(one) for one in left]
 
     def _files(self) -> list[str]:
-        """Return what a user would find afterwards, but for the Edge file and the last claim.
+        """Return what a user would find afterwards, but for the meeting file and the last claim.
 
         What a Gnaw has left that was killed, its successor removes, on the same host.
         """

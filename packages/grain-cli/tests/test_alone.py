@@ -74,7 +74,7 @@ def test_without_a_scheduler_every_command_names_the_mission_and_what_shows_it(
     mission: Mission,
 ) -> None:
     mission()
-    for words in (["ls"], ["top", "--once"], ["cancel", "nope"], ["quit", "w*"], ["why"]):
+    for words in (["ls"], ["top", "--once"], ["cancel", "nope"], ["drain", "w*"], ["why"]):
         done = grain(*words, "--patience", "0.1")
         assert 1 == done.exit_code
         assert (

@@ -1,4 +1,4 @@
-"""`grain ls`, `why` and `quit`, with a scheduler that says one thing."""
+"""`grain ls`, `why` and `drain`, with a scheduler that says one thing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from grain.edge import make_key
 from grain.edge.errors import DialError
 from grain.edge.questions import (
     CallAnswer,
+    DrainingWorker,
     EndedMission,
     PeerVersions,
-    Program,
     ProgramsAnswer,
-    RetiredWorker,
+    ProgramState,
     StateAnswer,
     TaskCounts,
     WhyAnswer,
@@ -65,7 +65,9 @@ STATE = state(
     [OPT],
     [FULL, NEVER],
     [EndedMission("first", "login1", at=86400.0, done=7, failed=0, retried=1)],
-    tasks=TaskCounts(waiting=13, held_back=2, running=3, done=0, failed=0, retried=4, suspect=1),
+    tasks=TaskCounts(
+        waiting=13, awaiting_report=2, running=3, done=0, failed=0, retried=4, suspect=1
+    ),
 )
 
 
@@ -81,7 +83,7 @@ def address(alone: Path) -> str:
 
 def grain(*words: str) -> Result:
     """Type a command; with patience, as a busy machine may keep the scheduler from answering."""
-    if words[0] in {"cancel", "ls", "why", "quit"} and "--patience" not in words:
+    if words[0] in {"cancel", "ls", "why", "drain"} and "--patience" not in words:
         words = (words[0], "--patience", "60", *words[1:])
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
@@ -233,7 +235,7 @@ def test_the_names_in_the_json_of_ls_stay_as_they_are() -> None:
 
     names = "epoch tasks workers missions queues more_queues ended versions troubles"
     assert names.split() == [*data]
-    counts = ["waiting", "held back", "running", "done", "failed", "retried", "suspect"]
+    counts = ["waiting", "awaiting report", "running", "done", "failed", "retried", "suspect"]
     assert counts == [*data["tasks"]]
     names = (
         "id name label host cluster state backlog total free used left running computing tasks "
@@ -384,16 +386,16 @@ def test_without_a_pattern_quit_lists_the_workers(
     submitted(alone, address, w1="6_0", w2="6_1")
     command("squeue", "echo '6_0|RUNNING|None|n17'; echo '6_1|PENDING|Priority|'")
     with answering(address, state=STATE):
-        done = grain("quit")
+        done = grain("drain")
 
     assert 2 == done.exit_code
-    expected = "name the workers, as in: grain quit w1; there are: w1, w2\n"
+    expected = "name the workers, as in: grain drain w1; there are: w1, w2\n"
     assert done.output.endswith(f"Error: {expected}")
 
 
 def test_without_a_pattern_and_workers_quit_says_what_to_do(address: str, answering: Any) -> None:
     with answering(address, state=state()):
-        done = grain("quit")
+        done = grain("drain")
 
     expected = "no worker is here, and none waits for its job; `grain up` submits some\n"
     assert done.output.endswith(f"Error: {expected}")
@@ -412,8 +414,8 @@ def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["quit", "w"], {"w1", "w2"}),
-        (["quit", "x"], set()),
+        (["drain", "w"], {"w1", "w2"}),
+        (["drain", "x"], set()),
         (["logs", ""], {"w2"}),
         (["why", "opt:"], {"opt:6", "opt:40", "opt:3", "opt:5"}),
     ],
@@ -448,8 +450,8 @@ def test_completion_follows_the_configuration_that_is_named(
     monkeypatch.setattr(completion, "PATIENCE", 60.0)
     (alone / "grain.toml").rename(alone / "other.toml")
     with answering(address, state=STATE):
-        before = complete(monkeypatch, "-c", "other.toml", "quit", "w")
-        after = complete(monkeypatch, "quit", "-c", "other.toml", "w")
+        before = complete(monkeypatch, "-c", "other.toml", "drain", "w")
+        after = complete(monkeypatch, "drain", "-c", "other.toml", "w")
 
     assert {"w1"} == before == after
 
@@ -547,7 +549,7 @@ def test_why_of_a_run_says_function_worker_and_time(
     address: str, answering: Any, answer: dict[str, Any], expected: str
 ) -> None:
     """Also of one that has ended."""
-    programs = ProgramsAnswer([Program(*one) for one in answer.pop("programs", [])])
+    programs = ProgramsAnswer([ProgramState(*one) for one in answer.pop("programs", [])])
     why = WhyAnswer(17, **answer)
     with answering(address, why=why, arguments=CallAnswer(""), programs=programs):
         done = grain("why", "opt:17")
@@ -611,16 +613,16 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")
     command("scancel", f'echo "$@" >> "{alone}/cancelled"')
-    answer = [RetiredWorker("w1", "w1", "n1", "serving", 2)]
-    with answering(address, retire=answer) as scheduler:
-        done = grain("quit", "w*")
-        forced = grain("quit", "-f", "w*")
+    answer = [DrainingWorker("w1", "w1", "n1", "serving", 2)]
+    with answering(address, drain=answer) as scheduler:
+        done = grain("drain", "w*")
+        forced = grain("drain", "-f", "w*")
 
     assert [("w*", False), ("w*", True)] == [(a.pattern, a.at_once) for a in scheduler.asked]
     assert (
         "w1 on n1: leaves, when 2 tasks have ended\n"
         "w2: job 6_1 waited and is cancelled\n"
-        "w3: job 6_2 runs, but is not with the scheduler (yet); `grain quit -f w3` cancels it\n"
+        "w3: job 6_2 runs, but is not with the scheduler (yet); `grain drain -f w3` cancels it\n"
     ) == done.output
     assert (
         "w1 on n1: leaves now; 2 tasks will run again elsewhere\n"
@@ -633,25 +635,25 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
 def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answering: Any) -> None:
     """A name with its number means one of them; a pattern means all."""
     both = [worker("w", label=f"w@{n}", host=f"n{n}") for n in (1, 2)]
-    second = RetiredWorker("w", "w@2", "n2", "serving", 3)
-    with answering(address, state=state(both), retire=[second]) as scheduler:
-        ambiguous = grain("quit", "w")
-        one = grain("quit", "w@2")
-        grain("quit", "w@*")
+    second = DrainingWorker("w", "w@2", "n2", "serving", 3)
+    with answering(address, state=state(both), drain=[second]) as scheduler:
+        ambiguous = grain("drain", "w")
+        one = grain("drain", "w@2")
+        grain("drain", "w@*")
 
     assert 1 == ambiguous.exit_code
     assert (
-        "Error: 2 workers are called 'w': w@1 on n1, w@2 on n2; `grain quit 'w@*'` lets all of "
+        "Error: 2 workers are called 'w': w@1 on n1, w@2 on n2; `grain drain 'w@*'` lets all of "
         "them go\n"
     ) == ambiguous.output
     assert "w@2 on n2: leaves, when 3 tasks have ended\n" == one.output
-    assert ["w@2", "w@*"] == [ask.pattern for ask in scheduler.asked if ask.about == "retire"]
+    assert ["w@2", "w@*"] == [ask.pattern for ask in scheduler.asked if ask.about == "drain"]
 
 
 def test_quit_of_nobody(address: str, answering: Any) -> None:
     """Exit code 1, and the pattern."""
-    with answering(address, retire=[]):
-        done = grain("quit", "nobody*")
+    with answering(address, drain=[]):
+        done = grain("drain", "nobody*")
 
     assert 1 == done.exit_code
     assert "Error: no worker's name matches 'nobody*'; see `grain ls`\n" == done.output
@@ -662,7 +664,7 @@ def test_quit_of_jobs_without_a_scheduler(alone: Path, address: str, command: Pu
     submitted(alone, address, w2="6_1")
     command("squeue", "echo '6_1|PENDING|Priority|'")
     command("scancel", "exit 0")
-    done = grain("quit", "--patience", "0.2", "w*")
+    done = grain("drain", "--patience", "0.2", "w*")
 
     assert (0, "w2: job 6_1 waited and is cancelled\n") == (done.exit_code, done.output)
 
@@ -709,7 +711,7 @@ def left_behind(alone: Path, request: pytest.FixtureRequest) -> str:
         (["ls"], "nothing"),
         (["ls", "--json"], "a dead socket"),
         (["why", "opt:1"], "an empty directory"),
-        (["quit", "w*"], "nothing"),
+        (["drain", "w*"], "nothing"),
     ],
     indirect=["left_behind"],
 )

@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_names import find_log, id_of, log_of, ordinals, start_of, store_of
-from grain.cli.mission_records import Process, Record, Start, make, missions_folder, read, write
+from grain.cli.mission_records import (
+    MissionStart,
+    Process,
+    StartRecord,
+    make,
+    missions_folder,
+    read,
+    write,
+)
 from grain.config import load
 from grain.edge.questions import FoundAnswer
 from grain.eventlog.errors import NoSuchLog
@@ -47,9 +55,9 @@ def logged(name: str, id: str, began: float, ended: float, pid: int = 1) -> None
     os.utime(file, (ended, ended))
 
 
-def started(name: str, at: float, process: Process) -> Record:
+def started(name: str, at: float, process: Process) -> StartRecord:
     """Leave the record of a start by `grain run`."""
-    start = Start(name=name, command=("./x",), directory="/", environment={}, at=at)
+    start = MissionStart(name=name, command=("./x",), directory="/", environment={}, at=at)
     write(make(missions_folder(), start).folder, "process.json", process)
     return read(missions_folder(), name)[-1]
 

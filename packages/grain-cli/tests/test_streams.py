@@ -35,7 +35,7 @@ COMMANDS = {
     "logs": ["w*"],
     "ls": [],
     "missions": [],
-    "quit": ["w*"],
+    "drain": ["w*"],
     "report": [],
     "resume": ["opt"],
     "run": ["true"],

@@ -1,4 +1,4 @@
-"""Fixtures: configurations from their text, and the address of an Edge file."""
+"""Fixtures: configurations from their text, and the address of a meeting file."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from grain.edge.buffers import Pieces
 from grain.edge.errors import RemoteProtocolError
-from grain.edge.questions import LoadAnswer, PeerVersions, Program, WhyAnswer, pack, unpack
+from grain.edge.questions import LoadAnswer, PeerVersions, ProgramState, WhyAnswer, pack, unpack
 from grain.edge.version import Versions, package_version
 
 LOAD = {"given": 2, "cores": 4, "computing": 1.5}
@@ -72,4 +72,6 @@ def test_versions_have_names_in_an_answer_and_none_in_a_message() -> None:
 
 
 def test_a_program_is_a_list_in_an_answer() -> None:
-    assert ["xtb", 2.0, None, 0.5] == msgspec.msgpack.decode(pack(Program("xtb", 2.0, None, 0.5)))
+    assert ["xtb", 2.0, None, 0.5] == msgspec.msgpack.decode(
+        pack(ProgramState("xtb", 2.0, None, 0.5))
+    )

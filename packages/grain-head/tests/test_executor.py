@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 from grain import GVAR
 from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import Usage
-from grain.head import Cancelled, ExecutorClosed, GrainExecutor
+from grain.head import ExecutorClosed, GrainExecutor, TaskCancelled
 from grain.head.errors import TaskCrashed
 from grain.head.events import (
     Event,
@@ -93,7 +93,7 @@ async def test_a_cancelled_job_frees_its_resources_when_it_has_ended(
     for job in (running, waiting):
         result = ended[job]
         assert isinstance(result, outcome.Error)
-        assert isinstance(result.error, Cancelled)
+        assert isinstance(result.error, TaskCancelled)
 
 
 async def test_leaving_by_exception_cancels() -> None:
@@ -115,7 +115,7 @@ async def test_leaving_by_exception_cancels() -> None:
             raise ValueError("mine")
 
     assert ended == [1]
-    assert isinstance(delivered[0].error, Cancelled)
+    assert isinstance(delivered[0].error, TaskCancelled)
     assert executor.statistics().cancelled == 2
 
 
@@ -450,7 +450,7 @@ async def test_a_job_that_waits_after_a_crash_can_be_cancelled(autojump_clock: M
         [cancelled] = [result async for id_, result in executor.results if id_ == job]
 
     assert isinstance(cancelled, outcome.Error)
-    assert isinstance(cancelled.error, Cancelled)
+    assert isinstance(cancelled.error, TaskCancelled)
 
 
 async def test_jobs_are_counted_by_function_and_cores(

@@ -18,7 +18,7 @@ from grain.edge.meeting.host import start_time
 from grain.edge.messages import Hello, Payload
 from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
-from grain.head.service import CODEC, Service
+from grain.head.service import CODEC, HubService
 from grain.worker.messages import InventoryEnd, RegisterWorker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def test_a_mission_that_was_killed_on_this_host_is_not_waited_for(
     address: str, transport: str
 ) -> None:
     """Its grace period is an hour here."""
-    service = Service(grace=3600.0)
+    service = HubService(grace=3600.0)
     async with trio.open_nursery() as nursery:
         start = partial(serve, service.handle, address, codec=CODEC, patience=service.patience)
         await nursery.start(partial(start, transports=frozenset({transport})))
@@ -90,7 +90,7 @@ async def test_a_mission_that_lost_its_connection_and_lives_is_waited_for(
     """Its process is looked at for a few seconds, and no longer."""
     sleeping = start_process("sleep", "1000")
     process = PeerProcess(sleeping.pid, start_time(sleeping.pid) or 0)
-    service = Service(grace=100.0)
+    service = HubService(grace=100.0)
     ours: WireChannel
     theirs: WireChannel
     ours, theirs = memory_channels()
@@ -116,7 +116,7 @@ async def test_a_worker_whose_process_has_ended_is_not_waited_for(
     """Its guards have ten seconds to end what it ran, and then it starts elsewhere."""
     sleeping = start_process("sleep", "1000")
     process = PeerProcess(sleeping.pid, start_time(sleeping.pid) or 0)
-    service = Service(grace=100.0)
+    service = HubService(grace=100.0)
     ours: WireChannel
     theirs: WireChannel
     ours, theirs = memory_channels()
@@ -146,7 +146,7 @@ async def test_the_end_of_a_connection_through_a_server_says_nothing_of_the_work
     autojump_clock: MockClock, direct: bool, seconds: float
 ) -> None:
     """The server of a bridge may have been killed."""
-    service = Service(grace=100.0)
+    service = HubService(grace=100.0)
 
     class Closed:
         """A channel that is closed at the other end after a worker has registered."""
@@ -178,7 +178,7 @@ async def test_the_end_of_a_connection_through_a_server_says_nothing_of_the_work
 @pytest.mark.parametrize(("role", "seconds"), [("mission", MAX_SILENCE), ("worker", 0.0)])
 async def test_only_missions_may_be_silent(role: str, seconds: float) -> None:
     """They run their users' code in the event loop that sends the heartbeat."""
-    assert seconds == Service().patience(Hello(1, "1", role, "n", "host", 1))
+    assert seconds == HubService().patience(Hello(1, "1", role, "n", "host", 1))
 
 
 class Silent(MemoryChannel[Payload, Payload]):
@@ -192,7 +192,7 @@ class Silent(MemoryChannel[Payload, Payload]):
 async def test_a_worker_whose_connection_breaks_was_last_heard_before_that(
     autojump_clock: MockClock,
 ) -> None:
-    service = Service(grace=100.0)
+    service = HubService(grace=100.0)
     mail: MemoryDirection[Payload] = MemoryDirection(0)
     back: MemoryDirection[Payload] = MemoryDirection(0)
     theirs, ours = Silent(mail, back), MemoryChannel(back, mail)

@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
 from grain.head.errors import BadMessage
 from grain.head.messages import Crash, RegisterMission, Request, Resolved, Submit, Synced
-from grain.head.service import Service
+from grain.head.service import HubService
 from grain.head.validation import check_message, request_of, resources_of
 from grain.remote_exer import RemoteExecutor
 from grain.resource import Cores, Memory
@@ -24,7 +24,7 @@ from grain.worker.messages import (
     BlockingCode,
     CoresComputed,
     DefineFunction,
-    Dismissed,
+    Disconnect,
     Inspected,
     Inventory,
     InventoryEnd,
@@ -142,9 +142,9 @@ def test_a_run_that_is_reported_with_what_another_has_is_refused(harness: HubHar
     harness.send("link", register)
     with pytest.raises(BadMessage, match="cannot be there"):
         harness.send("link", Inventory((first, second)))
-    harness.hub.dismiss("link", "nonsense", harness.now, refused=True)
+    harness.hub.disconnect("link", "nonsense", harness.now, refused=True)
     harness.dispatch()
-    assert [Dismissed("nonsense", "refused")] == harness.sent("link", Dismissed)
+    assert [Disconnect("nonsense", "refused")] == harness.sent("link", Disconnect)
 
     harness.mission()
     harness.connections = 1
@@ -199,7 +199,7 @@ class Member:
         return [message for message, _ in self.received if isinstance(message, kind)]
 
 
-async def join(nursery: trio.Nursery, service: Service, role: str, name: str) -> Member:
+async def join(nursery: trio.Nursery, service: HubService, role: str, name: str) -> Member:
     ours: WireChannel
     theirs: WireChannel
     ours, theirs = memory_channels()
@@ -226,7 +226,7 @@ async def join(nursery: trio.Nursery, service: Service, role: str, name: str) ->
 async def test_a_peer_that_states_nonsense_is_dropped_alone(
     autojump_clock: MockClock, nonsense: Message, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service()
+    service = HubService()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)
         worker = await join(nursery, service, "worker", "good")
@@ -238,10 +238,10 @@ async def test_a_peer_that_states_nonsense_is_dropped_alone(
         bad.channel.post([(nonsense, None)])
         await trio.sleep(1)
         assert bad.ended
-        [dismissed] = bad.sent(Dismissed)
-        assert isinstance(dismissed, Dismissed)
-        assert "refused" == dismissed.because
-        assert "the scheduler refuses RegisterWorker of worker bad" in dismissed.why
+        [disconnected] = bad.sent(Disconnect)
+        assert isinstance(disconnected, Disconnect)
+        assert "refused" == disconnected.because
+        assert "the scheduler refuses RegisterWorker of worker bad" in disconnected.why
         assert "worker bad is dropped: its RegisterWorker makes no sense" in caplog.text
 
         mission.channel.post(
@@ -267,7 +267,7 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_that_peer_alo
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service = Service()
+    service = HubService()
     real = service.hub.on_message
 
     def broken(link: Any, message: Message, *more: Any) -> None:
@@ -285,9 +285,9 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_that_peer_alo
             member.channel.post([(register({"Cores": 1}), None), (InventoryEnd(), None)])
         await trio.sleep(1)
         assert (True, False) == (bad.ended, good.ended)
-        [dismissed] = bad.sent(Dismissed)
-        assert isinstance(dismissed, Dismissed)
-        assert "failed" == dismissed.because
+        [disconnected] = bad.sent(Disconnect)
+        assert isinstance(disconnected, Disconnect)
+        assert "failed" == disconnected.because
         assert ["good"] == [*service.hub.registry.workers]
         assert "Traceback" in caplog.text
         assert "ZeroDivisionError: a bug" in caplog.text
@@ -298,7 +298,7 @@ async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
     autojump_clock: MockClock,
 ) -> None:
     """The first comes back under another id; both get their outcomes, and nobody takes turns."""
-    service = Service()
+    service = HubService()
     opened: list[str] = []
     remarks: list[str] = []
 

@@ -22,8 +22,8 @@ from grain.worker.messages import (
     Inventory,
     Lease,
     Revoke,
-    Run,
     RunEnded,
+    StartRun,
 )
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.session import WorkerSession
@@ -85,7 +85,7 @@ async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_fo
                 session.on_message(lease(number, 7 * (number > 7)), b"", 0.0)
             orders = session.take_orders()
             for number, (run, _) in zip((1, 2), orders, strict=True):
-                assert isinstance(run, Run)
+                assert isinstance(run, StartRun)
                 decoded = structs.replace(run, res=ZERO)
                 head.post([(decoded, Call(steps.run, (number,), {}))])
             await wait_all_tasks_blocked()
@@ -223,7 +223,7 @@ class Steps:
 
 
 @asynccontextmanager
-async def serving(runs: list[Run]) -> AsyncGenerator[tuple[HeadChannel, Steps]]:
+async def serving(runs: list[StartRun]) -> AsyncGenerator[tuple[HeadChannel, Steps]]:
     """Start a runner with these runs; yield its head's channel and the log of the steps."""
     head: HeadChannel
     theirs: RunnerChannel
@@ -245,10 +245,10 @@ async def test_the_runs_of_a_chain_take_place_one_after_the_other_in_their_order
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     runs = [
-        Run((1, 1), ZERO),
-        Run((1, 2), ZERO, chain=1),
-        Run((1, 3), ZERO),
-        Run((1, 4), ZERO, chain=1),
+        StartRun((1, 1), ZERO),
+        StartRun((1, 2), ZERO, chain=1),
+        StartRun((1, 3), ZERO),
+        StartRun((1, 4), ZERO, chain=1),
     ]
     async with serving(runs) as (head, steps):
         await wait_all_tasks_blocked()
@@ -267,7 +267,11 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """It may wait for company, but not for the end of a long run."""
-    runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
+    runs = [
+        StartRun((1, 1), ZERO),
+        StartRun((1, 2), ZERO, chain=1),
+        StartRun((1, 3), ZERO, chain=1),
+    ]
     async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
@@ -279,7 +283,11 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])
 async def test_a_waiting_run_that_is_cancelled_never_begins(waiting: bool, status: str) -> None:
     """And a run that has begun is left alone where only waiting ones are to be cancelled."""
-    runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
+    runs = [
+        StartRun((1, 1), ZERO),
+        StartRun((1, 2), ZERO, chain=1),
+        StartRun((1, 3), ZERO, chain=1),
+    ]
     async with serving(runs) as (head, steps):
         head.post([(Cancel((1, 2), waiting), None), (Cancel((1, 1), waiting=True), None)])
         ((ended, _),) = await reports(head)
@@ -296,7 +304,7 @@ async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
     steps = Steps()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-        runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1)]
+        runs = [StartRun((1, 1), ZERO), StartRun((1, 2), ZERO, chain=1)]
         head.post([(run, Call(steps.run, (run.attempt[1],), {})) for run in runs])
         await wait_all_tasks_blocked()
         await head.aclose()
@@ -310,10 +318,10 @@ async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
 def test_nothing_is_kept_of_chains_that_are_over() -> None:
     waiting: WaitingRuns[None] = WaitingRuns()
     session = three()
-    for run in ordered(session, Run):
+    for run in ordered(session, StartRun):
         if run.chain:
             assert not waiting.admit(run, None, first_runs=True)
-    runs = ordered(session, Run)
+    runs = ordered(session, StartRun)
     assert runs[1] == waiting.pop_successor(runs[0])[0]  # type: ignore[index]
     assert runs[2] == waiting.pop_successor(runs[1])[0]  # type: ignore[index]
     assert None is waiting.pop_successor(runs[2])

@@ -15,7 +15,7 @@ from simulation.bridge.server import Line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.bridge.leader import Caller
+    from grain.edge.bridge.leader import Listener
     from grain.edge.bridge.wire import AnyMessage
     from simulation.bridge.server import Bridge
     from simulation.heads import HeadProcess
@@ -101,7 +101,7 @@ class CallingBack:
         self,
         bridge: Bridge,
         head: HeadProcess,
-        caller: Caller,
+        caller: Listener,
         on_over: Callable[[CallingBack], object],
     ) -> None:
         self._bridge = bridge

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.edge.bridge.leader import Caller
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Call, Incoming, Ready, Record, Refusal
+from grain.edge.bridge.leader import Listener
+from grain.edge.bridge.wire import (
+    BEAT,
+    SILENCE,
+    Beat,
+    Incoming,
+    Joined,
+    LeaderRecord,
+    MemberListens,
+    MemberRefused,
+)
 from simulation.bridge.calls import Calling, CallingBack
 from simulation.bridge.server import Line, RelayedWire
 
@@ -65,23 +74,23 @@ class HeadAtBridge:
             return
         self._heard = self._world.clock.now
         if line.purpose == "look":
-            if isinstance(message, Record) and not message.epoch:
+            if isinstance(message, LeaderRecord) and not message.epoch:
                 line.close()
                 self.line = Line(self._bridge, self, self._head, "lead")
                 self.line.send(self.leader.on_connected())
             else:
                 self._again()
             return
-        if isinstance(message, Refusal):
+        if isinstance(message, MemberRefused):
             self._again()
             return
-        if isinstance(message, Record) and message.sealed:
+        if isinstance(message, LeaderRecord) and message.sealed:
             own = self._bridge.keys.unseal(message.sealed) == self._record
             law = "a head that connects again to a bridge is not turned away for itself"
             self._world.laws.demand(law, not own, message.epoch)
         to_send, member = self.leader.on_message(message)
         line.send(to_send)
-        if isinstance(message, Call):
+        if isinstance(message, MemberListens):
             self._check_call(message, member)
         self._follow(member)
         if self.leader.higher:
@@ -92,17 +101,17 @@ class HeadAtBridge:
         elif not self.leader.leads:
             self._again()
 
-    def _follow(self, member: Incoming | Caller | None) -> None:
+    def _follow(self, member: Incoming | Listener | None) -> None:
         if isinstance(member, Incoming):
             self._take(member)
-        elif isinstance(member, Caller):
+        elif isinstance(member, Listener):
             one = CallingBack(self._bridge, self._head, member, self._on_called_back)
             self._calling_back.add(one)
 
-    def _check_call(self, message: Call, member: Incoming | Caller | None) -> None:
+    def _check_call(self, message: MemberListens, member: Incoming | Listener | None) -> None:
         calling = self._bridge.calls[message.sealed]
         expected = self.leader.leads and calling.epoch == self.leader.epoch
-        reached = isinstance(member, Caller) and calling.address in member.addresses
+        reached = isinstance(member, Listener) and calling.address in member.addresses
         law = "a head that leads connects to who calls it, and to nobody else"
         self._world.laws.demand(law, reached if expected else member is None, calling.address)
 
@@ -178,7 +187,7 @@ class Taking:
     def on_answer(self, line: Line, message: AnyMessage) -> None:
         """Handle the answer of the server; if it is ready, the peer's side makes the wire."""
         self._at.on_taken(self)
-        if not isinstance(message, Ready):
+        if not isinstance(message, Joined):
             line.close()
 
     def on_lost(self, _: Line) -> None:
@@ -239,7 +248,7 @@ class PeerAtBridge:
             line.close()
         elif peer.frozen:
             self._clock.at(peer.frozen_until, lambda: self.on_answer(line, message))
-        elif isinstance(message, Record) and message.sealed:
+        elif isinstance(message, LeaderRecord) and message.sealed:
             self.close()
             head = peer.world.heads[int(self._bridge.keys.unseal(message.sealed))]
             if self.direct and head.alive:
@@ -318,7 +327,7 @@ class Race:
             line.close()
         elif peer.frozen:
             self._clock.at(peer.frozen_until, lambda: self.on_answer(line, message))
-        elif isinstance(message, Ready):
+        elif isinstance(message, Joined):
             self._join(line)
         else:
             line.close()

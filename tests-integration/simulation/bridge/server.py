@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from grain.edge.bridge.key import MeetingKeys
-from grain.edge.bridge.wire import SILENCE, Call, Called, Incoming, Publish, Record
-from grain.edge.relay.switchboard import Close, Limits, Send
+from grain.edge.bridge.wire import SILENCE, Called, Incoming, LeaderRecord, MemberListens, Publish
+from grain.edge.relay.switchboard import Close, MeetingLimits, Send
 from simulation.laws.promptness import Passing
 from simulation.wire import Wire
 
@@ -240,12 +240,16 @@ class Server:
         self._bridge.world.laws.demand(law, line, effect)
         assert line is not None
         self._check(line, effect.message, entered)
-        if isinstance(effect.message, Call | Incoming) and self.fragile and not self._bridge.calm:
+        if (
+            isinstance(effect.message, MemberListens | Incoming)
+            and self.fragile
+            and not self._bridge.calm
+        ):
             if self._bridge.chance.random() < 0.5:
                 line.deliver(effect.message)
             self.kill()
             self._bridge.clock.after(self._bridge.chance.choice((0.0, 20.0)), self._bridge.restart)
-        elif isinstance(effect.message, Call):
+        elif isinstance(effect.message, MemberListens):
             self._bridge.pass_on(line, effect.message)
         else:
             line.deliver(effect.message)
@@ -258,13 +262,13 @@ class Server:
             demand(law, line.purpose == "lead", message)
             if entered is not None:
                 self._introduced[message.token] = entered
-        elif isinstance(message, Call):
+        elif isinstance(message, MemberListens):
             demand("a bridge passes calls on to a head", line.purpose == "lead", message)
             self._passed_on.add(message.sealed)
         elif isinstance(message, Called):
             law = "a bridge has passed on the call of whom it answers so"
             demand(law, line.token in self._passed_on, line.number)
-        elif isinstance(message, Record) and message.sealed:
+        elif isinstance(message, LeaderRecord) and message.sealed:
             head = self._shown[message.sealed]
             here = any(one.of is head.of for one in self.lines.values() if one.purpose == "lead")
             law = "a bridge does not show the record of a head that it has lost"
@@ -360,7 +364,7 @@ class Bridge:
         make: makes the switchboard of a server.
     """
 
-    def __init__(self, world: World, make: Callable[[Limits], Switchboard]) -> None:
+    def __init__(self, world: World, make: Callable[[MeetingLimits], Switchboard]) -> None:
         self.world = world
         self.clock = world.clock
         self.chance = world.clock.chance
@@ -375,7 +379,7 @@ class Bridge:
         # How many calls are to be lost, repeated and late from now on.
         self.lost_calls = self.repeated_calls = self.late_calls = 0
         self._make = make
-        self.server = Server(self, make(Limits()))
+        self.server = Server(self, make(MeetingLimits()))
 
     @property
     def calm(self) -> bool:
@@ -393,7 +397,7 @@ class Bridge:
         self.listening[address] = calling
         return address
 
-    def pass_on(self, head: Line, call: Call) -> None:
+    def pass_on(self, head: Line, call: MemberListens) -> None:
         """Pass a call on to a head; or not, or twice, or later to whoever is connected then."""
         if self.calm:
             head.deliver(call)
@@ -408,7 +412,7 @@ class Bridge:
                 self.repeated_calls -= 1
                 head.deliver(call)
 
-    def _late(self, call: Call) -> None:
+    def _late(self, call: MemberListens) -> None:
         for line in self.server.lines.values():
             if line.purpose == "lead" and line.there:
                 line.deliver(call)
@@ -416,7 +420,7 @@ class Bridge:
     def restart(self) -> None:
         """Start a server unless there is one."""
         if not self.server.alive:
-            self.server = Server(self, self._make(Limits()))
+            self.server = Server(self, self._make(MeetingLimits()))
 
     def tick(self) -> None:
         """Let time pass, once a second."""

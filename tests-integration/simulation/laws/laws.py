@@ -17,7 +17,7 @@ from grain.head.messages import (
 from grain.head.scheduler.outlived import blamed
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
-from grain.worker.messages import AckRuns, Dismissed, Lease, Revoke
+from grain.worker.messages import AckRuns, Disconnect, Lease, Revoke
 from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class Laws:
     def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
         """Check a message that a head sends."""
         newest = wire.number == head.newest.get(wire.peer)
-        dismissed = isinstance(message, Dismissed)
+        disconnected = isinstance(message, Disconnect)
         refused = wire in head.refused
         law = "nothing but the reason is sent on a connection that was replaced"
-        self.demand(law, newest or dismissed, message)
-        law = "no connection in use is dismissed, but those of peers that talk nonsense"
-        self.demand(law, not newest or dismissed == refused, message)
+        self.demand(law, newest or disconnected, message)
+        law = "no connection in use is disconnected, but those of peers that talk nonsense"
+        self.demand(law, not newest or disconnected == refused, message)
         if isinstance(message, Lease):
             self.on_leased(head, wire, message)
         elif isinstance(message, MissionRegistered):
@@ -184,10 +184,10 @@ class Laws:
             drained = self.drained.get((head, worker), math.inf)
             self.demand("a drain is no crash", message.crash.at < drained, message)
 
-    def on_dismissed(self, head: HeadProcess, wire: Wire) -> None:
-        """Check that a peer that was dismissed is detached."""
+    def on_disconnected(self, head: HeadProcess, wire: Wire) -> None:
+        """Check that a peer that was disconnected is detached."""
         here = wire in head.hub.missions.links or wire in head.hub.workers.links
-        self.demand("a peer that was dismissed is detached", not here)
+        self.demand("a peer that was disconnected is detached", not here)
 
     def on_given_up(self, peer: str, seconds: float) -> None:
         """Check that a peer that is given up was away for long, while its head could see that."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head.hub.state import Link
-    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
     from simulation.heads import HeadProcess
     from simulation.wire import Mail
     from simulation.world import World
@@ -74,9 +74,9 @@ def _could_serve(taker: Task, queue: TaskQueue) -> bool:
     return _serves(taker.worker, queue)
 
 
-def _reservable(worker: WorkerState, queue: TaskQueue) -> bool:
+def _reservable(worker: WorkerAccount, queue: TaskQueue) -> bool:
     return worker.reservation is None and not worker.draining and _serves(worker, queue)
 
 
-def _serves(worker: WorkerState, queue: TaskQueue) -> bool:
+def _serves(worker: WorkerAccount, queue: TaskQueue) -> bool:
     return queue.fits(worker.shape.interpreter, worker.supply.total)

@@ -173,7 +173,7 @@ class Promptness:
         if record is not None and record.arrived != worker.leases_read:
             law = "a head knows which leases have arrived"
             yield Passing(law, self._trip, (*own, worker.leases_read))
-        if record is not None and record.retired is not None and not session.draining:
+        if record is not None and record.told_to_drain is not None and not session.draining:
             yield Passing("a worker leaves that is asked to", self._trip, own)
         if record is not None and (record.backlog is not None) != session.paused:
             law = "a head knows which workers keep too many outcomes"
@@ -186,12 +186,12 @@ class Promptness:
         hub = head.hub
         workers = hub.registry.workers
         own = (id(head), head.stopped)
-        for name in hub.tasks.held_back:
+        for name in hub.tasks.awaiting_report:
             reported = name in workers and workers[name].serving
             if reported or name in head.departed:
-                law = "what is held back for a worker starts when that has reported or left"
+                law = "what awaits the report of a worker starts when that has reported or left"
                 yield Passing(law, 0.0, (*own, name))
-            law = "nothing is held back for longer than the grace period"
+            law = "nothing awaits a report for longer than the grace period"
             yield Passing(law, self.world.grace + 2.0, (*own, name))
         waiting = hub.tasks.quarantine.waiting
         if waiting and not any(worker.reserved for worker in workers.values()):

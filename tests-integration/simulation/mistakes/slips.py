@@ -98,10 +98,10 @@ SLIPS: dict[str, Slip] = {
         "if all(earlier.attempt != crash.attempt for earlier in task.crashes):",
         "if True:",
     ),
-    "what is held back for a worker that has reported waits": Slip(
-        Workers, "_on_inventory_end", "self._table.enqueue_held_back(worker.id, now)", "pass"
+    "what awaits the report of a worker that has reported waits": Slip(
+        Workers, "_on_inventory_end", "self._table.enqueue_awaiting_report(worker.id, now)", "pass"
     ),
-    "what is held back for a worker that has left waits": Slip(
+    "what awaits the report of a worker that has left waits": Slip(
         Missions,
         "_has_reported",
         "worker in self._left if record is None",
@@ -221,7 +221,7 @@ SLIPS: dict[str, Slip] = {
         "pass",
     ),
     "a worker that is away when it is to leave stays": Slip(
-        Workers, "_on_inventory_end", "if worker.retired is not None:", "if False:"
+        Workers, "_on_inventory_end", "if worker.told_to_drain is not None:", "if False:"
     ),
     "leases that were lost are waited for": Slip(
         Workers, "_on_inventory_end", "if lease.session < worker.session:", "if False:"
@@ -277,8 +277,8 @@ SLIPS: dict[str, Slip] = {
     "workers have leases before missions know": Slip(
         Hub, "take", "key=lambda link: link not in missions", "key=lambda link: link in missions"
     ),
-    "a peer that was dismissed stays attached": Slip(
-        Hub, "dismiss", "self.on_link_lost(link, now)", "pass"
+    "a peer that was disconnected stays attached": Slip(
+        Hub, "disconnect", "self.on_link_lost(link, now)", "pass"
     ),
     "messages are not checked": Slip(Hub, "on_message", "check_message(message)", "pass"),
     "a worker is taken to have functions that it has forgotten": Slip(
@@ -352,9 +352,9 @@ SLIPS: dict[str, Slip] = {
         "if not held.ended and not self.prefetch.adopt(lease, held):",
         "if not held.ended:",
     ),
-    "a mission is not told that what was held back waits": Slip(
+    "a mission is not told that what awaited a report waits": Slip(
         TaskTable,
-        "enqueue_held_back",
+        "enqueue_awaiting_report",
         'self._outgoing.post(task.mission.link, Started("", (task.number,)))',
         "pass",
     ),
@@ -440,7 +440,7 @@ SLIPS: dict[str, Slip] = {
         Workers, "_on_readiness", "if before and not worker.takes_runs:", "if False:"
     ),
     "a bridge keeps the place of a head that is lost": Slip(
-        Switchboard, "_retire", "if state.leader == number:", "if False:"
+        Switchboard, "_detach", "if state.leader == number:", "if False:"
     ),
     "a head shows its record only to the first server of a bridge": Slip(
         Leader,
@@ -517,7 +517,7 @@ SLIPS: dict[str, Slip] = {
     "a bridge answers calls that it does not pass on": Slip(
         Switchboard,
         "_call",
-        "self._effects += [Send(state.leader, Call(sealed)), Send(number, Called())]",
+        "self._effects += [Send(state.leader, MemberListens(sealed)), Send(number, Called())]",
         "self._effects += [Send(number, Called())]",
     ),
     "a bridge keeps the connection of a member that has called": Slip(

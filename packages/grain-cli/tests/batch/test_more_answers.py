@@ -269,7 +269,7 @@ def test_hosts_share_their_cpus_and_answers_are_complete() -> None:
     """An answer that was cut off is none."""
     ids = ["n1:7:100", "n1:8:100"]
 
-    assert ssh.Started(7, "100", (0, 2)) == ssh.started(
+    assert ssh.StartedProcess(7, "100", (0, 2)) == ssh.started(
         "n1", "motd\ngrain-started 7 100 0,2\ngrain-end\n"
     )
     assert [JobPhase.RUNNING, JobPhase.GONE] == [
@@ -284,7 +284,7 @@ def test_hosts_share_their_cpus_and_answers_are_complete() -> None:
 def test_the_cpus_of_other_workers_are_not_given_again(job_of: Callable[..., BatchJob]) -> None:
     job = job_of("[script]\ncores = 1")
     taken = {cpu for cpu in range(4096) if cpu}
-    place = ssh.Place("n1", 1)
+    place = ssh.SharedHost("n1", 1)
 
     text = ssh.start(job, "/nonexistent", place, taken | {0})
 

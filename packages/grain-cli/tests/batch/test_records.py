@@ -139,7 +139,7 @@ def test_an_id_takes_the_place_of_the_mark_that_was_written_before(tmp_path: Pat
 
 
 def test_records_that_another_user_may_have_written_are_not_believed(tmp_path: Path) -> None:
-    """`grain quit` would end the processes that they name."""
+    """`grain drain` would end the processes that they name."""
     records = JobRecords(tmp_path / "jobs")
     records.add(records.new_file(), RECORD)
     tmp_path.chmod(0o777)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
             {"Cores": {"auto": {"most": 4}}, "GPUs": "auto", "Memory": 7.5},
         ),
         (
-            "[script]\nmemory = 0.3\n[worker.held_back]\nmemory = 0.1\nwalltime = 5",
+            "[script]\nmemory = 0.3\n[worker.reserve]\nmemory = 0.1\nwalltime = 5",
             {"Cores": "auto", "GPUs": "auto", "Memory": 0.2, "WTime": {"auto": {"less": 5}}},
         ),
         (
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_a_worker_owns_configured_amounts_less_what_is_held_back(
+def test_a_worker_owns_configured_amounts_less_the_reserve(
     configure: Callable[[str], Config], text: str, owned: dict[str, Any]
 ) -> None:
-    """Configured amounts less what is held back; the rest is for the worker to find out."""
+    """Configured amounts less the reserve; the rest is for the worker to find out."""
     assert owned == resources(configure(text))
 
 
@@ -60,7 +60,7 @@ def test_several_workers_of_one_machine_share_its_memory(
 
 
 @pytest.mark.parametrize(
-    ("walltime", "held_back", "lead"),
+    ("walltime", "reserve", "lead"),
     [
         (3600, 60, 120),
         (None, 60, 120),
@@ -71,10 +71,10 @@ def test_several_workers_of_one_machine_share_its_memory(
     ],
 )
 def test_the_warning_comes_a_minute_early_or_after_half_of_a_short_job(
-    walltime: int | None, held_back: int, lead: int
+    walltime: int | None, reserve: int, lead: int
 ) -> None:
     """A minute before the worker has to be done, but in short jobs not at their start."""
-    assert lead == warning_lead(walltime, held_back)
+    assert lead == warning_lead(walltime, reserve)
 
 
 def test_walltime_of_the_user(job_of: Callable[..., BatchJob]) -> None:

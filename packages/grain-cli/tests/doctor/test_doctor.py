@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 from grain.cli import main
 from grain.cli.doctor import batch, checks, installed, meeting, peers
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 from grain.config import Config
 from grain.edge import Attempt
 from grain.edge.questions import PeerVersions, WorkerState
@@ -88,15 +88,15 @@ def test_something_that_hangs() -> None:
     """It has failed, and nobody waits for it; nor does a bug hide the rest."""
     stuck = threading.Event()
 
-    def slow() -> list[Finding]:
+    def slow() -> list[CheckResult]:
         stuck.wait()
         return []
 
-    def broken() -> list[Finding]:
+    def broken() -> list[CheckResult]:
         raise RuntimeError("a bug")
 
     assert "fail" == checks.within(0.05, "disk", slow)[0].state  # or it would never return
-    assert [Finding("disk", "fail", "RuntimeError: a bug")] == checks.within(60, "disk", broken)
+    assert [CheckResult("disk", "fail", "RuntimeError: a bug")] == checks.within(60, "disk", broken)
     stuck.set()
 
 
@@ -269,7 +269,7 @@ def test_each_way_is_told_by_itself() -> None:
         [meeting.way(one, others=others) for one in failed] for others in (False, True)
     )
 
-    assert "the one in the Edge file is not reached" == first.says
+    assert "the one in the meeting file is not reached" == first.says
     assert ("by tcp", "warn", "there: refused", "") == alone[0]
     assert "open between nodes" in beside[0].fix
     assert "by files" == beside[1].check
@@ -312,7 +312,7 @@ def test_workers_with_another_python_are_named_with_what_follows() -> None:
     new = Versions("Python 3.12", "3.12.1", "1.0", "1.26.4")
     workers = here(a=new, b=OWN, c=new, d=new, e=new)
 
-    assert Finding(
+    assert CheckResult(
         "workers",
         "warn",
         "this is Python 3.11, workers have another: "
@@ -340,7 +340,7 @@ def test_workers_with_another_major_version_of_numpy_are_named() -> None:
     ],
 )
 def test_workers_that_fit(workers: dict[str, Versions], says: str) -> None:
-    assert Finding("workers", "ok", says) == peers.judge_workers(here(**workers), OWN)
+    assert CheckResult("workers", "ok", says) == peers.judge_workers(here(**workers), OWN)
 
 
 @pytest.mark.usefixtures("worker")

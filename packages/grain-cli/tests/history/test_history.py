@@ -98,10 +98,10 @@ def test_a_long_name_is_shortened_and_not_the_date_beside_it(
 @pytest.mark.usefixtures("opt")
 def test_a_mission_that_grain_run_has_started_has_the_name_of_its_start() -> None:
     """That by which `grain missions` lists it; its own is in the other forms, too."""
-    from grain.cli.mission_records import Process, Start, make, missions_folder, write
+    from grain.cli.mission_records import MissionStart, Process, make, missions_folder, write
 
     command = ("./opt",)
-    start = Start(name="night", command=command, directory="/", environment={}, at=BEGAN - 1)
+    start = MissionStart(name="night", command=command, directory="/", environment={}, at=BEGAN - 1)
     process = Process(
         host=HEADER.host, kernel="k", pid=HEADER.pid, began="1", keeper=1, keeper_began="1"
     )

@@ -15,9 +15,9 @@ import pytest
 from grain.cli.mission_records import (
     KEPT,
     End,
+    MissionStart,
     Process,
-    Record,
-    Start,
+    StartRecord,
     load,
     make,
     read,
@@ -36,7 +36,7 @@ NOW = 100 * 86400.0
 DAY = 86400.0
 
 
-def started(folder: Path, days: float, *, alive: float | None = None) -> Record:
+def started(folder: Path, days: float, *, alive: float | None = None) -> StartRecord:
     """Make the folder of a start of so many days ago.
 
     Args:
@@ -44,7 +44,7 @@ def started(folder: Path, days: float, *, alive: float | None = None) -> Record:
         days: the age of the start.
         alive: how many days ago its keeper gave the last sign of life; None for never.
     """
-    start = Start(
+    start = MissionStart(
         name="opt", command=("./opt",), directory="/", environment={}, at=NOW - days * DAY
     )
     record = make(folder, start)
@@ -178,7 +178,7 @@ def test_a_file_that_has_room_reserved_needs_no_more(tmp_path: Path) -> None:
 def test_what_is_no_utf_8_is_kept_and_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """Names of files, arguments and variables are bytes."""
     odd = os.fsdecode(b"x\xff")
-    start = Start(name="opt", command=(odd,), directory=odd, environment={"A": odd}, at=NOW)
+    start = MissionStart(name="opt", command=(odd,), directory=odd, environment={"A": odd}, at=NOW)
     assert start == read(make(tmp_path, start).folder.parent)[0].start
 
     whole = msgspec.structs.replace(start, at=object())

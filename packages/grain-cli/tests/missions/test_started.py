@@ -27,9 +27,9 @@ from grain.cli.batch import JobPhase, JobRecord, JobState
 from grain.cli.mission_names import starts
 from grain.cli.mission_records import (
     End,
+    MissionStart,
     Process,
-    Record,
-    Start,
+    StartRecord,
     make,
     missions_folder,
     read,
@@ -232,7 +232,9 @@ def test_a_mission_on_a_silent_host_is_resumed_only_by_who_says_that_it_is_lost(
 
 def test_a_start_is_not_resumed_beside_a_later_one_that_may_still_run(folder: Path) -> None:
     """Nor does it run beside that one where the user names the earlier start."""
-    start = Start(name="opt", command=("true",), directory=str(folder), environment={}, at=1e9)
+    start = MissionStart(
+        name="opt", command=("true",), directory=str(folder), environment={}, at=1e9
+    )
     earlier = make(missions_folder(), start)
     later = make(missions_folder(), start)
     write(earlier.folder, "end.json", End(status=1, at=1e9))
@@ -253,8 +255,8 @@ def test_a_start_is_not_resumed_beside_a_later_one_that_may_still_run(folder: Pa
 
 def test_lines_that_come_while_the_last_ones_are_looked_for_are_not_lost(tmp_path: Path) -> None:
     """A file of /proc stands for one that grows: its size is 0, and there is something in it."""
-    start = Start(name="opt", command=("opt",), directory="/", environment={}, at=0)
-    record = Record(tmp_path, 1, start, None, None, 0)
+    start = MissionStart(name="opt", command=("opt",), directory="/", environment={}, at=0)
+    record = StartRecord(tmp_path, 1, start, None, None, 0)
     record.output.symlink_to("/proc/self/limits")
     lines = record.output.read_bytes().splitlines(keepends=True)
 
@@ -433,7 +435,7 @@ def test_starts_in_a_directory_that_another_user_could_exchange_are_not_believed
 ) -> None:
     """`grain cancel` would end the process that one names."""
     started = folder / "state/grain/started"
-    make(started, Start(name="opt", command=("x",), directory="/", environment={}, at=1.0))
+    make(started, MissionStart(name="opt", command=("x",), directory="/", environment={}, at=1.0))
     assert ["opt"] == [one.start.name for one in starts()]
     (folder / "state").chmod(0o777)
     assert [] == starts()

@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from grain.cli.mission_records import STARTING, Cancelled, End, Process, Record, Start
+from grain.cli.mission_records import (
+    STARTING,
+    Cancellation,
+    End,
+    MissionStart,
+    Process,
+    StartRecord,
+)
 from grain.cli.missions.environment import kept, restored
 from grain.cli.missions.logout import judge as judge_logout
 from grain.cli.missions.state import SILENCE, Phase, State, judge
 
 NOW = 10_000.0
-START = Start(name="opt", command=("./opt",), directory="/", environment={}, at=NOW - 1000)
+START = MissionStart(name="opt", command=("./opt",), directory="/", environment={}, at=NOW - 1000)
 PROCESS = Process(host="login1", kernel="here", pid=7, began="70", keeper=6, keeper_began="60")
 DEAD: dict[int, str] = {}
 
@@ -27,7 +34,7 @@ def state(
     kernel: str = "here",
     started: float = NOW - 1000,
 ) -> State:
-    record = Record(Path("/x"), 1, START, process, end, alive, made=started)
+    record = StartRecord(Path("/x"), 1, START, process, end, alive, made=started)
     return judge(
         record, host=host, kernel=kernel, now=lambda: NOW, began=lambda pid: processes.get(pid, "")
     )
@@ -58,8 +65,8 @@ def test_a_mission_that_was_cancelled_is_interrupted_unless_it_went_well(
     status: int, phase: Phase, detail: str
 ) -> None:
     """A mission that is cancelled through its scheduler ends by an exception, with status 1."""
-    end, by = End(status=status, at=NOW), Cancelled(by="me on n1")
-    record = Record(Path("/x"), 1, START, PROCESS, end, NOW, by)
+    end, by = End(status=status, at=NOW), Cancellation(by="me on n1")
+    record = StartRecord(Path("/x"), 1, START, PROCESS, end, NOW, by)
     judged = judge(record, host="", kernel="here", now=lambda: NOW, began=lambda _: "")
     assert State(phase, detail) == judged
 

@@ -14,7 +14,7 @@ from grain.cli.report.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
 from grain.cli.report.collecting import Report, collect
 from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.figures import amount_ticks, hours, number, share, time_ticks
-from grain.cli.report.series import Level, Series
+from grain.cli.report.series import Series, Staircase
 from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
 from grain.eventlog.runs import RunAssembly, clocks_of
 from grain.eventlog.schema import (
@@ -64,7 +64,7 @@ def test_a_series_has_the_mean_of_each_bin() -> None:
 
 
 def test_a_level_is_held_until_it_changes() -> None:
-    level = Level(4)
+    level = Staircase(4)
     for time, number_ in [(0.0, 2), (1.0, 5), (1.0, 4), (3.0, 0), (4.0, 0)]:
         level.set(time, number_)
 

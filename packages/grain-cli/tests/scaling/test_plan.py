@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grain.cli.scaling.model import TaskClass, Worker, WorkerShape
-from grain.cli.scaling.plan import AskedFor, Plan, plan
+from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape
+from grain.cli.scaling.plan import AskedFor, WorkerPlan, plan
 from grain.resource import Cores, GPUs, Memory, from_data
 
 CPU = WorkerShape("cpu", Cores(16) & Memory(60), seconds=3600.0)
@@ -18,17 +18,17 @@ def tasks(space: object, waiting: int, **more: object) -> TaskClass:
     return TaskClass(space, str(space), waiting, **more)  # type: ignore[arg-type]
 
 
-def worker(shape: WorkerShape, **more: object) -> Worker:
-    return Worker("w", "w", shape.total, shape.total, 3000.0, **more)  # type: ignore[arg-type]
+def worker(shape: WorkerShape, **more: object) -> CurrentWorker:
+    return CurrentWorker("w", "w", shape.total, shape.total, 3000.0, **more)  # type: ignore[arg-type]
 
 
 def planned(
     *classes: TaskClass,
-    workers: tuple[Worker, ...] = (),
+    workers: tuple[CurrentWorker, ...] = (),
     asked_for: tuple[AskedFor, ...] = (),
     shapes: tuple[WorkerShape, ...] = (CPU, BIG, GPU),
     room: dict[str, int] = ROOM,
-) -> Plan:
+) -> WorkerPlan:
     return plan(classes, workers, asked_for, shapes, room, {"w": "cpu"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grain.cli.batch import JobPhase, JobState
-from grain.cli.scaling.model import Decision, TaskClass, View, Worker, WorkerShape
+from grain.cli.scaling.model import CurrentWorker, Decision, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.scaling.words import demand
@@ -21,13 +21,13 @@ class Site:
         self.scaler = Scaler(shapes or (NODE,), **{"most": 10, **more})
         self.now = 0.0
         self.states: dict[str, JobState] = {}
-        self.workers: list[Worker] | None = []
+        self.workers: list[CurrentWorker] | None = []
         self.classes: list[TaskClass] = []
 
     def look(self, seconds: float = 15.0) -> Decision:
         self.now += seconds
         asked = {one: self.states[one] for one in self.scaler.jobs}
-        return self.scaler.decide(View(self.classes, self.workers, asked), self.now)
+        return self.scaler.decide(Situation(self.classes, self.workers, asked), self.now)
 
     def submit(self, decision: Decision, phase: JobPhase = JobPhase.PENDING) -> None:
         """Accept what is submitted."""
@@ -42,7 +42,7 @@ class Site:
         self.states[job] = JobState(JobPhase.RUNNING, "", f"n{job}")
         assert self.workers is not None
         self.workers.append(
-            Worker(f"id{job}", f"w{job}", NODE.total, NODE.total, job=job, **more)  # type: ignore[arg-type]
+            CurrentWorker(f"id{job}", f"w{job}", NODE.total, NODE.total, job=job, **more)  # type: ignore[arg-type]
         )
 
     def wait(self, seconds: float) -> Decision:
@@ -125,7 +125,7 @@ def test_a_worker_that_is_idle_for_5_minutes_is_released() -> None:
 
 def test_workers_of_others_are_never_released() -> None:
     site = Site()
-    site.workers = [Worker("x", "x", NODE.total, NODE.total, idle=9999.0)]
+    site.workers = [CurrentWorker("x", "x", NODE.total, NODE.total, idle=9999.0)]
 
     assert not any(site.look())
 
@@ -252,7 +252,7 @@ def test_a_class_that_a_joined_worker_cannot_run_after_all_is_impossible() -> No
     site.classes = wanted(1)
     site.submit(site.look())
     site.join("1")
-    site.workers = [Worker("id1", "w1", Cores(8), Cores(8), job="1")]
+    site.workers = [CurrentWorker("id1", "w1", Cores(8), Cores(8), job="1")]
     for _ in range(3):
         assert not site.look().submit
 
@@ -293,12 +293,14 @@ def test_a_patience_that_was_set_stays() -> None:
 
 
 def test_the_reason_names_the_tasks_with_the_most_work() -> None:
-    from grain.cli.scaling.plan import Part
+    from grain.cli.scaling.plan import PlannedWorkers
 
-    parts = [Part("Cores(8)", 31, 14400.0), Part("Cores(1)", 2, 1.0)]
+    parts = [PlannedWorkers("Cores(8)", 31, 14400.0), PlannedWorkers("Cores(1)", 2, 1.0)]
     assert "31 tasks of Cores(8) and 2 of other kinds wait, 4 h of work" == demand(parts)
-    assert "1 task of Cores(8) waits, 1 min of work" == demand([Part("Cores(8)", 1, 60.0)])
-    guess = Part("Cores(1)", 2, 1200.0, known=False)
+    assert "1 task of Cores(8) waits, 1 min of work" == demand(
+        [PlannedWorkers("Cores(8)", 1, 60.0)]
+    )
+    guess = PlannedWorkers("Cores(1)", 2, 1200.0, known=False)
     why = "31 tasks of Cores(8) and 2 of other kinds wait; how long they take is not known yet"
     assert why == demand([parts[0], guess])
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from grain.cli.top.picture import (
     ASCII,
     UNICODE,
-    Place,
+    ShownColumn,
     bar_text,
     cut,
     fitted,
@@ -24,7 +24,7 @@ from grain.cli.top.picture import (
     width,
 )
 from grain.cli.top.rates import Rates
-from grain.cli.top.tables import Bar, tables
+from grain.cli.top.tables import Gauge, tables
 from grain_testkit.overviews import overview, worker
 
 
@@ -75,12 +75,12 @@ def test_a_star_stands_at_the_column_that_the_rows_are_sorted_by() -> None:
     ],
 )
 def test_a_bar_is_empty_or_full_only_if_nothing_or_all_is_used(share: float, shown: str) -> None:
-    assert shown == bar_text(Bar(share, f"{round(share * 4)}/4"), Place(0, 13, 3), ASCII)
+    assert shown == bar_text(Gauge(share, f"{round(share * 4)}/4"), ShownColumn(0, 13, 3), ASCII)
 
 
 def test_without_room_for_a_bar_its_text_is_there() -> None:
-    assert " 3/4" == bar_text(Bar(0.75, "3/4"), Place(0, 4, 3), ASCII)
-    assert "   ?/3" == bar_text(Bar(None, "?/3"), Place(0, 6, 3), ASCII)
+    assert " 3/4" == bar_text(Gauge(0.75, "3/4"), ShownColumn(0, 4, 3), ASCII)
+    assert "   ?/3" == bar_text(Gauge(None, "?/3"), ShownColumn(0, 6, 3), ASCII)
 
 
 def test_a_long_name_is_cut_with_a_mark() -> None:

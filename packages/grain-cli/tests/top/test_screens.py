@@ -24,11 +24,11 @@ from grain.cli.top.rates import Rates
 from grain.cli.top.tables import losses
 from grain.edge.questions import (
     CallAnswer,
+    DrainingWorker,
     FoundAnswer,
     LossRow,
-    Program,
     ProgramsAnswer,
-    RetiredWorker,
+    ProgramState,
     RunRow,
     RunsAnswer,
     WhyAnswer,
@@ -307,8 +307,8 @@ def test_a_worker_is_drained_after_a_yes() -> None:
         await pilot.pause()
         assert "worker w093015-1 leaves when 4 tasks ended" == shown(app)[1].rstrip()
 
-    given = use(look, retire=[RetiredWorker("w", "w", "n", "serving", 4)])
-    assert ["id1"] == [ask.pattern for ask in given.asked if ask.about == "retire"]
+    given = use(look, drain=[DrainingWorker("w", "w", "n", "serving", 4)])
+    assert ["id1"] == [ask.pattern for ask in given.asked if ask.about == "drain"]
     assert not any(ask.at_once for ask in given.asked)
 
 
@@ -412,7 +412,7 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         Seen(overview(missions=1)),
         why=FACTS,
         arguments=CallAnswer("optimise('caffeine.xyz')"),
-        programs=ProgramsAnswer([Program("xtb caffeine.xyz", 2.0, 7.5, 1.25)]),
+        programs=ProgramsAnswer([ProgramState("xtb caffeine.xyz", 2.0, 7.5, 1.25)]),
     )
 
 
@@ -454,7 +454,7 @@ def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> No
         await pilot.pause()
         assert "2 s xtb a.xyz" in "\n".join(shown(app))
 
-    programs = ProgramsAnswer([Program("xtb a.xyz", 2.0, 7.8, 1.25)])
+    programs = ProgramsAnswer([ProgramState("xtb a.xyz", 2.0, 7.8, 1.25)])
     given = use(look, programs=programs, size=(120, 24))
     asked = [(ask.mission, ask.task) for ask in given.asked if ask.about == "programs"]
     assert 0 < len(asked) <= 40

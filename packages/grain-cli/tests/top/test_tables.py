@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import (
-    Bar,
-    Order,
-    Row,
+    Gauge,
+    RowOrder,
+    RowTask,
     Table,
-    Task,
+    TableRow,
     Use,
     arranged,
     busy_text,
@@ -24,7 +24,7 @@ from grain.cli.top.tables import (
     totals,
     use_of,
 )
-from grain.edge.questions import Program, ProgramsAnswer
+from grain.edge.questions import ProgramsAnswer, ProgramState
 from grain_testkit.overviews import AT, failure, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def made(
     return tables(answer, rates, uses or {})[name]
 
 
-def column(table: Table, head: str) -> list[str | Bar]:
+def column(table: Table, head: str) -> list[str | Gauge]:
     at = [column.head for column in table.columns].index(head)
     return [row.cells[at] for row in table.rows]
 
@@ -50,16 +50,16 @@ def test_workers_have_a_bar_for_each_kind_of_resource_and_the_time_left() -> Non
     table = made(overview(workers=2), "workers")
 
     assert ["01:00:00", "02:00:00"] == column(table, "LEFT")
-    assert [Bar(1.0, "16/16", 3.6 / 16)] * 2 == column(table, "CORES")
-    assert Bar(0.5, "30/59.5", 0.0) == column(table, "MEMORY")[0]
-    assert Bar(0.0, "0/2", 0.0) == column(table, "GPUS")[0]
+    assert [Gauge(1.0, "16/16", 3.6 / 16)] * 2 == column(table, "CORES")
+    assert Gauge(0.5, "30/59.5", 0.0) == column(table, "MEMORY")[0]
+    assert Gauge(0.0, "0/2", 0.0) == column(table, "GPUS")[0]
     assert ["3.6"] * 2 == column(table, "COMPUTING")
 
 
 def test_a_worker_of_which_it_is_not_known_what_it_computes_has_given_cores_alone() -> None:
     table = made(_with(worker(0, 4, computing=None)), "workers")
 
-    assert [Bar(1.0, "16/16", 0.0)] == column(table, "CORES")
+    assert [Gauge(1.0, "16/16", 0.0)] == column(table, "CORES")
     assert ["-"] == column(table, "COMPUTING")
 
 
@@ -67,7 +67,7 @@ def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
     one = worker(0, total={"Licences": 3}, used={"Licences": None})
     table = made(_with(one), "workers")
 
-    assert [Bar(None, "?/3")] == column(table, "LICENCES")
+    assert [Gauge(None, "?/3")] == column(table, "LICENCES")
 
 
 def _with(one: WorkerRow) -> OverviewAnswer:
@@ -107,22 +107,22 @@ def test_a_mission_has_a_rate_and_what_it_says_itself_of_its_progress() -> None:
     # 1,200 tasks in the 1,000 s since it came.
     assert ["1.2/s"] == column(table, "RATE")
     assert ["00:55:33"] == column(table, "LEFT")
-    assert [Bar(1200 / 5200, "23 %")] == column(table, "PROGRESS")
+    assert [Gauge(1200 / 5200, "23 %")] == column(table, "PROGRESS")
     assert ["3988"] == column(table, "WAITS")
 
 
 @pytest.mark.parametrize(
     ("said", "left", "progress"),
     [
-        (outlook(total=0, whole=False), "00:55:33 so far", Bar(None, "-")),
-        (outlook(least=True), ">00:55:33", Bar(1200 / 5200, "23 %")),
-        (outlook(total=0, left=0.2, least=True, whole=False), "-", Bar(None, "-")),
-        (outlook(left=None, total=600), "-", Bar(1.0, "100 %")),
-        (None, "-", Bar(None, "-")),
+        (outlook(total=0, whole=False), "00:55:33 so far", Gauge(None, "-")),
+        (outlook(least=True), ">00:55:33", Gauge(1200 / 5200, "23 %")),
+        (outlook(total=0, left=0.2, least=True, whole=False), "-", Gauge(None, "-")),
+        (outlook(left=None, total=600), "-", Gauge(1.0, "100 %")),
+        (None, "-", Gauge(None, "-")),
     ],
 )
 def test_the_share_of_an_unknown_whole_is_not_shown_and_a_time_as_what_it_is(
-    said: MissionOutlook | None, left: str, progress: Bar
+    said: MissionOutlook | None, left: str, progress: Gauge
 ) -> None:
     table = made(replace(overview(), missions=[mission(0, 12, outlook=said)]), "missions")
 
@@ -150,11 +150,11 @@ def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> No
 
     assert ["opt:3", "screen:2", "opt:1"] == column(table, "TASK")
     assert ["00:03:00", "00:02:00", "00:01:00"] == column(table, "TIME")
-    assert Task("mission0", 3, "opt:3", "w093015-0") == table.rows[0].about
+    assert RowTask("mission0", 3, "opt:3", "w093015-0") == table.rows[0].about
 
 
 def test_a_running_task_shows_what_it_uses() -> None:
-    a, b = Program("xtb a.xyz", 10.0, 5.0, 0.25), Program("xtb b.xyz", 70.0, 210.0, 1.5)
+    a, b = ProgramState("xtb a.xyz", 10.0, 5.0, 0.25), ProgramState("xtb b.xyz", 70.0, 210.0, 1.5)
     use = use_of(ProgramsAnswer([a, b]))
     table = made(overview(workers=1, runs=1), "running", {("mission0", 1): use})
 
@@ -164,26 +164,26 @@ def test_a_running_task_shows_what_it_uses() -> None:
 
 
 def test_a_running_task_shows_the_cores_that_it_has_kept_busy_since_the_last_look() -> None:
-    before = use_of(ProgramsAnswer([Program("xtb", 100.0, 400.0, 1.0)]))
+    before = use_of(ProgramsAnswer([ProgramState("xtb", 100.0, 400.0, 1.0)]))
 
     assert 4.0 == before.busy
-    assert 0.5 == use_of(ProgramsAnswer([Program("xtb", 104.0, 402.0, 1.0)]), before).busy
-    other = use_of(ProgramsAnswer([Program("orca", 2.0, 6.0, 12.0)]), before)
+    assert 0.5 == use_of(ProgramsAnswer([ProgramState("xtb", 104.0, 402.0, 1.0)]), before).busy
+    other = use_of(ProgramsAnswer([ProgramState("orca", 2.0, 6.0, 12.0)]), before)
     assert (3.0, "12 GB") == (other.busy, memory_text(other))
-    again = use_of(ProgramsAnswer([Program("xtb", 2.0, 6.0, 1.0)]), before)
+    again = use_of(ProgramsAnswer([ProgramState("xtb", 2.0, 6.0, 1.0)]), before)
     assert 3.0 == again.busy
 
 
 def test_a_program_that_cannot_be_looked_at_has_no_figures() -> None:
-    x = Program("x", 4.0, 4.0, 0.5)
-    use = use_of(ProgramsAnswer([Program("sudo", 10.0, None, None)]))
+    x = ProgramState("x", 4.0, 4.0, 0.5)
+    use = use_of(ProgramsAnswer([ProgramState("sudo", 10.0, None, None)]))
     table = made(overview(workers=1, runs=2), "running", {("mission0", 1): use})
 
     assert ["", "-"] == column(table, "CPU")
     assert ["", "-"] == column(table, "MEMORY")
     assert (["1.0"], ["0.50 GB"]) == (
-        [busy_text(use_of(ProgramsAnswer([x, Program("sudo", 10.0, None, None)])))],
-        [memory_text(use_of(ProgramsAnswer([x, Program("sudo", 1.0, None, None)])))],
+        [busy_text(use_of(ProgramsAnswer([x, ProgramState("sudo", 10.0, None, None)])))],
+        [memory_text(use_of(ProgramsAnswer([x, ProgramState("sudo", 1.0, None, None)])))],
     )
 
 
@@ -205,15 +205,15 @@ def test_what_waits_has_the_reason() -> None:
 
     assert ["3000", "1500", "1000"] == column(table, "TASKS")
     assert "opt:500" == column(table, "OLDEST")[0]
-    assert Task("mission0", 500, "opt:500") == table.rows[0].about
+    assert RowTask("mission0", 500, "opt:500") == table.rows[0].about
     assert "not enough Cores free on any of the 3 workers" == column(table, "WHY")[0]
 
 
 def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
-    tasks = replace(overview().tasks, held_back=2, suspect=1)
+    tasks = replace(overview().tasks, awaiting_report=2, suspect=1)
     title = made(overview(more_queues=4, tasks=tasks), "waiting").title
 
-    assert "WAITING  5500, 2 held back, 1 suspect, 4 more requests are not shown" == title
+    assert "WAITING  5500, 2 awaiting report, 1 suspect, 4 more requests are not shown" == title
 
 
 def test_a_request_that_fits_nowhere_stands_out() -> None:
@@ -249,7 +249,7 @@ def test_names_cannot_control_the_terminal() -> None:
         failures=[failure(0, function="\x1b]0;x\x07", why="\r")],
     )
     cells = [
-        cell.text if isinstance(cell, Bar) else cell
+        cell.text if isinstance(cell, Gauge) else cell
         for table in tables(answer, Rates(), {}).values()
         for row in table.rows
         for cell in row.cells
@@ -262,35 +262,35 @@ def test_names_cannot_control_the_terminal() -> None:
 # ---- order
 
 
-def names(table: Table, order: Order) -> list[str]:
+def names(table: Table, order: RowOrder) -> list[str]:
     return [str(row.cells[0]) for row in arranged(table, order)]
 
 
 def test_rows_are_sorted_by_numbers_from_the_largest_and_by_words_from_a() -> None:
     table = made(overview(workers=3), "workers")
 
-    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order("LEFT"))
-    assert [f"w093015-{n}" for n in (0, 1, 2)] == names(table, Order("HOST"))
-    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order("HOST", reverse=True))
-    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, Order(reverse=True))
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, RowOrder("LEFT"))
+    assert [f"w093015-{n}" for n in (0, 1, 2)] == names(table, RowOrder("HOST"))
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, RowOrder("HOST", reverse=True))
+    assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, RowOrder(reverse=True))
 
 
 def test_a_sort_by_a_column_that_is_not_there_changes_nothing() -> None:
     table = made(overview(workers=3), "workers")
 
-    assert list(table.rows) == arranged(table, Order("LICENCES"))
+    assert list(table.rows) == arranged(table, RowOrder("LICENCES"))
 
 
 def test_rows_are_left_out_that_lack_a_word() -> None:
     table = made(overview(workers=3), "workers")
 
-    assert ["w093015-1"] == names(table, Order(words="N18 serving"))
-    assert [] == names(table, Order(words="n18 away"))
+    assert ["w093015-1"] == names(table, RowOrder(words="N18 serving"))
+    assert [] == names(table, RowOrder(words="n18 away"))
 
 
 def test_the_order_goes_through_the_columns_and_back_to_the_tables_own() -> None:
     table = made(overview(), "failures")
-    order, heads = Order(), []
+    order, heads = RowOrder(), []
     for _ in range(len(table.columns) + 1):
         order = next_column(table, order)
         heads.append(order.column)
@@ -358,4 +358,4 @@ def test_a_thousand_workers_have_a_row_each() -> None:
     table = made(overview(workers=1000, runs=1), "workers")
 
     assert 1000 == len({row.key for row in table.rows})
-    assert isinstance(table.rows[0], Row)
+    assert isinstance(table.rows[0], TableRow)

@@ -23,7 +23,7 @@ from grain.cli.top.link import Link, Seen, problem
 from grain.cli.top.picture import ASCII
 from grain.cli.top.plain import text
 from grain.cli.top.rates import Rates
-from grain.edge.questions import Ask, LoadAnswer, Program, ProgramsAnswer, WhyAnswer
+from grain.edge.questions import Ask, LoadAnswer, ProgramsAnswer, ProgramState, WhyAnswer
 from grain_testkit.overviews import overview
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_as_text_a_long_table_ends_with_the_number_of_the_others() -> None:
 
 
 def test_once_prints_it_once(address: str, answering: Any) -> None:
-    programs = ProgramsAnswer([Program("xtb caffeine.xyz", 2.0, 7.5, 1.25)])
+    programs = ProgramsAnswer([ProgramState("xtb caffeine.xyz", 2.0, 7.5, 1.25)])
     with answering(address, overview=overview(runs=1), programs=programs) as fake:
         done = CliRunner().invoke(main, ["top", "--once", "--patience", "60"], env=WIDE)
 

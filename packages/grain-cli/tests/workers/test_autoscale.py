@@ -153,7 +153,7 @@ def test_what_a_worker_will_have_follows_from_the_configuration(configure: Confi
     [worker.res]
     Token = { token = "a" }
     Capacity = "auto"
-    [worker.held_back]
+    [worker.reserve]
     memory = 1
     walltime = 100
     [script]

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.task_logs import TaskLines
-from grain.edge.questions import Program, ProgramsAnswer, WhyAnswer
+from grain.edge.questions import ProgramsAnswer, ProgramState, WhyAnswer
 from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogStarted, RunEnded, TaskSubmitted, encode
 from grain.eventlog.usage import Usage
@@ -83,7 +83,7 @@ def test_the_programs_of_a_task_that_runs_come_from_the_scheduler(
 ) -> None:
     address = f"unix://{alone}/socket"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
-    programs = ProgramsAnswer([Program("xtb coord > /job/xtb.out", 75.0, None, None)])
+    programs = ProgramsAnswer([ProgramState("xtb coord > /job/xtb.out", 75.0, None, None)])
     with answering(address, why=WhyAnswer(1, "running", []), programs=programs):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt:1")
     assert "Note: it has run for 1 min 15 s: xtb coord > /job/xtb.out\n" == shown.output

@@ -71,7 +71,7 @@ async def test_calls_without_a_result_run_in_the_order_of_the_calls(
 async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelling a mission does not wait for a file system that does not answer."""
     from grain.delayed.cache.store import MISSING, Store
-    from grain.head import Cancelled
+    from grain.head import TaskCancelled
 
     asked, answer = threading.Event(), threading.Event()
 
@@ -87,7 +87,7 @@ async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.M
             while not asked.is_set():
                 await trio.sleep(0.01)
             scope.cancel()
-    with pytest.raises(Cancelled, match="square was cancelled"):
+    with pytest.raises(TaskCancelled, match="square was cancelled"):
         await waits
     answer.set()
 

@@ -10,7 +10,7 @@ import trio
 
 from grain.combine import exec1, open_waitgroup
 from grain.delayed import Mission, delayed, mission
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.resource import Cores
 
 if sys.version_info < (3, 11):
@@ -275,7 +275,7 @@ async def test_a_group_that_outlives_its_mission(autojump_clock: trio.testing.Mo
     """Its jobs are cancelled with the mission, and the group says so."""
 
     async def group(task_status: trio.TaskStatus[None]) -> None:
-        with pytest.raises(Cancelled):
+        with pytest.raises(TaskCancelled):
             async with open_waitgroup() as wg:
                 wg.submit(Cores(1), trio.sleep, 100)
                 task_status.started()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.delayed.advice import Advice, Caller, note_mistakes
+from grain.delayed.advice import Advice, ProgramCaller, note_mistakes
 from grain.resource import Capacity, Cores, Memory, Resource, Token, WTime
 from grain.worker.messages import BlockingCode
 
@@ -48,8 +48,8 @@ def test_each_function_that_runs_programs_in_the_mission_is_named_once() -> None
     advice = Advice(lines.append)
 
     for _ in range(20):
-        advice.on_program("opt", ["xtb", "a.xyz", *["--a-long-option"] * 5], Caller.DELAYED)
-        advice.on_program("main", ["hostname"], Caller.ROOT)
+        advice.on_program("opt", ["xtb", "a.xyz", *["--a-long-option"] * 5], ProgramCaller.DELAYED)
+        advice.on_program("main", ["hostname"], ProgramCaller.ROOT)
 
     assert 2 == len(lines)
     assert "opt runs `xtb a.xyz --a-long-option --a-long-op...` without" in lines[0]

@@ -15,7 +15,7 @@ from grain.delayed.display.lines import left_text
 from grain.delayed.display.progress import Progress
 from grain.delayed.display.total import Total
 from grain.head import Statistics
-from grain.head.base import KindNow
+from grain.head.base import CallKindNow
 from grain_testkit.staged_campaign import STAGES, Campaign
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def kind(
     blocked: int = 0,
     timed: int = 1,
     longest: float | None = None,
-) -> KindNow:
+) -> CallKindNow:
     most = mean if longest is None else longest
-    return KindNow(
+    return CallKindNow(
         function, cores, waiting, blocked, tuple(elapsed), timed, timed * mean, timed and most
     )
 
@@ -66,7 +66,7 @@ def time_left(*args: Any) -> float:
 
 @given(kinds, room, coming)
 def test_an_estimate_is_a_finite_time_and_never_negative(
-    tasks: list[KindNow], cores: float, calls: dict[str, int]
+    tasks: list[CallKindNow], cores: float, calls: dict[str, int]
 ) -> None:
     found = estimate(tasks, cores, calls)
 
@@ -75,7 +75,7 @@ def test_an_estimate_is_a_finite_time_and_never_negative(
 
 @given(kinds, room, room, coming)
 def test_more_room_never_makes_it_longer(
-    tasks: list[KindNow], cores: float, more: float, calls: dict[str, int]
+    tasks: list[CallKindNow], cores: float, more: float, calls: dict[str, int]
 ) -> None:
     few, many = estimate(tasks, cores, calls), estimate(tasks, cores + more, calls)
 
@@ -86,7 +86,7 @@ def test_more_room_never_makes_it_longer(
 
 @given(kinds, st.floats(1, 1e5), st.integers(0, 5), st.integers(1, 1000))
 def test_more_tasks_never_make_it_shorter(
-    tasks: list[KindNow], cores: float, at: int, more: int
+    tasks: list[CallKindNow], cores: float, at: int, more: int
 ) -> None:
     before = estimate(tasks, cores)
     longer = [

@@ -9,7 +9,7 @@ from grain.delayed.display.lines import interruption, live_line, log_line, rate_
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.total import Total
 from grain.head import Statistics
-from grain.head.base import KindNow
+from grain.head.base import CallKindNow
 from grain.head.events import TaskFailed
 from grain.worker.errors import ExternalError, Failure
 
@@ -35,12 +35,12 @@ def stats(
     )  # fmt: skip
 
 
-def kinds(now: Statistics) -> list[KindNow]:
+def kinds(now: Statistics) -> list[CallKindNow]:
     """Return the tasks, which take 10 s, and which all began 5 s ago that run."""
     ended = now.done + now.failed
     elapsed = (5.0,) * now.running
     waiting = now.queued - now.stuck
-    return [KindNow("f", 1, waiting, now.stuck, elapsed, ended, 10.0 * ended, 10.0)]
+    return [CallKindNow("f", 1, waiting, now.stuck, elapsed, ended, 10.0 * ended, 10.0)]
 
 
 def after(seconds: float, now: Statistics, looks: int = 20, total: Total | None = None) -> Progress:
@@ -172,7 +172,7 @@ def test_more_calls_than_were_said_make_the_whole_larger() -> None:
 def test_a_time_that_is_a_least_one_says_so_and_what_it_is_without() -> None:
     now = stats(4, 2, 8, cores=(2, 2))
     progress = Progress()
-    unseen = KindNow("energy", 1, 6, 0, (), 0, 0.0, 0.0)
+    unseen = CallKindNow("energy", 1, 6, 0, (), 0, 0.0, 0.0)
     progress.on_opened(lambda: now, lambda: [*kinds(stats(4, 2, 2)), unseen])
     progress.look(0.0)
 
@@ -184,7 +184,9 @@ def test_nothing_is_said_of_a_time_of_which_nothing_is_known() -> None:
     """All that is left takes longer than any run before."""
     now = stats(4, 2, 0, cores=(2, 2))
     progress = Progress()
-    progress.on_opened(lambda: now, lambda: [KindNow("f", 1, 0, 0, (30.0, 40.0), 4, 40.0, 25.0)])
+    progress.on_opened(
+        lambda: now, lambda: [CallKindNow("f", 1, 0, 0, (30.0, 40.0), 4, 40.0, 25.0)]
+    )
     progress.look(0.0)
 
     assert log_line(progress).endswith("2 of 2 cores given")

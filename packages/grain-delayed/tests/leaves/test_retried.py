@@ -11,7 +11,7 @@ import trio
 
 from grain import GVAR
 from grain.delayed import delayed, each, mission, run
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.resource import Cores, Infeasible, Memory
 from grain.worker.errors import TaskletAborted
 
@@ -209,7 +209,7 @@ async def test_cancelled_while_it_waits(leaf: bool, autojump_clock: MockClock) -
             waits = (task @ Cores(1) if leaf else task)()
             await waits
     assert scope.cancelled_caught
-    with pytest.raises(Cancelled) as caught:
+    with pytest.raises(TaskCancelled) as caught:
         await waits
     if leaf:
         assert first is caught.value.__cause__

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from grain.delayed import delayed
 from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, Retry, RetryLines
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.resource import ZERO, Cores, Infeasible, Memory
 from grain.worker.errors import ExternalMemoryError, Failure, PayloadError
@@ -58,7 +58,7 @@ def test_a_program_that_ran_out_of_memory_is_caught_as_any_want_of_memory() -> N
     assert Cores(1) & Memory(8) == decided.request
 
 
-@pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])
+@pytest.mark.parametrize("error", [TaskCancelled(""), Infeasible(""), PayloadError("")])
 def test_an_error_that_must_recur_is_never_retried(error: Exception) -> None:
     assert GiveUp() == decide(error, on=Exception)
     assert GiveUp() == decide(error, on=lambda _: True)

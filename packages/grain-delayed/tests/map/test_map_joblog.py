@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.map import LogError, MapError, RequestError
+from grain.map import MapError, RequestError, ResultLogError
 from grain.map.failures import FailureGroups
 from grain.map.halting import Halt, Tally, parse_halt
 from grain.map.inputs.requests import parse_jobs, parse_request
@@ -73,7 +73,7 @@ def test_a_job_is_known_by_number_and_command_and_its_last_entry_counts() -> Non
     assert history.past(1, "a") is Past.FAILED
     assert history.past(2, "b") is Past.SUCCEEDED
     assert history.past(3, "c") is Past.NEVER_ENDED
-    with pytest.raises(LogError, match=r"job 2 is 'x' now.*have changed.*--by-command"):
+    with pytest.raises(ResultLogError, match=r"job 2 is 'x' now.*have changed.*--by-command"):
         history.past(2, "x")
 
 
@@ -92,14 +92,14 @@ def test_log_of_another_run(tmp_path: Path) -> None:
     with JobLog(path) as log:
         log.append(entry(1))
 
-    with pytest.raises(LogError, match="--resume"):
+    with pytest.raises(ResultLogError, match="--resume"):
         JobLog(path)
 
 
 def test_log_in_use(tmp_path: Path) -> None:
     """Two runs do not share a log."""
     path = str(tmp_path / "log")
-    with JobLog(path), pytest.raises(LogError, match="in use"):
+    with JobLog(path), pytest.raises(ResultLogError, match="in use"):
         JobLog(path, History())
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_log_is_neither_used_nor_changed(tmp_path: Path, conte
     path = tmp_path / "log"
     path.write_bytes(content)
 
-    with pytest.raises(LogError, match="no .*result log"):
+    with pytest.raises(ResultLogError, match="no .*result log"):
         JobLog(str(path), History())
 
     assert content == path.read_bytes()
@@ -153,10 +153,10 @@ def test_a_table_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
     path = str(tmp_path / "t.csv")
     with ResultTable(path, ["name"]) as table:
         assert b"" == table.add(entry(1), ["v"], b"", b"")
-        with pytest.raises(LogError, match="in use"):
+        with pytest.raises(ResultLogError, match="in use"):
             ResultTable(path, go_on=True)
 
-    with pytest.raises(LogError, match="earlier run.*--resume with its --joblog"):
+    with pytest.raises(ResultLogError, match="earlier run.*--resume with its --joblog"):
         ResultTable(path)
     assert b",Command,name,Stdout,Stderr\n" in Path(path).read_bytes()
 

@@ -13,7 +13,7 @@ from grain.map.halting import Tally, parse_halt
 from grain.map.inputs.splitting import Columns
 from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob
 from grain.map.output import OutputPrinter, tagged
-from grain.map.plan import Plan
+from grain.map.plan import MapOptions
 from grain.resource import Capacity
 
 
@@ -29,7 +29,7 @@ async def started(
     It waits until at least ``least`` have started, then looks whether more follow, up to ``most``.
     """
     policy = parse_halt(halt)
-    plan = Plan((), (), Columns(), Capacity(1), at_once=at_once, halt=policy)
+    plan = MapOptions((), (), Columns(), Capacity(1), at_once=at_once, halt=policy)
     count = 0
     try:
         async with mission(Capacity(2), config_file=False, progress=False) as active:
@@ -77,7 +77,7 @@ async def test_no_more_jobs_are_made_than_there_are_slots() -> None:
 async def test_a_slot_is_of_one_job_at_a_time_and_the_lowest_that_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = Plan((), (), Columns(), Capacity(1), at_once=2)
+    plan = MapOptions((), (), Columns(), Capacity(1), at_once=2)
     monkeypatch.chdir(tmp_path)
     slots = []
     # The first one ends when the others have had the second slot in turn.
@@ -98,7 +98,7 @@ async def test_a_slot_is_of_one_job_at_a_time_and_the_lowest_that_is_free(
 
 async def test_a_job_that_fails_is_not_tried_again_when_all_is_halted(tmp_path: Path) -> None:
     policy = parse_halt("soon,fail=1")
-    plan = Plan((), (), Columns(), Capacity(1), halt=policy, tries=3)
+    plan = MapOptions((), (), Columns(), Capacity(1), halt=policy, tries=3)
     tally = Tally(policy)
     waits = ["sh", "-c", "echo >> tries; while ! [ -e go ]; do sleep 0.02; done; exit 1"]
     async with (
@@ -119,7 +119,7 @@ async def test_a_job_that_fails_is_not_tried_again_when_all_is_halted(tmp_path: 
 
 async def test_jobs_start_no_closer_than_the_delay() -> None:
     """The delay counts from the start of a job, which may wait for resources before."""
-    plan = Plan((), (), Columns(), Capacity(1), delay=0.1)
+    plan = MapOptions((), (), Columns(), Capacity(1), delay=0.1)
     starts = []
     async with (
         mission(Capacity(3), config_file=False, progress=False) as active,

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from grain.delayed import delayed, each
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.resource import Cores
 from grain_testkit.asyncio_programs import add, asyncio_run, fail, here, record_end, until, wait_for
 
@@ -69,7 +69,7 @@ def test_cancelling_the_asyncio_task_cancels_the_mission_and_waits_for_it() -> N
         with pytest.raises(asyncio.CancelledError):
             await task
         assert ["begins", "ends"] == log
-        with pytest.raises(Cancelled):
+        with pytest.raises(TaskCancelled):
             await kept[0]
 
     asyncio_run(main)

@@ -353,7 +353,7 @@ def test_a_cancelled_mission_raises_who_has_cancelled_it(run: Any, waits: bool) 
         with pytest.raises(MissionCancelled, match="^the mission was cancelled by me on n1 with"):
             async with mission(Cores(1), config_file=False, progress=False) as active:
                 r_ = (forever @ Cores(1))()
-                active.executor._on_event(events.MissionCancelled("me on n1"))
+                active.executor._on_event(events.CancelRequested("me on n1"))
                 if waits:
                     await r_
         return "goes on"

@@ -247,7 +247,7 @@ async def test_a_missing_scheduler_is_started_and_leaves_when_idle(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = home / "logs" / "gnaw.log"
-    file = config(home, f'[head.gnaw]\nidle_quit = 6\nlog_file = "{log}"\n')
+    file = config(home, f'[head.gnaw]\nidle_timeout = 6\nlog_file = "{log}"\n')
     with trio.fail_after(300):
         with trio.CancelScope() as scope:
             async with mission(config_file=file, name="me"):
@@ -264,7 +264,7 @@ async def test_a_missing_scheduler_is_started_and_leaves_when_idle(
 async def test_a_scheduler_that_waiting_cannot_bring_ends_the_mission_with_the_reason(
     home: Path,
 ) -> None:
-    (home / "meeting").write_text("this is no Edge file")
+    (home / "meeting").write_text("this is no meeting file")
     (home / "meeting").chmod(0o644)
     with trio.fail_after(120), pytest.raises(EdgeError, match="meeting"):
         async with mission(config_file=config(home)):

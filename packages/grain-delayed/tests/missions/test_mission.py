@@ -11,7 +11,7 @@ import trio
 
 from grain import GVAR
 from grain.delayed import Delayed, NotInMission, delayed, each, mission, run
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.resource import Cores, Infeasible, Memory, WTime
 
 
@@ -281,7 +281,7 @@ def test_awaiting_what_was_cancelled_with_its_mission() -> None:
         return await value
 
     for value in kept:
-        with pytest.raises(Cancelled, match="never was cancelled"):
+        with pytest.raises(TaskCancelled, match="never was cancelled"):
             trio.run(later, value)
 
 

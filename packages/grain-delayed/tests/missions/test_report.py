@@ -119,11 +119,11 @@ def test_workers_that_have_run_tasks_are_not_there_any_more(
         (WorkersLost(("a\x1b[2J",), 3, 0.0), "worker a?[2J is lost; 3"),
         (WorkersStopped(("n02",), 1, "SIGTERM"),
          "worker n02 has left (SIGTERM, as from scancel, or when its job's time is over); 1 task "),
-        (WorkersStopped(("n02",), 1, "asked to quit"),
-         "worker n02 has left (asked to quit); 1 task that ran there begins again elsewhere"),
+        (WorkersStopped(("n02",), 1, "asked to drain"),
+         "worker n02 has left (asked to drain); 1 task that ran there begins again elsewhere"),
         (WorkersStopped(("n02",), 2, ""), "worker n02 has left (it was asked to); 2 tasks begin"),
-        (WorkersStopped(tuple("abcdefg"), 9, "asked to quit"),
-         "7 workers have left (a, b, c, d, e and 2 others) (asked to quit); 9 tasks begin again"),
+        (WorkersStopped(tuple("abcdefg"), 9, "asked to drain"),
+         "7 workers have left (a, b, c, d, e and 2 others) (asked to drain); 9 tasks begin again"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("progress", [None, False])

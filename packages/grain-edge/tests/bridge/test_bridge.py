@@ -30,7 +30,7 @@ from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, is_signed, parse_key, read_key
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.bridge.wire import Claim, Greeting, Leading, MessageDecoder, Open, Ready, encode
+from grain.edge.bridge.wire import Claim, Greeting, Joined, Leading, MessageDecoder, Open, encode
 from grain.edge.connecting.accept import Acceptor
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DialRequest, routes
 from grain.edge.errors import (
@@ -46,7 +46,7 @@ from grain.edge.errors import (
 )
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.messages import Hello, Welcome
-from grain.edge.relay.switchboard import Limits
+from grain.edge.relay.switchboard import MeetingLimits
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.interfaces import interface_names
@@ -127,7 +127,7 @@ async def test_a_member_that_the_head_reaches_needs_no_server_any_more() -> None
 
 def test_the_head_may_connect_to_a_member_before_the_relay_is_tried() -> None:
     meeting = BridgeMeeting(place(url(1)))
-    record = MeetingRecord("lineage", 1, True, "host", "boot", 0, 1, 1, authority="authority")
+    record = MeetingRecord("meeting_id", 1, True, "host", "boot", 0, 1, 1, authority="authority")
     hello = Hello(1, "0", "worker", "w", "host", 1)
     request = DialRequest(meeting, record, hello, CODEC, same_kernel=True)
     ways = [(route.transport, route.stagger) for route in routes(request, ALL_TRANSPORTS)]
@@ -139,7 +139,9 @@ def test_a_firewall_that_drops_what_is_direct_delays_a_member_by_little_more_tha
 ):
     meeting = BridgeMeeting(place(url(1)))
     tcp = (("192.0.2.1", 4000), ("192.0.2.2", 4000))
-    record = MeetingRecord("lineage", 1, True, "host", "boot", 0, 1, 1, "", tcp, False, "authority")
+    record = MeetingRecord(
+        "meeting_id", 1, True, "host", "boot", 0, 1, 1, "", tcp, False, "authority"
+    )
     hello = Hello(1, "0", "worker", "w", "host", 1)
     request = DialRequest(meeting, record, hello, CODEC, same_kernel=False)
     ways = [
@@ -365,7 +367,7 @@ async def test_members_that_nobody_takes_are_refused_in_the_end(
 
 async def test_limits_of_a_meeting_are_told_to_its_members() -> None:
     with trio.fail_after(60):
-        async with bridge(limits=Limits(each=1)) as port:
+        async with bridge(limits=MeetingLimits(each=1)) as port:
             meeting = BridgeMeeting(place(url(port)))
             held = await connect(place(url(port)), MeetingKeys(parse_key(KEY)), "lead")
             await held.send(Claim(1, b"", b""))
@@ -478,11 +480,11 @@ async def test_what_the_other_member_says_at_once_is_left_to_who_takes_the_strea
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
     async with stream:
         with theirs:
-            theirs.sendall(encode(Leading()) + encode(Ready()) + b"hello of TLS")
+            theirs.sendall(encode(Leading()) + encode(Joined()) + b"hello of TLS")
         connection = BridgeConnection(stream)
 
         assert Leading() == await connection.receive()
-        assert Ready() == await connection.receive()
+        assert Joined() == await connection.receive()
         assert b"hello of TLS" == await stream.receive_some(100)
 
 

@@ -8,19 +8,19 @@ import pytest
 
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.key import MeetingKeys
-from grain.edge.bridge.leader import MOST_CALLS, MOST_TAKEN, Caller, Leader
+from grain.edge.bridge.leader import MOST_CALLS, MOST_TAKEN, Leader, Listener
 from grain.edge.bridge.wire import (
     CALL,
     Beat,
-    Call,
     Called,
     Claim,
     Greeting,
     Incoming,
+    Joined,
+    LeaderRecord,
     Leading,
+    MemberListens,
     Publish,
-    Ready,
-    Record,
 )
 from grain.edge.errors import RemoteProtocolError
 
@@ -62,7 +62,7 @@ def test_a_head_steps_down_for_a_larger_epoch_that_a_member_has_claimed() -> Non
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())
-    leader.on_message(Record(8, b"", claim_of(Leader(KEYS, 8)).sealed))
+    leader.on_message(LeaderRecord(8, b"", claim_of(Leader(KEYS, 8)).sealed))
     assert (8, False) == (leader.higher, leader.leads)
 
 
@@ -70,7 +70,7 @@ def test_a_head_that_claims_again_leads_where_the_larger_epoch_has_left() -> Non
     """As two begin at the same moment, and the other one ends before it has a record."""
     leader = Leader(KEYS, 7)
     leader.on_connected()
-    leader.on_message(Record(8, b"", claim_of(Leader(KEYS, 8)).sealed))
+    leader.on_message(LeaderRecord(8, b"", claim_of(Leader(KEYS, 8)).sealed))
     leader.on_connected()
     leader.on_message(Leading())
     assert (0, True) == (leader.higher, leader.leads)
@@ -92,7 +92,7 @@ def test_the_word_of_the_server_alone_makes_no_head_step_down(claim: bytes) -> N
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())
-    leader.on_message(Record(2**62, b"", claim))
+    leader.on_message(LeaderRecord(2**62, b"", claim))
     assert (0, False) == (leader.higher, leader.leads)
 
 
@@ -112,8 +112,10 @@ def test_members_are_taken_while_a_head_leads_and_not_more_than_it_can() -> None
 ADDRESSES = [("10.0.0.7", 4711), ("fd00::7", 65535)]
 
 
-def called(addresses: list[tuple[str, int]], epoch: int = 7, keys: MeetingKeys = KEYS) -> Call:
-    return Call(keys.seal_call(pack_call(epoch, addresses)))
+def called(
+    addresses: list[tuple[str, int]], epoch: int = 7, keys: MeetingKeys = KEYS
+) -> MemberListens:
+    return MemberListens(keys.seal_call(pack_call(epoch, addresses)))
 
 
 def test_a_head_that_leads_calls_members_back_and_not_more_than_it_can() -> None:
@@ -122,26 +124,26 @@ def test_a_head_that_leads_calls_members_back_and_not_more_than_it_can() -> None
     assert ([], None) == leader.on_message(called(ADDRESSES))
     leader.on_message(Leading())
     for _ in range(MOST_CALLS):
-        assert ([], Caller(ADDRESSES)) == leader.on_message(called(ADDRESSES))
+        assert ([], Listener(ADDRESSES)) == leader.on_message(called(ADDRESSES))
     assert ([], None) == leader.on_message(called(ADDRESSES))
     leader.calling -= 1
-    assert ([], Caller(ADDRESSES)) == leader.on_message(called(ADDRESSES))
+    assert ([], Listener(ADDRESSES)) == leader.on_message(called(ADDRESSES))
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        Call(b""),
-        Call(b"any bytes that are long enough for a nonce"),
+        MemberListens(b""),
+        MemberListens(b"any bytes that are long enough for a nonce"),
         called(ADDRESSES, epoch=6),
         called(ADDRESSES, keys=MeetingKeys(bytes(31) + b"x")),
-        Call(KEYS.seal(pack_call(7, ADDRESSES))),
-        Call(KEYS.seal_call(pack_call(7, ADDRESSES)[:-1])),
+        MemberListens(KEYS.seal(pack_call(7, ADDRESSES))),
+        MemberListens(KEYS.seal_call(pack_call(7, ADDRESSES)[:-1])),
         called([]),
     ],
     ids=["none", "any", "other head", "other key", "a record", "other size", "no address"],
 )
-def test_the_word_of_the_server_alone_makes_no_head_connect(call: Call) -> None:
+def test_the_word_of_the_server_alone_makes_no_head_connect(call: MemberListens) -> None:
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())
@@ -156,12 +158,12 @@ def test_calls_have_one_size_however_many_addresses_a_host_has() -> None:
     for addresses in (many[:1], many):
         call = called(addresses)
         assert CALL == len(call.sealed)
-        assert ([], Caller(addresses[:8])) == leader.on_message(call)
+        assert ([], Listener(addresses[:8])) == leader.on_message(call)
 
 
 def test_what_no_server_sends_is_refused() -> None:
     leader = Leader(KEYS, 7)
     assert ([], None) == leader.on_message(Beat())
-    for message in (Ready(), Called(), Greeting(1, b""), Claim(9, b"", b"")):
+    for message in (Joined(), Called(), Greeting(1, b""), Claim(9, b"", b"")):
         with pytest.raises(RemoteProtocolError):
             leader.on_message(message)

@@ -76,7 +76,7 @@ def test_a_configuration_cannot_be_changed(loaded: Load) -> None:
     config = loaded("")
 
     with pytest.raises(AttributeError):
-        config.worker.held_back.memory = 1  # type: ignore[misc]
+        config.worker.reserve.memory = 1  # type: ignore[misc]
 
 
 def test_empty_system_is_local(loaded: Load) -> None:

@@ -98,7 +98,9 @@ documents = st.fixed_dictionaries(
                 "cmd": line,
                 "listen": st.sampled_from(["", "tcp://:1"]),
                 "script": st.fixed_dictionaries({}, optional=script),
-                "gnaw": st.fixed_dictionaries({}, optional={"swarm": number, "idle_quit": number}),
+                "gnaw": st.fixed_dictionaries(
+                    {}, optional={"pool": number, "idle_timeout": number}
+                ),
             },
         ),
         "worker": st.fixed_dictionaries(

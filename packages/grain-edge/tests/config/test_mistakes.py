@@ -92,9 +92,9 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             ),
         ),
         (
-            "[worker.held_back]\ncolour = 1",
+            "[worker.reserve]\ncolour = 1",
             (
-                "worker.held_back.colour: found an unknown key, expected in [worker.held_back] "
+                "worker.reserve.colour: found an unknown key, expected in [worker.reserve] "
                 "one of memory, walltime"
             ),
         ),
@@ -228,16 +228,16 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             "head.gnaw.max_conn: found the number 0, expected a whole number from 1 to 1000000",
         ),
         (
-            "[head.gnaw]\nswarm = -1",
+            "[head.gnaw]\npool = -1",
             (
-                "head.gnaw.swarm: found the number -1, expected a whole number from 0 to 1000000, "
+                "head.gnaw.pool: found the number -1, expected a whole number from 0 to 1000000, "
                 "or 'auto' for as many as the tasks need"
             ),
         ),
         (
-            "[head.gnaw]\nswarm = 'Auto'",
+            "[head.gnaw]\npool = 'Auto'",
             (
-                "head.gnaw.swarm: found the string 'Auto', expected a whole number from 0 to "
+                "head.gnaw.pool: found the string 'Auto', expected a whole number from 0 to "
                 "1000000, or 'auto' for as many as the tasks need"
             ),
         ),
@@ -268,7 +268,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
         (
             "[[shape]]\nname = 'a'\nwalltime = 50",
             (
-                "worker.held_back.walltime: found 00:01:00, expected less than the job's walltime "
+                "worker.reserve.walltime: found 00:01:00, expected less than the job's walltime "
                 "(a), 00:00:50, or no time is left for tasks"
             ),
         ),
@@ -282,15 +282,15 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             ),
         ),
         (
-            f"[head.gnaw]\nswarm = 1{'0' * 3000}",
+            f"[head.gnaw]\npool = 1{'0' * 3000}",
             (
-                "head.gnaw.swarm: found a number of more than 40 digits, "
+                "head.gnaw.pool: found a number of more than 40 digits, "
                 "expected a whole number from 0 to 1000000, or 'auto' for as many as the tasks need"
             ),
         ),
         (
-            "[head.gnaw]\nidle_quit = ''",
-            f"head.gnaw.idle_quit: found the string '', expected {SPAN}",
+            "[head.gnaw]\nidle_timeout = ''",
+            f"head.gnaw.idle_timeout: found the string '', expected {SPAN}",
         ),
         (
             "[script]\ncores = true",
@@ -456,9 +456,9 @@ def test_nothing_left_for_tasks(refused: Refused) -> None:
     """A worker cannot hold back all that its job has."""
     assert refused("[script]\nwalltime = 60\n[worker.script]\nmemory = 0.5") == (
         "grain.toml: 2 mistakes\n"
-        "  worker.held_back.walltime: found 00:01:00, expected less than the job's walltime, "
+        "  worker.reserve.walltime: found 00:01:00, expected less than the job's walltime, "
         "00:01:00, or no time is left for tasks\n"
-        "  worker.held_back.memory: found 0.5 GB, expected less than the job's memory, "
+        "  worker.reserve.memory: found 0.5 GB, expected less than the job's memory, "
         "0.5 GB, or no memory is left for tasks"
     )
 

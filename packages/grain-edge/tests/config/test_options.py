@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.config import WorkerSettings, add_options, kinds, option_words, read_options
-from grain.config.schema import Option, Table
+from grain.config.schema import ConfigTable, Option
 
 
-class Sample(Table, frozen=True, kw_only=True):
+class Sample(ConfigTable, frozen=True, kw_only=True):
     """A key of each form."""
 
     place: Annotated[str, kinds.DIRECTORY, Option("DIR", "a place")] = ""

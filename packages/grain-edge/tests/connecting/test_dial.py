@@ -218,7 +218,7 @@ async def logged_by(dialler: Dialler, caplog: pytest.LogCaptureFixture) -> str:
 async def test_a_head_that_is_stopped_is_named_in_the_log(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the Edge file, on this host: as workers log it."""
+    """By the meeting file, on this host: as workers log it."""
     me = this_process()
     with stopped("pass") as pid:
         record = MeetingRecord(

@@ -43,7 +43,7 @@ def free_port() -> Iterator[int]:
 
 
 async def test_a_tcp_address_serves_one_port_with_keys_from_the_edge_file(tmp_path: Path) -> None:
-    """A fixed port, no other way; the keys come from the Edge file."""
+    """A fixed port, no other way; the keys come from the meeting file."""
     (tmp_path / "s").mkdir(mode=0o700)
     # Nobody else has that address, so that the port stays free until the head takes it.
     host = f"127.{os.getpid() >> 16 & 127 | 64}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
@@ -59,7 +59,7 @@ async def test_a_tcp_address_serves_one_port_with_keys_from_the_edge_file(tmp_pa
 
 
 async def test_a_unix_address_needs_no_edge_file(tmp_path: Path) -> None:
-    """No Edge file at all; the directory must be private."""
+    """No meeting file at all; the directory must be private."""
     (tmp_path / "s").mkdir(mode=0o700)
     address = f"unix://{tmp_path}/s/sock"
     async with head(address):

@@ -34,7 +34,7 @@ async def test_other_protocol_is_refused_in_words(address: str) -> None:
     async with head(address) as serving:
         stream = await dial_unix(serving.targets[0])
         async with stream:
-            hello = Hello(99, "7.0.0", "worker", "n", "h", 1, serving.lineage, serving.epoch)
+            hello = Hello(99, "7.0.0", "worker", "n", "h", 1, serving.meeting_id, serving.epoch)
             await stream.send_all(greeting_frame(encode_greeting(hello)))
             answer = await stream.receive_some(4096)
 

@@ -1,4 +1,4 @@
-"""Meetings at an Edge file: diallers find the head that serves, heads replace each other."""
+"""Meetings at a meeting file: diallers find the head that serves, heads replace each other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_dialler_finds_the_heads_successor(address: str) -> None:
                 await receive(peer, 1)
 
     assert (first.epoch, second.epoch) == (1, 2)
-    assert first.lineage == second.lineage
+    assert first.meeting_id == second.meeting_id
 
 
 async def test_a_dial_without_a_head_lists_what_was_tried(address: str) -> None:
@@ -65,7 +65,7 @@ async def test_a_second_head_learns_which_process_serves(address: str) -> None:
 
 
 async def test_a_superseded_head_steps_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And leaves the Edge file to its successor."""
+    """And leaves the meeting file to its successor."""
     async with trio.open_nursery() as nursery:
 
         async def run(task_status: trio.TaskStatus[Serving]) -> None:
@@ -89,11 +89,11 @@ async def test_exposed_edge_file_is_final(address: str) -> None:
 
 
 async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
-    """It has to read the Edge file again."""
+    """It has to read the meeting file again."""
     async with head(address) as serving:
         stream = await dial_unix(serving.targets[0])
         async with stream:
-            hello = Hello(1, "1", "worker", "n", "h", 1, serving.lineage, serving.epoch + 1)
+            hello = Hello(1, "1", "worker", "n", "h", 1, serving.meeting_id, serving.epoch + 1)
             await stream.send_all(greeting_frame(encode_greeting(hello)))
             answer = await stream.receive_some(4096)
 

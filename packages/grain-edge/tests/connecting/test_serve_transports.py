@@ -116,7 +116,7 @@ async def test_the_heads_refusal_reaches_the_dialler_with_its_reason(
 async def test_a_clean_end_leaves_only_the_edge_file_and_its_claim(
     address: str, transport: str
 ) -> None:
-    """After a clean end only the Edge file, without keys, and its last claim remain."""
+    """After a clean end only the meeting file, without keys, and its last claim remain."""
     async with head(address) as serving:
         async with dialling(address, transport) as peer:
             await peer.channel.send([(Note("x"), bytes(3_000_000))])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.eventlog.clocks import WorkerClocks
-from grain.eventlog.runs import Run, RunAssembly, clocks_of
+from grain.eventlog.runs import EndedRun, RunAssembly, clocks_of
 from grain.eventlog.schema import (
     ClockChanged,
     RunEnded,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 USED = Usage(user=1.0, programs=1)
 
 
-def runs(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> list[Run]:
+def runs(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> list[EndedRun]:
     assembly = RunAssembly(clocks)
     return [run for line in lines if (run := assembly.feed(line)) is not None]
 

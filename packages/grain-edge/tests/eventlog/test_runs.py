@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.runs import Run, RunAssembly
+from grain.eventlog.runs import EndedRun, RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
     Remark,
@@ -25,7 +25,7 @@ SUBMITTED = TaskSubmitted(time=100.0, task=1, function="f", request={"Cores": 4.
 STARTED = TaskStarted(time=110.0, task=1, worker="w")
 
 
-def runs(*lines: AnyLine) -> list[Run]:
+def runs(*lines: AnyLine) -> list[EndedRun]:
     assembly = RunAssembly()
     return [run for line in lines if (run := assembly.feed(line)) is not None]
 

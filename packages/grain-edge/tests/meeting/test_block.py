@@ -1,4 +1,4 @@
-"""The Edge file's block, as pure functions."""
+"""The meeting file's block, as pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_b
 
 RECORDS = st.builds(
     MeetingRecord,
-    lineage=st.text(max_size=32),
+    meeting_id=st.text(max_size=32),
     epoch=st.integers(0, 2**40),
     open=st.booleans(),
     host=st.text(max_size=30),
@@ -76,13 +76,13 @@ def test_a_file_with_other_content_is_no_edge_file(data: bytes) -> None:
 
 
 def test_another_file_is_not_called_torn() -> None:
-    """The user's own text is not called a torn Edge file, which a head would overwrite."""
-    with pytest.raises(NotAnEdgeFile, match="is no Edge file"):
+    """The user's own text is not called a torn meeting file, which a head would overwrite."""
+    with pytest.raises(NotAnEdgeFile, match="is no meeting file"):
         decode_block(b"my thesis, chapter one", "p")
 
 
 def test_a_later_format_names_its_version() -> None:
-    """An Edge file of a later Grain says which one is needed."""
+    """A meeting file of a later Grain says which one is needed."""
     block = bytearray(encode_block(PLAIN, "2.5.0"))
     block[8:10] = struct.pack("!H", 2)
     block[16:20] = bytes(4)

@@ -91,13 +91,13 @@ async def test_first_claim_makes_everything_private(meeting: Meeting, edge_file:
     """Even under the most permissive umask."""
     old = os.umask(0)
     try:
-        lineage, epoch = await meeting.claim(this_process(), nobody)
-        await meeting.publish(record(lineage=lineage, epoch=epoch))
+        meeting_id, epoch = await meeting.claim(this_process(), nobody)
+        await meeting.publish(record(meeting_id=meeting_id, epoch=epoch))
     finally:
         os.umask(old)
 
     assert epoch == 1
-    assert len(lineage) == 32
+    assert len(meeting_id) == 32
     assert edge_file.stat().st_mode & 0o777 == 0o600
     assert edge_file.stat().st_size == SIZE
     assert Path(f"{edge_file}.d").stat().st_mode & 0o777 == 0o700
@@ -144,13 +144,13 @@ async def test_claim_after_a_dead_process_whose_pid_is_ours_now(meeting: Meeting
 
 
 async def test_claim_after_a_dead_process_takes_over(meeting: Meeting, dead: int) -> None:
-    """With a higher epoch of the same lineage; the old claim is removed."""
+    """With a higher epoch of the same meeting_id; the old claim is removed."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record(pid=dead, start=5))
-    lineage, epoch = await meeting.claim(this_process(), somebody)
+    meeting_id, epoch = await meeting.claim(this_process(), somebody)
     await meeting.publish(record(epoch=epoch))
 
-    assert (lineage, epoch) == ("line", 2)
+    assert (meeting_id, epoch) == ("line", 2)
     assert os.listdir(meeting.directory) == ["claim.2"]
 
 
@@ -229,11 +229,11 @@ async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
         # Who is slow to publish is not passed over.
         mine = Meeting(meeting.path, Disk(), unpublished=600.0)
         try:
-            lineage, epoch = await mine.claim(this_process(), somebody)
+            meeting_id, epoch = await mine.claim(this_process(), somebody)
         except MeetingTaken as e:
             outcomes.append(e.epoch)
         else:
-            await mine.publish(record(lineage=lineage, epoch=epoch))
+            await mine.publish(record(meeting_id=meeting_id, epoch=epoch))
             outcomes.append("won")
 
     async with trio.open_nursery() as nursery:

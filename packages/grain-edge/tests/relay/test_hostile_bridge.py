@@ -29,15 +29,15 @@ from grain.edge.bridge.wire import (
     VERSION,
     AnyMessage,
     Beat,
-    Call,
     Claim,
     Greeting,
     Incoming,
+    Joined,
+    LeaderRecord,
     Leading,
+    MemberListens,
     MessageDecoder,
     Open,
-    Ready,
-    Record,
     encode,
 )
 from grain.edge.errors import (
@@ -49,7 +49,7 @@ from grain.edge.errors import (
 )
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.relay import server as relay_server
-from grain.edge.relay.switchboard import MEETING, Limits, Switchboard
+from grain.edge.relay.switchboard import MEETING, MeetingLimits, Switchboard
 from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import (
@@ -78,7 +78,7 @@ def autojump_clock() -> trio.testing.MockClock:
 
 @asynccontextmanager
 async def bridge(
-    limits: Limits | None = None, listed: frozenset[bytes] | None = None
+    limits: MeetingLimits | None = None, listed: frozenset[bytes] | None = None
 ) -> AsyncIterator[int]:
     """A server on loopback; yields its port."""
     async with trio.open_nursery() as nursery:
@@ -190,7 +190,7 @@ async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
     """Who has the key of another meeting learns just that; who has none learns nothing."""
     listed = bytes.fromhex(meeting_id(url(1, OTHER)))
     other = BridgeMeeting(place(1, OTHER))
-    assert other.lineage == listed.hex()[:32]
+    assert other.meeting_id == listed.hex()[:32]
     with trio.fail_after(60):
         async with bridge(listed=frozenset({listed})) as port:
             await is_served(port)
@@ -317,7 +317,7 @@ async def test_silent_connections_make_way_for_a_member_of_a_bridge(
 
 async def test_any_bytes_end_their_own_connection_to_a_bridge_alone() -> None:
     chance = random.Random(7)
-    good = [encode(Claim(1, b"", b"")), encode(Beat()), encode(Ready()), b"\0\0\0\1\x80"]
+    good = [encode(Claim(1, b"", b"")), encode(Beat()), encode(Joined()), b"\0\0\0\1\x80"]
 
     def noise(challenge: bytes) -> bytes:
         pieces = [
@@ -429,7 +429,7 @@ class Members:
         member, token = await self.waiting()
         taker = await self.connect("take", token)
         for connection in (member, taker):
-            assert Ready() == await answer(connection, "here")
+            assert Joined() == await answer(connection, "here")
         return member.stream, taker.stream
 
 
@@ -455,7 +455,7 @@ async def test_a_member_that_talks_while_it_waits_is_dropped(data: bytes) -> Non
             taker = await members.connect("take", token)
             for connection in (member, taker):
                 with pytest.raises((trio.BrokenResourceError, MeetingError)):
-                    while await answer(connection, "here") == Ready():
+                    while await answer(connection, "here") == Joined():
                         pass
             await is_served(port)
 
@@ -537,7 +537,7 @@ async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
     servers: list[Any],
 ) -> None:
     """Nothing is lost either: when they read in the end everything arrives."""
-    limits = Limits(memory=4 * 1024**2)
+    limits = MeetingLimits(memory=4 * 1024**2)
     count, size = 40, 300_000
     with trio.fail_after(120):
         async with bridge(limits) as port, leading(port) as members:
@@ -563,7 +563,7 @@ async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> Non
     """So it is slowed, and neither fills the server nor loses an answer."""
     count = 50_000
     with trio.fail_after(120):
-        async with bridge(Limits(memory=4 * 1024**2 // 8)) as port, leading(port) as members:
+        async with bridge(MeetingLimits(memory=4 * 1024**2 // 8)) as port, leading(port) as members:
             control = members.control
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.stream.send_all, encode(Beat()) * count)
@@ -574,7 +574,7 @@ async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> Non
 
 async def test_meetings_beyond_the_memory_of_a_server_are_refused_and_others_go_on() -> None:
     """Half of what is for meetings is for those of one host, which all here are."""
-    limits = Limits(memory=16 * 1024**2)
+    limits = MeetingLimits(memory=16 * 1024**2)
     with trio.fail_after(120):
         async with bridge(limits) as port, leading(port) as members:
             member, taker = await members.pair()
@@ -598,7 +598,7 @@ async def test_connections_that_are_refused_as_they_come_do_not_pile_up(
 ) -> None:
     """Those that keep theirs although they have read why; the others end at once."""
     with trio.fail_after(60):
-        async with bridge(Limits(each=0)) as port:
+        async with bridge(MeetingLimits(each=0)) as port:
             held = [await connect(place(port), KEYS, "lead") for _ in range(80)]
             for connection in held:
                 with pytest.raises(MeetingError, match="the most on this bridge"):
@@ -759,7 +759,7 @@ async def test_an_operator_who_changes_what_passes_ends_the_connection_and_adds_
 
 def record_of(authority: str, key: str, certificate: str, epoch: int = 1) -> MeetingRecord:
     return MeetingRecord(
-        "lineage", epoch, True, "host", "boot", 0, 1, 1,
+        "meeting_id", epoch, True, "host", "boot", 0, 1, 1,
         authority=authority, key=key, certificate=certificate,
     )  # fmt: skip
 
@@ -787,10 +787,10 @@ async def test_an_operator_cannot_play_the_head() -> None:
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(1, sealed)))
+                await stream.send_all(encode(LeaderRecord(1, sealed)))
                 await stream.receive_some()
                 return
-            await stream.send_all(encode(Ready()))
+            await stream.send_all(encode(Joined()))
             try:
                 await tcp.secure_accepted(stream, listening_context(mine), None)
             except NotAuthenticated:
@@ -814,7 +814,7 @@ async def test_an_operator_cannot_play_a_member() -> None:
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(0, b"")))
+                await stream.send_all(encode(LeaderRecord(0, b"")))
             elif opened.purpose == "lead":
                 connection = BridgeConnection(stream)
                 await stream.send_all(encode(Leading()) + encode(Incoming(b"t", "203.0.113.9")))
@@ -822,7 +822,7 @@ async def test_an_operator_cannot_play_a_member() -> None:
                     while True:
                         await connection.receive()
             else:
-                await stream.send_all(encode(Ready()))
+                await stream.send_all(encode(Joined()))
                 try:
                     secure = await tcp.secure_dialled(stream, dialling_context(mine), HEAD)
                     await secure.receive_some()
@@ -844,11 +844,11 @@ async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
     data = msgspec.json.encode(record_of("", "", "", epoch=3))
     strange = MeetingKeys(parse_key(OTHER)).seal(data)
     shown = [
-        (Record(4, KEYS.seal(data)), "the record of another scheduler"),
-        (Record(3, strange), "that no member has written"),
-        (Record(3, KEYS.seal_claim(3, b"")), "that no member has written"),
-        (Record(3, KEYS.seal(b"{}")), "of another version of Grain"),
-        (Record(3, b"x"), "that no member has written"),
+        (LeaderRecord(4, KEYS.seal(data)), "the record of another scheduler"),
+        (LeaderRecord(3, strange), "that no member has written"),
+        (LeaderRecord(3, KEYS.seal_claim(3, b"")), "that no member has written"),
+        (LeaderRecord(3, KEYS.seal(b"{}")), "of another version of Grain"),
+        (LeaderRecord(3, b"x"), "that no member has written"),
     ]
 
     async def server(stream: trio.SocketStream) -> None:
@@ -898,7 +898,7 @@ async def test_no_text_of_an_operator_controls_a_terminal_or_fills_a_log(
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(0, b"")) if not led else framed(fields))
+                await stream.send_all(encode(LeaderRecord(0, b"")) if not led else framed(fields))
             elif opened.purpose == "lead":
                 led += 1
                 await stream.send_all(encode(Leading()) + framed(fields))
@@ -931,10 +931,12 @@ async def test_an_operator_cannot_make_a_head_step_down() -> None:
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(0, b"")))
+                await stream.send_all(encode(LeaderRecord(0, b"")))
             else:
                 led += 1
-                lies = encode(Record(2**62, b"", b"")) + encode(Record(2**62, b"", bytes(60)))
+                lies = encode(LeaderRecord(2**62, b"", b"")) + encode(
+                    LeaderRecord(2**62, b"", bytes(60))
+                )
                 await stream.send_all(encode(Leading()) + lies)
                 if led == 2:
                     again.set()
@@ -959,7 +961,7 @@ async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(0, b"")))
+                await stream.send_all(encode(LeaderRecord(0, b"")))
             elif opened.purpose == "lead":
                 await stream.send_all(encode(Leading()) + encode(Incoming(b"t", "x")) * 1000)
                 await connected.wait()
@@ -1004,11 +1006,11 @@ async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_onc
         async with stream:
             opened = await operator(stream, [])
             if opened.purpose == "look":
-                await stream.send_all(encode(Record(0, b"")))
+                await stream.send_all(encode(LeaderRecord(0, b"")))
             else:
                 claim = await BridgeConnection(stream).receive()
                 assert isinstance(claim, Claim)
-                call = encode(Call(KEYS.seal_call(pack_call(claim.epoch, addresses))))
+                call = encode(MemberListens(KEYS.seal_call(pack_call(claim.epoch, addresses))))
                 await stream.send_all(encode(Leading()) + call * 1000)
                 await connected.wait()
                 await until_quiet()

@@ -13,23 +13,23 @@ from grain.edge.bridge.wire import (
     MOST,
     SILENCE,
     Beat,
-    Call,
     Called,
     Claim,
     Incoming,
+    Joined,
+    LeaderRecord,
     Leading,
+    MemberListens,
+    MemberRefused,
     Open,
     Publish,
-    Ready,
-    Record,
-    Refusal,
 )
 from grain.edge.relay.switchboard import (
     CALLS,
     MEETING,
     WAIT,
     Close,
-    Limits,
+    MeetingLimits,
     Send,
     Splice,
     Switchboard,
@@ -44,7 +44,7 @@ class Bench:
     """A switchboard, and what it has decided by connection."""
 
     def __init__(self, **limits: Any) -> None:
-        self.board = Switchboard(Limits(**limits))
+        self.board = Switchboard(MeetingLimits(**limits))
         self.now = 0.0
         self.got: dict[int, list[AnyMessage | str]] = {}
         self.spliced: list[tuple[int, int]] = []
@@ -106,15 +106,15 @@ class Bench:
 
 def test_the_first_head_leads_until_it_leaves() -> None:
     bench = Bench()
-    assert Record(0, b"", b"") == bench.shown()
+    assert LeaderRecord(0, b"", b"") == bench.shown()
     one = bench.head(10)
     assert [Leading()] == bench.taken(one)
     bench.say(one, Publish(b"record"))
     other = bench.head(10, b"other")
-    assert [Record(10, b"record", b"sealed 10"), "closed"] == bench.taken(other)
-    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    assert [LeaderRecord(10, b"record", b"sealed 10"), "closed"] == bench.taken(other)
+    assert LeaderRecord(10, b"record", b"sealed 10") == bench.shown()
     bench.lose(one)
-    assert Record(0, b"", b"") == bench.shown()
+    assert LeaderRecord(0, b"", b"") == bench.shown()
     assert [Leading()] == bench.taken(bench.head(5))
 
 
@@ -123,11 +123,11 @@ def test_a_larger_epoch_takes_the_place_of_a_head() -> None:
     bench = Bench()
     one = bench.head(10)
     other = bench.head(11, b"other")
-    assert [Leading(), Record(11, b"", b"sealed 11"), "closed"] == bench.taken(one)
+    assert [Leading(), LeaderRecord(11, b"", b"sealed 11"), "closed"] == bench.taken(one)
     bench.say(one, Publish(b"late"))
-    assert Record(11, b"", b"sealed 11") == bench.shown()
+    assert LeaderRecord(11, b"", b"sealed 11") == bench.shown()
     bench.lose(one)
-    assert Record(11, b"", b"sealed 11") == bench.shown()
+    assert LeaderRecord(11, b"", b"sealed 11") == bench.shown()
     assert [Leading()] == bench.taken(other)
 
 
@@ -142,7 +142,7 @@ def test_a_head_that_connects_again_takes_the_place_of_its_own_connection() -> N
     assert isinstance(incoming, Incoming)
     assert "closed" == closed
     assert [Leading(), incoming] == bench.taken(again)
-    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    assert LeaderRecord(10, b"record", b"sealed 10") == bench.shown()
     bench.lose(one)
     taker = bench.enter("take", token=incoming.token)
     assert [(taker, member)] == bench.spliced
@@ -157,7 +157,7 @@ def test_a_silent_head_is_lost() -> None:
     assert [Leading(), *[Beat()] * 10] == bench.taken(head)
     bench.wait(SILENCE)
     assert ["closed"] == bench.taken(head)
-    assert Record(0, b"", b"") == bench.shown()
+    assert LeaderRecord(0, b"", b"") == bench.shown()
     silent = bench.enter("lead")
     bench.wait(SILENCE)
     assert ["closed"] == bench.taken(silent)
@@ -178,17 +178,19 @@ def test_nobody_is_lost_while_the_server_was_stopped() -> None:
 def test_a_member_waits_until_it_is_taken_once() -> None:
     bench = Bench()
     early = bench.enter("join")
-    assert [Refusal("no scheduler is connected to the bridge"), "closed"] == bench.taken(early)
+    assert [MemberRefused("no scheduler is connected to the bridge"), "closed"] == bench.taken(
+        early
+    )
     head = bench.head()
     member = bench.enter("join", source="there")
     [_, incoming] = bench.taken(head)
     assert isinstance(incoming, Incoming)
     assert "there" == incoming.source
     taker = bench.enter("take", token=incoming.token)
-    assert [Ready()] == bench.taken(member) == bench.taken(taker)
+    assert [Joined()] == bench.taken(member) == bench.taken(taker)
     assert [(taker, member)] == bench.spliced
     late = bench.enter("take", token=incoming.token)
-    assert [Refusal("who wanted to join waits no more"), "closed"] == bench.taken(late)
+    assert [MemberRefused("who wanted to join waits no more"), "closed"] == bench.taken(late)
 
 
 def test_a_member_that_nobody_takes_is_refused() -> None:
@@ -198,7 +200,9 @@ def test_a_member_that_nobody_takes_is_refused() -> None:
     bench.wait(WAIT - 1)
     assert [] == bench.taken(member)
     bench.wait(1)
-    assert [Refusal("the scheduler did not take the connection"), "closed"] == bench.taken(member)
+    assert [MemberRefused("the scheduler did not take the connection"), "closed"] == bench.taken(
+        member
+    )
 
 
 def test_members_that_wait_learn_that_the_head_is_lost() -> None:
@@ -206,7 +210,7 @@ def test_members_that_wait_learn_that_the_head_is_lost() -> None:
     head = bench.head()
     member = bench.enter("join")
     bench.lose(head)
-    assert [Refusal("the scheduler is lost"), "closed"] == bench.taken(member)
+    assert [MemberRefused("the scheduler is lost"), "closed"] == bench.taken(member)
 
 
 def test_a_member_that_has_left_cannot_be_taken() -> None:
@@ -264,7 +268,7 @@ def test_who_breaks_the_protocol_is_closed_without_a_word() -> None:
         bench.say(number, message)
         assert ["closed"] == bench.taken(number)
         bench.lose(number)
-    assert Record(10, b"record", b"sealed 10") == bench.shown()
+    assert LeaderRecord(10, b"record", b"sealed 10") == bench.shown()
     bench.taken(head)
     bench.say(head, Claim(11, b"w", b""), Publish(b"late"))
     assert ["closed"] == bench.taken(head)
@@ -274,7 +278,7 @@ def test_a_meeting_that_takes_all_it_may_leaves_others_alone() -> None:
     bench = Bench(each=3, burst=100)
     for _ in range(3):
         assert [] == bench.taken(bench.enter("lead"))
-    refusal = Refusal("this meeting has 3 connections, the most on this bridge")
+    refusal = MemberRefused("this meeting has 3 connections, the most on this bridge")
     assert [refusal, "closed"] == bench.taken(bench.enter("lead"))
     assert [] == bench.taken(bench.enter("lead", b"b"))
 
@@ -290,7 +294,7 @@ def test_a_full_server_takes_from_the_address_with_the_most_connections() -> Non
     others.append(bench.enter("lead", source="three"))
     assert ["closed"] == bench.taken(members[-1])
     # It and two others are alike now.
-    refusal = Refusal("the bridge has no room for further connections")
+    refusal = MemberRefused("the bridge has no room for further connections")
     assert [refusal, "closed"] == bench.taken(bench.enter("lead", source="three"))
     assert [] == [message for number in others for message in bench.taken(number)]
 
@@ -335,7 +339,7 @@ def test_many_meetings_of_a_stranger_do_not_end_connections_of_a_large_one() -> 
 def test_an_address_gets_half_of_a_small_server(connections: int, most: int) -> None:
     bench = Bench(connections=connections, source=5)
     got = [bench.taken(bench.enter("lead", bytes([number]))) for number in range(most + 1)]
-    refusal = Refusal(f"your host has {most} connections, the most on this bridge")
+    refusal = MemberRefused(f"your host has {most} connections, the most on this bridge")
     assert [*([[]] * most), [refusal, "closed"]] == got
 
 
@@ -351,7 +355,7 @@ def test_the_addresses_of_an_ipv6_network_count_as_one() -> None:
 def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:
     bench = Bench(source=3)
     held = [bench.enter("lead", bytes([number]), source="one") for number in range(3)]
-    refusal = Refusal("your host has 3 connections, the most on this bridge")
+    refusal = MemberRefused("your host has 3 connections, the most on this bridge")
     assert [refusal, "closed"] == bench.taken(bench.enter("lead", b"d", source="one"))
     assert [] == bench.taken(bench.enter("lead", b"d", source="other"))
     bench.lose(held[0])
@@ -363,7 +367,7 @@ def test_connections_in_quick_succession_are_refused_after_a_burst() -> None:
     bench = Bench(burst=3, rate=1.0)
     for _ in range(3):
         bench.lose(bench.enter("lead"))
-    refusal = Refusal("this meeting opens connections faster than this bridge allows")
+    refusal = MemberRefused("this meeting opens connections faster than this bridge allows")
     assert [refusal, "closed"] == bench.taken(bench.enter("lead"))
     bench.now = 1.0
     assert [] == bench.taken(bench.enter("lead"))
@@ -375,21 +379,21 @@ def test_members_that_wait_are_limited() -> None:
     bench.head()
     for _ in range(2):
         assert [] == bench.taken(bench.enter("join"))
-    refusal = Refusal("too many wait for the scheduler, which takes nobody")
+    refusal = MemberRefused("too many wait for the scheduler, which takes nobody")
     assert [refusal, "closed"] == bench.taken(bench.enter("join"))
 
 
 def test_a_call_is_passed_on_to_the_head_and_forgotten() -> None:
     bench = Bench(waiting=0)
     sealed = b"s" * CALL
-    refusal = Refusal("no scheduler is connected to the bridge")
+    refusal = MemberRefused("no scheduler is connected to the bridge")
     assert [refusal, "closed"] == bench.taken(bench.enter("call", token=sealed))
     head = bench.head()
     bench.taken(head)
     bench.head(meeting=b"b")
     caller = bench.enter("call", token=sealed)
     assert [Called(), "closed"] == bench.taken(caller)
-    assert [Call(sealed)] == bench.taken(head)
+    assert [MemberListens(sealed)] == bench.taken(head)
     bench.lose(caller)
     again = bench.head(11)
     assert [Leading()] == bench.taken(again)
@@ -412,15 +416,15 @@ def test_calls_are_limited_until_the_next_sign_of_life_of_the_head() -> None:
     for _ in range(CALLS):
         bench.lose(bench.enter("call", token=sealed))
     assert CALLS == len(bench.taken(head))
-    refusal = Refusal("too many call the scheduler")
+    refusal = MemberRefused("too many call the scheduler")
     assert [refusal, "closed"] == bench.taken(bench.enter("call", token=sealed))
     assert [] == bench.taken(head)
     bench.say(head, Beat())
     assert [Called(), "closed"] == bench.taken(bench.enter("call", token=sealed))
-    assert [Beat(), Call(sealed)] == bench.taken(head)
+    assert [Beat(), MemberListens(sealed)] == bench.taken(head)
 
 
-FULL = Refusal("the bridge has no memory left for further meetings; try again later")
+FULL = MemberRefused("the bridge has no memory left for further meetings; try again later")
 
 
 def test_no_further_meeting_is_let_in_while_memory_is_short() -> None:
@@ -452,7 +456,7 @@ def test_nobody_is_introduced_to_a_head_that_reads_slowly_while_memory_is_short(
     bench.board.on_unsent(head, MEETING)  # which its address may have beside its two meetings
     assert not bench.board.is_full_for(other)
     assert bench.board.is_full_for(head)
-    refusal = Refusal("the scheduler reads slowly, and the bridge has no memory left")
+    refusal = MemberRefused("the scheduler reads slowly, and the bridge has no memory left")
     assert [refusal, "closed"] == bench.taken(bench.enter("join"))
     assert [refusal, "closed"] == bench.taken(bench.enter("call", token=bytes(CALL)))
     assert [] == bench.taken(bench.enter("join", b"b"))
@@ -472,26 +476,28 @@ def test_a_long_message_is_for_heads_that_lead() -> None:
 
 def test_meetings_that_the_operator_has_not_listed_are_refused_and_take_no_place() -> None:
     bench = Bench(each=1)
-    bench.board = Switchboard(Limits(each=1), frozenset({b"a"}))
+    bench.board = Switchboard(MeetingLimits(each=1), frozenset({b"a"}))
     assert [Leading()] == bench.taken(bench.head(meeting=b"a"))
     for _ in range(3):
         refusal, closed = bench.taken(bench.enter("lead", b"b"))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, MemberRefused)
         assert "closed" == closed
         assert refusal.unlisted
         assert "what `grain bridge id` prints" in refusal.why
     assert (1, 1) == (len(bench.board), bench.board.meetings)
     refusal, _ = bench.taken(bench.enter("lead", b"a"))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, MemberRefused)
     assert not refusal.unlisted
 
 
 messages = st.one_of(
     st.builds(Claim, st.integers(-1, 9), st.sampled_from([b"", b"w", b"v"]), st.just(b"")),
     st.builds(Publish, st.binary(max_size=3)),
-    st.builds(Record, st.integers(0, 99), st.binary(max_size=3), st.just(b"")),
+    st.builds(LeaderRecord, st.integers(0, 99), st.binary(max_size=3), st.just(b"")),
     st.builds(Incoming, st.binary(max_size=3), st.just("host")),
-    st.sampled_from([Beat(), Call(bytes(CALL)), Called(), Leading(), Ready(), Refusal("no")]),
+    st.sampled_from(
+        [Beat(), MemberListens(bytes(CALL)), Called(), Leading(), Joined(), MemberRefused("no")]
+    ),
     st.builds(Open, st.integers(0, 2), st.just(b"a"), st.just(b""), st.just("look")),
 )
 steps = st.one_of(
@@ -547,7 +553,7 @@ class Observed(Bench):
                 self.check_pair(effect)
             elif isinstance(effect, Close):
                 self.over.add(effect.connection)
-            elif isinstance(effect.message, Call):
+            elif isinstance(effect.message, MemberListens):
                 assert self.here[effect.connection] * CALL == effect.message.sealed
             elif isinstance(effect.message, Incoming):
                 meeting = self.here[effect.connection]

@@ -16,8 +16,8 @@ from grain.edge.connecting.mailbox import Mailbox
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.meeting import WATCH, Meeting
 from grain.edge.transports.file_folder import Folder
-from grain.edge.transports.file_log import FIRST_SEGMENT
 from grain.edge.transports.file_stream import LOST, FileStream
+from grain.edge.transports.segments import FIRST_SEGMENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -327,5 +327,5 @@ async def test_an_idle_head_costs_five_operations_per_second(
         cost = (mailbox.operations - before) / 600
         nursery.cancel_scope.cancel()
 
-    watching = 3 / WATCH  # it lists the claims, and opens and closes the Edge file
+    watching = 3 / WATCH  # it lists the claims, and opens and closes the meeting file
     assert 0 < cost + watching <= 5

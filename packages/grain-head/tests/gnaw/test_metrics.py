@@ -22,7 +22,7 @@ from grain.head.gnaw.metrics import (
     OTHERS,
     WORKER_STATES,
     Exposition,
-    RunTimes,
+    RunTimeHistogram,
 )
 from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
 from grain.head.hub.answers import overview
@@ -185,7 +185,7 @@ def test_the_times_of_runs_are_counted_and_of_functions_only_where_the_user_alon
 
 def test_functions_beyond_the_first_are_added_up() -> None:
     registry = CollectorRegistry()
-    times = RunTimes(registry, by_function=True)
+    times = RunTimeHistogram(registry, by_function=True)
     for number in range(MOST_FUNCTIONS + 5):
         times.on_run(f"f{number}", 1.0)
     times.on_run("f0", 1e9)

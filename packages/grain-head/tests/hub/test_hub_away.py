@@ -16,12 +16,12 @@ from grain.head.messages import (
 from grain.worker.messages import (
     ArrivedCount,
     DefineFunction,
+    Drain,
     Draining,
     InventoryEnd,
     Lease,
     Leaving,
     RegisterWorker,
-    Retire,
     Revoke,
 )
 from grain_testkit.hub_harness import F, HubHarness, held
@@ -142,11 +142,11 @@ def test_a_worker_that_is_away_is_asked_to_leave_when_it_is_back(harness: HubHar
     """At once, if that was asked for at any time."""
     harness.worker("w")
     harness.lose("w")
-    assert ["away"] == [one.state for one in harness.hub.retire("w", at_once=True)]
-    harness.hub.retire("w")
+    assert ["away"] == [one.state for one in harness.hub.drain("w", at_once=True)]
+    harness.hub.drain("w")
     harness.worker("w", link="w again")
 
-    assert [Retire(at_once=True)] == harness.sent("w again", Retire)
+    assert [Drain(at_once=True)] == harness.sent("w again", Drain)
 
 
 def run_on(harness: HubHarness, *workers: str, tasks: int = 1) -> tuple[str, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import AckTasks, Depart, Notice, Retract, Retracted, Synced
+from grain.head.messages import AckTasks, Depart, Retract, Retracted, Synced, Unschedulable
 from grain.head.testing import check_hub
 from grain.worker.messages import Backlog, Draining, Lease
 
@@ -110,9 +110,9 @@ def test_a_worker_with_too_many_outcomes_gets_no_runs_until_it_takes_some_again(
     harness.send(first, Backlog(7, 3_000_000))
     harness.submit(mission, 1, 2)
     assert [] == harness.sent(first, Lease)
-    assert [] == harness.sent(mission, Notice)
+    assert [] == harness.sent(mission, Unschedulable)
     harness.wait(2)
-    assert [] == harness.sent(mission, Notice)
+    assert [] == harness.sent(mission, Unschedulable)
     why = harness.hub.why("m", 1, harness.now)
     shown = "w takes tasks again when missions have taken half of its 7 outcomes of 3 MB"
     assert shown in why.reasons

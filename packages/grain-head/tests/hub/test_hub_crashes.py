@@ -118,7 +118,7 @@ def test_the_crash_of_a_run_that_was_given_up_makes_a_waiting_task_a_suspect(
     harness.submit(mission, 1, worker="later", crashes=crashes)
     held = InventoryRun("m", 1, (9, 2), {"Cores": 1}, 0.0, ended=True)
     narrow = harness.worker("narrow", 1, (held,))
-    harness.wait(65.0)  # it is not held back any more, and waits for two cores
+    harness.wait(65.0)  # it awaits no report any more, and waits for two cores
     harness.send(narrow, RunEnded("m", 1, (9, 2), "crashed", "SIGSEGV"))
     check_hub(harness.hub, harness.now)
 

@@ -1,4 +1,4 @@
-"""Questions to the hub: where a task is and why, a snapshot of all, and workers to be retired."""
+"""Questions to the hub: where a task is and why, a snapshot of all, and workers to be drained."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from grain.edge.questions import (
     Answer,
     Ask,
     CallAnswer,
+    DrainingWorker,
     EndedMission,
     LoadAnswer,
     OverviewAnswer,
-    Program,
     ProgramsAnswer,
-    RetiredWorker,
+    ProgramState,
     StateAnswer,
     WhyAnswer,
     unpack,
@@ -37,13 +37,13 @@ from grain.head.messages import (
 from grain.head.scheduler import explain
 from grain.worker.messages import (
     DefineFunction,
+    Drain,
     Inspect,
     Inspected,
     InventoryEnd,
     Lease,
     ProgramNow,
     RegisterWorker,
-    Retire,
 )
 from grain_testkit.hub_harness import F, HubHarness
 
@@ -65,7 +65,7 @@ def test_why_explains_where_a_task_is(harness: HubHarness) -> None:
     assert "unknown" == harness.hub.why("m", 3, 0.0).state
 
 
-def test_why_names_the_worker_for_whose_report_a_task_is_held_back(harness: HubHarness) -> None:
+def test_why_names_the_worker_for_whose_report_a_task_waits(harness: HubHarness) -> None:
     harness.submit(harness.mission(), 1, worker="elsewhere")
     why = harness.hub.why("m", 1, 0.0)
 
@@ -255,14 +255,14 @@ def test_workers_of_one_name_are_told_apart(harness: HubHarness) -> None:
         harness.send(id_, register, InventoryEnd())
     assert ["w@1", "w@2", "w@3"] == [w.label for w in harness.hub.snapshot(0.0).workers]
 
-    assert ["w@2"] == [worker.label for worker in harness.hub.retire("w@2")]
-    assert ["w@3"] == [worker.label for worker in harness.hub.retire("three")]
-    assert 3 == len(harness.hub.retire("w@*")) == len(harness.hub.retire("w"))
+    assert ["w@2"] == [worker.label for worker in harness.hub.drain("w@2")]
+    assert ["w@3"] == [worker.label for worker in harness.hub.drain("three")]
+    assert 3 == len(harness.hub.drain("w@*")) == len(harness.hub.drain("w"))
 
 
 def test_questions_are_answered_on_any_link_without_registration(harness: HubHarness) -> None:
     harness.worker("w", 2)
-    for ask in (Ask("state"), Ask("why", "m", 1), Ask("load"), Ask("retire", pattern="w*")):
+    for ask in (Ask("state"), Ask("why", "m", 1), Ask("load"), Ask("drain", pattern="w*")):
         harness.send("somebody", ask)
     answers = {m.about: data for m, data in harness.mail["somebody"] if type(m) is Answer}
 
@@ -270,9 +270,9 @@ def test_questions_are_answered_on_any_link_without_registration(harness: HubHar
     assert ["w"] == [worker.name for worker in state.workers]
     assert "unknown" == unpack(answers["why"], WhyAnswer).state
     assert LoadAnswer(0, 2, 0.0) == unpack(answers["load"], LoadAnswer)
-    retired = unpack(answers["retire"], list[RetiredWorker])
-    assert [RetiredWorker("w", "w", "host", "serving", 0)] == retired
-    assert [Retire(at_once=False)] == harness.sent("w", Retire)
+    drained = unpack(answers["drain"], list[DrainingWorker])
+    assert [DrainingWorker("w", "w", "host", "serving", 0)] == drained
+    assert [Drain(at_once=False)] == harness.sent("w", Drain)
     assert "draining" == harness.hub.snapshot(0.0).workers[0].state
 
 
@@ -490,7 +490,7 @@ def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> N
     [question] = harness.sent("w", Inspect)
     assert lease.attempt == question.attempt
     harness.send("w", Inspected(question.question, (ProgramNow("xtb", 2.0, 1.5, 0.25),)))
-    assert ProgramsAnswer([Program("xtb", 2.0, 1.5, 0.25)]) == answered(harness)
+    assert ProgramsAnswer([ProgramState("xtb", 2.0, 1.5, 0.25)]) == answered(harness)
 
 
 def test_an_answer_has_the_number_of_its_question(harness: HubHarness) -> None:

@@ -7,18 +7,18 @@ from collections import Counter
 import pytest
 
 from grain.head.errors import BadMessage
-from grain.head.hub.notices import SUCCESSOR
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
+from grain.head.hub.unschedulable import SUCCESSOR
 from grain.head.messages import (
     Blocked,
     Crash,
-    Notice,
     Printed,
     Retract,
     Retracted,
     Submit,
     Synced,
     Trouble,
+    Unschedulable,
 )
 from grain.worker.messages import (
     AckRuns,
@@ -193,16 +193,16 @@ def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(
     mission = harness.mission(cores=4)
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
-    (notice,) = harness.sent(mission, Notice)
-    assert "Cores(4)" in notice.why
-    assert notice.larger
+    (message,) = harness.sent(mission, Unschedulable)
+    assert "Cores(4)" in message.why
+    assert message.larger
 
     big = harness.worker("big", 4)
     assert [1] == [lease.task for lease in harness.sent(big, Lease)]
 
 
-def notices(harness: HubHarness, mission: str) -> list[tuple[str, bool]]:
-    return [(notice.why, notice.workers) for notice in harness.sent(mission, Notice)]
+def told(harness: HubHarness, mission: str) -> list[tuple[str, bool]]:
+    return [(message.why, message.workers) for message in harness.sent(mission, Unschedulable)]
 
 
 def test_a_request_is_looked_at_again_when_workers_come_and_go(harness: HubHarness) -> None:
@@ -210,25 +210,25 @@ def test_a_request_is_looked_at_again_when_workers_come_and_go(harness: HubHarne
     mission = harness.mission(cores=4)
     harness.send(mission, Synced())
     harness.submit(mission, 1)
-    assert [("no worker is here", False)] == notices(harness, mission)
+    assert [("no worker is here", False)] == told(harness, mission)
 
     harness.worker("small", 2)
     harness.wait(1)
-    [(why, workers)] = notices(harness, mission)
+    [(why, workers)] = told(harness, mission)
     assert "small: " in why
     assert workers
     harness.worker("smaller", 1)
     harness.wait(1)
-    assert [] == notices(harness, mission)
+    assert [] == told(harness, mission)
 
     harness.worker("big", 4)
     harness.wait(1)
-    assert [("", True)] == notices(harness, mission)
+    assert [("", True)] == told(harness, mission)
     harness.submit(mission, 2)
     for worker in ("small", "smaller", "big"):
         harness.send(worker, Leaving())
     harness.wait(1)
-    assert [("no worker is here", False)] == notices(harness, mission)
+    assert [("no worker is here", False)] == told(harness, mission)
 
 
 def test_nothing_is_said_about_a_worker_that_is_away_for_a_moment(harness: HubHarness) -> None:
@@ -239,10 +239,10 @@ def test_nothing_is_said_about_a_worker_that_is_away_for_a_moment(harness: HubHa
     harness.lose(worker)
     harness.worker("small", 1)
     harness.wait(30)
-    assert [] == notices(harness, mission)
+    assert [] == told(harness, mission)
 
     harness.wait(40)
-    assert ["small" in why for why, _ in notices(harness, mission)] == [True]
+    assert ["small" in why for why, _ in told(harness, mission)] == [True]
 
 
 def test_nothing_is_said_while_the_successor_of_a_worker_whose_time_is_over_may_come(
@@ -258,13 +258,13 @@ def test_nothing_is_said_while_the_successor_of_a_worker_whose_time_is_over_may_
     harness.wait(60)
     harness.send(worker, harness.ended(lease, "returned"), Leaving())
     harness.wait(SUCCESSOR - 61)
-    assert [] == notices(harness, mission)
+    assert [] == told(harness, mission)
     harness.wait(1)
-    assert [("no worker is here", False)] == notices(harness, mission)
+    assert [("no worker is here", False)] == told(harness, mission)
 
     harness.worker("next", 2, seconds=130.0)
     harness.wait(1)
-    assert [("", True)] == notices(harness, mission)
+    assert [("", True)] == told(harness, mission)
 
 
 def test_no_successor_is_expected_of_a_worker_that_has_time_or_would_not_do(
@@ -276,10 +276,10 @@ def test_no_successor_is_expected_of_a_worker_that_has_time_or_would_not_do(
     harness.submit(mission, 1, 2)
     harness.send(small, Draining())
     harness.wait(1)
-    assert [] == notices(harness, mission)
+    assert [] == told(harness, mission)
     harness.send(worker, Draining())
     harness.wait(1)
-    [(why, workers)] = notices(harness, mission)
+    [(why, workers)] = told(harness, mission)
     assert "small" in why
     assert workers
 
@@ -290,12 +290,12 @@ def test_what_was_said_is_not_taken_back_for_a_successor_that_is_not_here(
     mission = harness.mission(cores=2)
     harness.send(mission, Synced())
     harness.submit(mission, 1)
-    assert [("no worker is here", False)] == notices(harness, mission)
+    assert [("no worker is here", False)] == told(harness, mission)
     offered = {"Cores": 2, "WTime": {"T": 1.0}}
     register = RegisterWorker("w", "w", "host", offered, connection=1)
     harness.send("w", register, Draining(), InventoryEnd())
     harness.wait(1)
-    assert [("w: 0 s are left, 0 s needed", True)] == notices(harness, mission)
+    assert [("w: 0 s are left, 0 s needed", True)] == told(harness, mission)
 
 
 def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) -> None:
@@ -304,13 +304,13 @@ def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) ->
     harness.send(mission, Synced())
     harness.submit(mission, 1)
     harness.send(mission, Retract((1,)))
-    assert 1 == len(notices(harness, mission))
+    assert 1 == len(told(harness, mission))
     harness.worker("w", 1)
     harness.wait(1)
-    assert [("", True)] == notices(harness, mission)
+    assert [("", True)] == told(harness, mission)
 
     harness.submit(mission, 2)
-    assert 1 == len(notices(harness, mission))
+    assert 1 == len(told(harness, mission))
 
 
 def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHarness) -> None:

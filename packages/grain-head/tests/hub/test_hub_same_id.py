@@ -19,7 +19,7 @@ from grain.resource import Cores
 from grain.worker.agent.session import WorkerSession
 from grain.worker.messages import (
     DefineFunction,
-    Dismissed,
+    Disconnect,
     InventoryEnd,
     Lease,
     Leaving,
@@ -44,9 +44,9 @@ def test_of_two_connections_of_one_id_the_one_that_is_not_in_use_is_closed(
             register = RegisterWorker("id", "name", "host", {"Cores": 1}, connection=connection)
             harness.send(link, register, InventoryEnd())
     other = "second" if closed == "first" else "first"
-    [dismissed] = harness.sent(closed, Dismissed)
-    assert "replaced" == dismissed.because
-    assert [] == harness.sent(other, Dismissed)
+    [disconnected] = harness.sent(closed, Disconnect)
+    assert "replaced" == disconnected.because
+    assert [] == harness.sent(other, Disconnect)
     links = harness.hub.missions.links if kind == "mission" else harness.hub.workers.links
     assert [other] == [*links]
 
@@ -61,7 +61,7 @@ def test_a_worker_whose_id_was_taken_comes_back_with_its_runs_under_another(
 
     register = RegisterWorker("w", "w", "host", {"Cores": 0}, connection=9)
     harness.send("impostor", register, InventoryEnd())
-    assert 1 == len(harness.sent(worker, Dismissed))
+    assert 1 == len(harness.sent(worker, Disconnect))
     harness.lose(worker)
     harness.worker("w-again", held=(held(lease),), link="again")
     assert 1 == len(harness.sent("impostor", Revoke))
@@ -75,10 +75,10 @@ def test_a_mission_whose_id_was_taken_submits_all_again_under_another() -> None:
     request = session.request({"Cores": 1})
     tasks = [session.submit(request, b"f", b"") for _ in range(2)]
     session.on_message(Started("w", tuple(tasks[:1])), None)
-    session.on_message(Dismissed("taken", "replaced"), None)
-    dismissed = session.take_dismissed()
-    assert dismissed is not None
-    assert session.take_dismissed() is None
+    session.on_message(Disconnect("taken", "replaced"), None)
+    disconnected = session.take_disconnect()
+    assert disconnected is not None
+    assert session.take_disconnect() is None
     session.on_disconnected()
     session.rename("other")
     assert {} == session.running
@@ -108,8 +108,8 @@ def test_a_connection_of_a_worker_that_comes_late_does_not_bring_it_back(
     register = RegisterWorker("w", "w", "host", {"Cores": 2}, connection=5)
     harness.send("fifth", register, InventoryEnd(), Leaving())
     harness.send("fourth", structs.replace(register, connection=4), InventoryEnd())
-    [dismissed] = harness.sent("fourth", Dismissed)
-    assert "replaced" == dismissed.because
+    [disconnected] = harness.sent("fourth", Disconnect)
+    assert "replaced" == disconnected.because
     assert {} == harness.hub.registry.workers
 
     harness.send("sixth", structs.replace(register, connection=6), InventoryEnd())
@@ -127,8 +127,8 @@ def test_a_connection_of_a_mission_that_comes_late_does_not_bring_it_back(
     late = structs.replace(register, connection=4)
     harness.send("fourth", late, request, DefineFunction(b"function"))
     harness.submit("fourth", 1)
-    [dismissed] = harness.sent("fourth", Dismissed)
-    assert "replaced" == dismissed.because
+    [disconnected] = harness.sent("fourth", Disconnect)
+    assert "replaced" == disconnected.because
     assert [] == harness.sent(worker, Lease)
     assert {} == harness.hub.registry.missions
 

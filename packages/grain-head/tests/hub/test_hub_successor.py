@@ -80,7 +80,7 @@ def test_two_heads_that_start_in_one_millisecond_have_different_epochs() -> None
     assert epoch_at(now, 2**20 - 1) < epoch_at(now + 1_000_000, 0) < 2**62
 
 
-def test_a_task_is_not_held_back_for_a_worker_that_has_left(harness: HubHarness) -> None:
+def test_a_task_does_not_await_a_worker_that_has_left(harness: HubHarness) -> None:
     left, other, mission = harness.worker("left"), harness.worker("other"), harness.mission()
     harness.send(left, Leaving())
     harness.submit(mission, 1, worker="left")
@@ -90,7 +90,7 @@ def test_a_task_is_not_held_back_for_a_worker_that_has_left(harness: HubHarness)
 
 
 @pytest.mark.parametrize("reports", [False, True])
-def test_a_task_is_held_back_no_longer_when_its_worker_leaves_before_it_has_reported_all(
+def test_a_task_awaits_no_report_when_its_worker_leaves_before_it_has_reported_all(
     harness: HubHarness, reports: bool
 ) -> None:
     """The grace period has nothing to do with it: the worker will not report any more."""
@@ -142,7 +142,9 @@ def test_a_mission_learns_which_of_two_runs_goes_on(harness: HubHarness) -> None
     assert Started("old", (1,)) == harness.sent(mission, Started)[-1]
 
 
-def test_a_failure_on_another_worker_does_not_start_what_is_held_back(harness: HubHarness) -> None:
+def test_a_failure_on_another_worker_does_not_start_what_awaits_a_report(
+    harness: HubHarness,
+) -> None:
     """The crash was counted, and a later run is on the worker that has yet to report."""
     mission = harness.mission()
     harness.submit(mission, 1, worker="later")
@@ -159,7 +161,7 @@ def test_a_failure_on_another_worker_does_not_start_what_is_held_back(harness: H
     assert [] == harness.sent(worker, Lease)
 
 
-def test_a_success_on_another_worker_resolves_what_is_held_back(harness: HubHarness) -> None:
+def test_a_success_on_another_worker_resolves_what_awaits_a_report(harness: HubHarness) -> None:
     mission = harness.mission()
     harness.submit(mission, 1, worker="later")
     earlier = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
@@ -171,7 +173,7 @@ def test_a_success_on_another_worker_resolves_what_is_held_back(harness: HubHarn
 
 
 @pytest.mark.parametrize("mission_first", [False, True])
-def test_a_task_whose_revoked_run_ends_is_held_back_for_the_worker_with_the_other_run(
+def test_a_task_whose_revoked_run_ends_awaits_the_report_of_the_worker_with_the_other_run(
     harness: HubHarness, mission_first: bool
 ) -> None:
     """The worker of the revoked run finds the new head before the other one."""

@@ -6,7 +6,7 @@ import pytest
 
 from grain.edge.questions import PeerVersions
 from grain.edge.version import Versions
-from grain.head.messages import Crash, Notice, OtherVersions, Synced
+from grain.head.messages import Crash, OtherVersions, Synced, Unschedulable
 from grain.worker.messages import Lease, RegisterWorker, WorkerRegistered
 from grain_testkit.hub_harness import HubHarness
 
@@ -59,13 +59,15 @@ def test_a_notice_says_that_no_worker_has_the_mission_s_python(harness: HubHarne
     harness.worker("new", versions=NEW)
     mission = by_value(harness)
     harness.submit(mission, 1)
-    [notice] = harness.sent(mission, Notice)
+    [message] = harness.sent(mission, Unschedulable)
 
     assert (
         "new: it has Python 3.12, and a function that travels by value needs Python 3.11"
-        == notice.why
+        == message.why
     )
-    assert f"new: never, {notice.why.removeprefix('new: ')}" in harness.hub.why("m", 1, 0.0).reasons
+    assert (
+        f"new: never, {message.why.removeprefix('new: ')}" in harness.hub.why("m", 1, 0.0).reasons
+    )
 
 
 @pytest.mark.parametrize("worker_first", [True, False], ids=["worker first", "mission first"])

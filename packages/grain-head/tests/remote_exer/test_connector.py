@@ -42,7 +42,7 @@ async def test_a_port_of_another_host_ends_the_mission_with_an_error(tmp_path: P
 async def test_a_wrong_port_beside_another_scheduler_ends_the_mission_with_an_error(
     tmp_path: Path,
 ) -> None:
-    """The scheduler of the Edge file is not joined instead, and the error names it."""
+    """The scheduler of the meeting file is not joined instead, and the error names it."""
     (tmp_path / "s").mkdir(mode=0o700)
     edge = f"{tmp_path}/s/meeting"
     async with trio.open_nursery() as nursery:

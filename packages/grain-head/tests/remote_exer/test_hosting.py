@@ -17,7 +17,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.eventlog.schema import RunEnded
 from grain.eventlog.usage import BRIEF, Usage
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.head.errors import ExecutorClosed, Unreachable
 from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
@@ -225,7 +225,7 @@ async def test_a_cancelled_job_resolves_as_cancelled_whether_it_waits_or_runs(ad
         await executor.join()
 
     assert [0, 1] == sorted(got)
-    assert all(isinstance(ended.error, Cancelled) for ended in got.values())
+    assert all(isinstance(ended.error, TaskCancelled) for ended in got.values())
     assert 2 == executor.statistics().cancelled
 
 
@@ -243,7 +243,7 @@ async def test_leaving_by_cancellation_cancels_the_jobs_and_waits_for_their_ends
             await trio.sleep_forever()
 
     assert 3 == len(got)
-    assert all(isinstance(one.error, Cancelled) for one in got)
+    assert all(isinstance(one.error, TaskCancelled) for one in got)
 
 
 async def interrupt() -> None:
@@ -264,7 +264,7 @@ async def test_ctrl_c_in_a_tasklet_ends_the_mission(address: str, watched: bool)
                     await trio.sleep_forever()
 
     assert 3 == len(got)
-    assert all(isinstance(one.error, Cancelled) for one in got)
+    assert all(isinstance(one.error, TaskCancelled) for one in got)
 
 
 async def test_a_request_that_no_worker_can_meet_is_reported_once_as_an_event(address: str) -> None:

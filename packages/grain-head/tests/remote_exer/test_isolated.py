@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.head.errors import TaskCrashed
 from grain.head.events import TaskBlocks, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.remote_exer import HostingExecutor
@@ -110,7 +110,7 @@ async def test_a_cancelled_leaf_leaves_no_program_behind(tmp_path: Path) -> None
         job = executor.submit(Cores(1), start_and_wait, str(tmp_path / "pid"))
         pid = await wait_for(tmp_path / "pid")
         executor.cancel(job)
-        with pytest.raises(Cancelled):
+        with pytest.raises(TaskCancelled):
             await result_of(executor, job)
         assert not is_alive(pid)
 

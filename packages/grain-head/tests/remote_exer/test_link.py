@@ -21,8 +21,8 @@ from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
+    CancelRequested,
     CanStart,
-    MissionCancelled,
     NeverStarts,
     RunsEnded,
     SchedulerAway,
@@ -40,7 +40,6 @@ from grain.head.messages import (
     Crashed,
     Depart,
     MissionRegistered,
-    Notice,
     Outlook,
     Resolved,
     Retract,
@@ -49,6 +48,7 @@ from grain.head.messages import (
     Submit,
     Synced,
     Trouble,
+    Unschedulable,
     WorkerEnded,
     WorkerFacts,
 )
@@ -57,7 +57,7 @@ from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain.worker.messages import TIME_OVER, Dismissed, Outlived
+from grain.worker.messages import TIME_OVER, Disconnect, Outlived
 from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
 
@@ -348,7 +348,7 @@ async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> No
         head.post(
             [
                 (MissionRegistered(1, label="opt@2"), None),
-                (Notice(1, "too small", larger=True), None),
+                (Unschedulable(1, "too small", larger=True), None),
             ]
         )
         await wait_all_tasks_blocked()
@@ -357,7 +357,7 @@ async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> No
         head.post([(Started("w", (2,)), None)])
         await wait_all_tasks_blocked()
         assert (1, "opt@2:3") == (executor.statistics().stuck, executor.statistics().stuck_task)
-        head.post([(Started("", (2,)), None), (Notice(1, ""), None)])
+        head.post([(Started("", (2,)), None), (Unschedulable(1, ""), None)])
         await wait_all_tasks_blocked()
         assert (0, "") == (executor.statistics().stuck, executor.statistics().stuck_task)
         head.post([(Retracted(task), None) for task in (1, 2, 3)])
@@ -370,11 +370,11 @@ async def test_tasks_that_wait_for_the_first_worker_are_not_counted_as_too_large
     async with listened_to() as (executor, head, _):
         executor.submit(Cores(64), nothing)
         head.post([(MissionRegistered(1, label="opt@2"), None)])
-        head.post([(Notice(1, "no worker is here", workers=False), None)])
+        head.post([(Unschedulable(1, "no worker is here", workers=False), None)])
         await wait_all_tasks_blocked()
         seen.append(executor.statistics())
 
-        head.post([(Notice(1, "too small", larger=True), None)])
+        head.post([(Unschedulable(1, "too small", larger=True), None)])
         await wait_all_tasks_blocked()
         seen.append(executor.statistics())
         head.post([(Retracted(task), None) for task in (1, 2)])
@@ -389,19 +389,19 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
         session.submit(session.request({"Cores": 64}), b"", b"")
     session.on_connected()
     for request in (0, 1):
-        session.on_message(Notice(request, "no worker is here", workers=False), None)
+        session.on_message(Unschedulable(request, "no worker is here", workers=False), None)
     assert (2, 1) == session.count_stuck()
-    session.take_notices()
+    session.take_notifications()
     session.on_disconnected()
     assert (0, 0) == session.count_stuck()
 
     session.on_connected()
-    session.on_message(Notice(1, "no worker is here", workers=False), None)
+    session.on_message(Unschedulable(1, "no worker is here", workers=False), None)
     session.on_message(MissionRegistered(2), None)
     assert [
-        Notice(1, "no worker is here", workers=False),
-        Notice(0, ""),
-    ] == session.take_notices()
+        Unschedulable(1, "no worker is here", workers=False),
+        Unschedulable(0, ""),
+    ] == session.take_notifications()
     assert (1, 2) == session.count_stuck()
 
 
@@ -432,7 +432,7 @@ async def test_a_task_that_somebody_has_cancelled_says_who() -> None:
     texts = [str(ended.error) for ended in got]
     assert "nothing was cancelled by me on n1 with `grain cancel` (task 2)" == texts[0]
     assert "nothing was cancelled by me on n2 with `grain cancel` (task 3)" == texts[1]
-    assert [MissionCancelled("me on n2")] == events
+    assert [CancelRequested("me on n2")] == events
 
 
 async def test_a_mission_that_its_scheduler_refuses_ends_with_the_reason() -> None:
@@ -440,7 +440,7 @@ async def test_a_mission_that_its_scheduler_refuses_ends_with_the_reason() -> No
     with pytest.raises(NotServed, match="refuses Request of mission m: no such amount"):
         async with listened_to() as (_, head, _):
             why = "the scheduler refuses Request of mission m: no such amount"
-            await head.send([(Dismissed(why, "refused"), None)])
+            await head.send([(Disconnect(why, "refused"), None)])
             await head.aclose()
             await trio.sleep_forever()
 
@@ -450,7 +450,7 @@ async def test_a_mission_survives_a_scheduler_that_makes_no_sense() -> None:
     session = MissionSession("m", "m")
     session.on_connected()
     with pytest.raises(RemoteProtocolError, match="request 7"):
-        session.on_message(Notice(7, "why"), None)
+        session.on_message(Unschedulable(7, "why"), None)
     with pytest.raises(RemoteProtocolError, match="not valid"):
         session.on_message(Answer("load"), pack("words"))
 
@@ -462,14 +462,14 @@ def test_a_trouble_of_the_scheduler_before_is_taken_back_unless_its_successor_ha
     for what in "ab":
         session.on_message(Trouble(what, "is full"), None)
     session.on_message(MissionRegistered(1), None)
-    assert [Trouble("a", "is full"), Trouble("b", "is full")] == session.take_notices()
+    assert [Trouble("a", "is full"), Trouble("b", "is full")] == session.take_notifications()
     for _ in range(2):
         session.on_disconnected()
         session.on_connected()
     session.on_message(Trouble("b", "is full"), None)
     session.on_message(MissionRegistered(2), None)
 
-    assert [Trouble("a", "")] == session.take_notices()
+    assert [Trouble("a", "")] == session.take_notifications()
 
 
 class Stalling(MemoryChannel[Payload, Payload]):
@@ -698,7 +698,7 @@ async def test_a_mission_reports_workers_that_left_before_their_runs_had_ended()
         facts = [WorkerFacts(id_, f"n{id_}", "host", {}) for id_ in "abc"]
         gone = [
             WorkerEnded("a", handed_back=2, told="SIGTERM"), WorkerEnded("b", told="SIGTERM"),
-            WorkerEnded("c", handed_back=1, told="asked to quit"),
+            WorkerEnded("c", handed_back=1, told="asked to drain"),
         ]  # fmt: skip
         head.post([(message, None) for message in (*facts, *gone)])
         await wait_all_tasks_blocked()

@@ -24,14 +24,14 @@ from grain.whatif.errors import WhatIfError
 from grain.whatif.replay import Outcome, replay
 from grain.whatif.scenario import (
     Scenario,
-    Workers,
+    WorkerGroup,
     most_at_once,
     parse_change,
     parse_counts,
     usual_counts,
     usual_worker,
 )
-from grain.whatif.sweep import Row, knee, sweep
+from grain.whatif.sweep import SweepRow, knee, sweep
 from grain.whatif.text import report_data, report_text
 from grain.whatif.workload import Workload, WorkloadBuilder, workload_of
 from grain_testkit.campaign import Campaign
@@ -110,7 +110,7 @@ class Log:
 
 
 def workers(number: int, cores: int = 1, **more: float) -> Scenario:
-    return Scenario(Workers(number, Cores(cores) & Memory(16), **more))
+    return Scenario(WorkerGroup(number, Cores(cores) & Memory(16), **more))
 
 
 def burst(tasks: int, seconds: float = 10.0) -> Log:
@@ -308,7 +308,7 @@ def test_jobs_that_end_are_followed_by_others() -> None:
     ("scenario", "why"),
     [
         (workers(4, walltime=8.0), "it runs longer than workers live, which is 8 s"),
-        (Scenario(Workers(2, Memory(4))), "Cores"),
+        (Scenario(WorkerGroup(2, Memory(4))), "Cores"),
         (
             workers(1, walltime=20.0)._replace(requests={"fn": WTime(T=30)}),
             "its time limit is 30 s, and workers live for 20",
@@ -333,7 +333,7 @@ def test_what_waits_for_a_task_that_never_ends_never_ends_either(walltime: float
     log.run(first, 0, 10)
     log.run(log.submit(10, first), 10, 20)
 
-    offered = Workers(3, Cores(1) & Memory(16), walltime=walltime)
+    offered = WorkerGroup(3, Cores(1) & Memory(16), walltime=walltime)
     done = replay(log.workload(), Scenario(offered))
 
     assert 1 == done.never["", "the tasks that they wait for never end"]
@@ -358,7 +358,7 @@ def test_what_never_ran_ends_no_makespan() -> None:
     assert ({"no worker had GPUs": 6}, 40.0) == (workload.never_ran, workload.makespan)
     assert (40.0, 15.0) == replay(workload, Scenario())[::4][:2]
     assert [20.0, 10.0] == [replay(workload, workers(number)).makespan for number in (2, 4)]
-    row = Row(2, replay(workload, workers(2)))
+    row = SweepRow(2, replay(workload, workers(2)))
     text = report_text(workload, None, [row], Cores(1))
     assert "6 tasks never ran: no worker had GPUs" == text.splitlines()[1]
     data = report_data(workload, None, [row], Cores(1))
@@ -547,20 +547,20 @@ def test_the_knee_is_where_core_hours_times_makespan_is_least() -> None:
         return Outcome(makespan, hours, hours, 1.0, 0.0, 0, 0, {})
 
     rows = [
-        Row(1, outcome(100, 1)), Row(2, outcome(50, 1)), Row(4, outcome(26, 1.04)),
-        Row(8, outcome(24, 1.9)),
+        SweepRow(1, outcome(100, 1)), SweepRow(2, outcome(50, 1)), SweepRow(4, outcome(26, 1.04)),
+        SweepRow(8, outcome(24, 1.9)),
     ]  # fmt: skip
 
     assert 4 == knee(rows)
-    assert 1 == knee([Row(1, outcome(10, 1)), Row(2, outcome(10, 2))])
+    assert 1 == knee([SweepRow(1, outcome(10, 1)), SweepRow(2, outcome(10, 2))])
     assert knee(rows[:1]) is None
-    assert knee([Row(1, outcome(math.inf, 1)), rows[0]]) is None
+    assert knee([SweepRow(1, outcome(math.inf, 1)), rows[0]]) is None
 
 
 def test_the_table_marks_the_knee_and_compares_with_what_happened() -> None:
     workload = burst(6).workload()
     original = replay(workload, Scenario())
-    rows = sweep(workload, Scenario(), Workers(0, Cores(1) & Memory(16)), [1, 2, 6, 12])
+    rows = sweep(workload, Scenario(), WorkerGroup(0, Cores(1) & Memory(16)), [1, 2, 6, 12])
 
     lines = report_text(workload, original, rows, Cores(1) & Memory(16)).splitlines()
 
@@ -577,7 +577,7 @@ def test_the_table_marks_the_knee_and_compares_with_what_happened() -> None:
 
 def test_rows_that_never_end_say_why_in_the_table() -> None:
     workload = burst(3).workload()
-    rows = sweep(workload, Scenario(), Workers(0, Memory(4)), [1, 2])
+    rows = sweep(workload, Scenario(), WorkerGroup(0, Memory(4)), [1, 2])
 
     text = report_text(workload, None, rows, Memory(4), width=60)
 
@@ -601,5 +601,5 @@ def test_tasks_that_are_only_counted_are_left_out_with_a_remark() -> None:
     workload = workload_of(log.lines)
     assert (70, 1) == (workload.brief, len(workload.tasks))
     assert "70 brief tasks are left out" in report_text(
-        workload, None, sweep(workload, Scenario(), Workers(0, Cores(2)), [1]), Cores(2)
+        workload, None, sweep(workload, Scenario(), WorkerGroup(0, Cores(2)), [1]), Cores(2)
     )

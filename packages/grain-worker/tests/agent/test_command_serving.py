@@ -11,12 +11,12 @@ import trio
 
 from grain.worker.messages import (
     AckRuns,
+    Drain,
     Draining,
     Inventory,
     InventoryEnd,
     Leaving,
     RegisterWorker,
-    Retire,
     Revoke,
     RunEnded,
 )
@@ -69,7 +69,7 @@ async def test_a_crash_is_reported_with_its_signal_and_the_worker_serves_on(tmp_
         crashed, _ = await h.get(RunEnded, number)
         await h.send((AckRuns((crashed.attempt,)), None))
         status, ended = await h.settled(await h.lease(fine))
-        await h.send((Retire(), None))
+        await h.send((Drain(), None))
         assert 0 == await code(process)
 
     assert "crashed" == crashed.status
@@ -102,7 +102,7 @@ async def test_runs_go_on_while_there_is_no_head_and_the_next_one_gets_the_resul
         (tmp_path / "go").touch()
         status, ended = await h.settled(first)
         again, _ = await h.get(RunEnded, second)
-        await h.send((AckRuns((again.attempt,)), None), (Retire(), None))
+        await h.send((AckRuns((again.attempt,)), None), (Drain(), None))
         assert 0 == await code(process)
 
     assert {first: False, second: True} == {run.attempt[1]: run.ended for run in held.runs}
@@ -118,7 +118,7 @@ async def test_the_head_revokes_a_run_and_its_end_is_confirmed(tmp_path: Path) -
         number = await h.lease(sleeps)
         await h.send((Revoke((1, number)), None))
         assert ("cancelled", None) == await h.settled(number)
-        await h.send((Retire(at_once=True), None))
+        await h.send((Drain(at_once=True), None))
         assert 0 == await code(process)
 
 
@@ -135,7 +135,7 @@ async def test_an_idle_worker_takes_a_hundredth_of_a_cpu_at_most(tmp_path: Path)
                 await trio.sleep(1)
                 seconds = trio.current_time() - began
                 cpu = sum(now - before.get(pid, 0) for pid, now in used(process.pid).items())
-        await h.send((Retire(), None))
+        await h.send((Drain(), None))
         assert 0 == await code(process)
 
 

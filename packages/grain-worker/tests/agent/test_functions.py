@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.worker.agent.functions import FunctionStore
-from grain.worker.messages import DefineFunction, ForgetFunctions, Run
+from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
 
 
-def order(number: int, function: bytes) -> tuple[Run, Payload]:
-    return Run((1, number), {}, None, function), b"args"
+def order(number: int, function: bytes) -> tuple[StartRun, Payload]:
+    return StartRun((1, number), {}, None, function), b"args"
 
 
 def store(*digests: bytes) -> FunctionStore:

@@ -147,9 +147,9 @@ def test_a_worker_without_a_scheduler_leaves_near_the_end_of_its_job() -> None:
 
 def test_a_request_to_quit_cancels_runs_only_by_force() -> None:
     one = life()
-    one.on_quit(100.0, force=False)
+    one.on_drain(100.0, force=False)
     assert not one.over(1e6, runs=True)
-    one.on_quit(200.0, force=True)
+    one.on_drain(200.0, force=True)
     assert LifecyclePhase.CANCELLING == one.phase(200.0)
 
 
@@ -179,7 +179,7 @@ def test_deadlines_only_come_closer_and_draining_is_not_undone(
             case "int":
                 one.on_signal(signal.SIGINT, now)
             case "quit" | "force":
-                one.on_quit(now, force=event == "force")
+                one.on_drain(now, force=event == "force")
             case "broken":
                 one.on_broken("it broke", now)
             case "off":

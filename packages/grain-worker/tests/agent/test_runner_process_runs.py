@@ -11,7 +11,7 @@ import outcome
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.errors import PayloadError
-from grain.worker.messages import ForgetFunctions, Run
+from grain.worker.messages import ForgetFunctions, StartRun
 from grain.worker.payload import failure_in
 from grain_testkit.local_processes import alive, read_pid
 from grain_testkit.runner_station import station
@@ -65,10 +65,10 @@ async def test_what_cannot_travel_fails_its_own_task_and_the_runner_lives_on() -
         first = s.start(generator)
         s.functions.define(b"x", s.payloads.dump_function(fine).payload)
         s.functions.define(b"y", b"no function")
-        s.runner.post([(Run((1, 100), {}, None, b"unknown"), b"A\0).")])
-        s.runner.post([(Run((1, 101), {}, None, b"x"), b"garbage")])
-        s.runner.post([(Run((1, 102), {"Tape": 1}, None, b"x"), b"A\0).")])
-        s.runner.post([(Run((1, 103), {}, None, b"y"), b"A\0).")])
+        s.runner.post([(StartRun((1, 100), {}, None, b"unknown"), b"A\0).")])
+        s.runner.post([(StartRun((1, 101), {}, None, b"x"), b"garbage")])
+        s.runner.post([(StartRun((1, 102), {"Tape": 1}, None, b"x"), b"A\0).")])
+        s.runner.post([(StartRun((1, 103), {}, None, b"y"), b"A\0).")])
         errors = [await s.outcome(n) for n in (first, 100, 101, 102, 103)]
         again = await s.result(fine)
 
@@ -91,11 +91,11 @@ async def test_a_function_travels_once_to_each_process_until_it_is_forgotten() -
             # The very same object: loaded once, it counts.
             code = function.payload if number == 1 else b"not needed"
             s.functions.define(function.digest, code)
-            s.runner.post([(Run((1, number), {}, None, function.digest), b"A\0).")])
+            s.runner.post([(StartRun((1, number), {}, None, function.digest), b"A\0).")])
         counts = [(await s.outcome(number)).unwrap() for number in (1, 2, 3)]
         s.functions.define(function.digest, function.payload)
         s.runner.post([(ForgetFunctions((function.digest,)), None)])
-        s.runner.post([(Run((1, 4), {}, None, function.digest), b"A\0).")])
+        s.runner.post([(StartRun((1, 4), {}, None, function.digest), b"A\0).")])
         afresh = (await s.outcome(4)).unwrap()
 
     assert [1, 2, 3] == sorted(counts)

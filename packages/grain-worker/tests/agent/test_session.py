@@ -21,6 +21,7 @@ from grain.worker.messages import (
     Cancel,
     CoresComputed,
     DefineFunction,
+    Drain,
     Draining,
     Ended,
     Inspect,
@@ -33,10 +34,9 @@ from grain.worker.messages import (
     Outlived,
     ProgramNow,
     RegisterWorker,
-    Retire,
     Revoke,
-    Run,
     RunEnded,
+    StartRun,
     TasksPrinted,
 )
 from grain.worker.session import WorkerSession
@@ -72,7 +72,7 @@ def test_a_lease_begins_one_run_however_often_it_comes() -> None:
         session.on_message(lease(1), b"args", 0.0)
     session.on_tick(session.next_tick())
 
-    assert [Run((1, 1), {"Cores": 1}, None, b"f", task=1)] == ordered(session, Run)
+    assert [StartRun((1, 1), {"Cores": 1}, None, b"f", task=1)] == ordered(session, StartRun)
     assert b"args" == session.to_runner[0][1]
     assert b"code" == session.functions.get(b"f")
     assert [ArrivedCount(1)] == sent(session, ArrivedCount)
@@ -254,7 +254,7 @@ def test_a_crash_is_that_of_all_runs_but_the_revoked_which_it_cancels() -> None:
 def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowledged() -> None:
     session = joined_session()
     session.on_message(lease(1), b"", 0.0)
-    session.on_message(Retire(), None, 1.0)
+    session.on_message(Drain(), None, 1.0)
     session.on_message(lease(2), b"", 1.0)
     assert 1 == len(sent(session, Draining))
     assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, RunEnded)]
@@ -272,7 +272,7 @@ def test_a_worker_says_why_it_leaves_and_the_first_reason_stays() -> None:
     session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.drain(1.0, 10.0, "SIGTERM")
-    session.drain(2.0, 5.0, "asked to quit")
+    session.drain(2.0, 5.0, "asked to drain")
     session.on_ended(Ended((1, 1)), b"", 3.0)
     session.on_message(AckRuns(((1, 1),)), None, 3.0)
     session.on_tick(4.0)

@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.blocking import call_in_thread
-from grain.worker.messages import Run
+from grain.worker.messages import StartRun
 from grain.worker.node.library_threads import MKL, Libraries, LibraryThreads, OpenMP, ProcessNumber
 
 if sys.version_info < (3, 11):
@@ -214,10 +214,10 @@ async def test_openblas_in_a_run_has_its_cores_and_all_threads_afterwards() -> N
         with pytest.raises(BaseExceptionGroup) as raised:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-                head.post([(Run((1, 1), Cores([0, 1])), Call(compute, (), {}))])
+                head.post([(StartRun((1, 1), Cores([0, 1])), Call(compute, (), {}))])
                 ((_, outcome),) = await head.receive()
                 assert outcome is not None
                 assert (2, 3) == (outcome.unwrap(), library.number)
-                head.post([(Run((2, 1), Cores([0, 1])), Call(interrupt, (), {}))])
+                head.post([(StartRun((2, 1), Cores([0, 1])), Call(interrupt, (), {}))])
         assert raised.value.subgroup(KeyboardInterrupt) is not None
         assert 3 == library.number

@@ -11,7 +11,7 @@ from grain.edge.channel import memory_channels
 from grain.resource import ZERO
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import run_external
-from grain.worker.messages import Cancel, Ended, Inspect, Inspected, Run
+from grain.worker.messages import Cancel, Ended, Inspect, Inspected, StartRun
 
 if TYPE_CHECKING:
     from grain.edge.channel import MemoryChannel
@@ -68,11 +68,11 @@ async def test_each_program_belongs_to_its_run(before: int) -> None:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         for number in range(before):
             brief = Call(trio.lowlevel.checkpoint, (), {})
-            await head.send([(Run((0, number), ZERO), brief)])
+            await head.send([(StartRun((0, number), ZERO), brief)])
             [(ended, _)] = await head.receive()
             assert isinstance(ended, Ended)
         for number, tasklet in enumerate((alone, beside_each_other, none_at_all)):
-            await head.send([(Run((1, number), ZERO), Call(tasklet, (f"t{number}",), {}))])
+            await head.send([(StartRun((1, number), ZERO), Call(tasklet, (f"t{number}",), {}))])
 
         assert ["/bin/sh -c 'exec sleep 1000 # t0'"] == await programs(head, (1, 0), 1)
         first, second = await programs(head, (1, 1), 2)
@@ -94,7 +94,7 @@ async def test_a_program_belongs_to_the_run_that_has_started_its_task_in_whateve
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-        await head.send([(Run((1, 1), ZERO), Call(in_another_nursery, ("t1", nursery), {}))])
+        await head.send([(StartRun((1, 1), ZERO), Call(in_another_nursery, ("t1", nursery), {}))])
 
         with trio.fail_after(60):
             assert ["/bin/sh -c 'exec sleep 1000 # t1'"] == await programs(head, (1, 1), 1)
@@ -107,7 +107,7 @@ async def test_the_answer_has_what_a_program_uses_now() -> None:
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-        await head.send([(Run((1, 1), ZERO), Call(computing, (), {}))])
+        await head.send([(StartRun((1, 1), ZERO), Call(computing, (), {}))])
         cpu = 0.0
         while cpu < 0.1:
             await head.send([(Inspect(7, (1, 1)), None)])

@@ -18,7 +18,7 @@ from grain.resource import ZERO
 from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.errors import ExternalError, Failure
-from grain.worker.messages import Cancel, Ended, Run
+from grain.worker.messages import Cancel, Ended, StartRun
 from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
 
 if sys.version_info < (3, 11):
@@ -76,7 +76,7 @@ async def test_the_end_of_a_run_is_reported_with_its_outcome() -> None:
     tally = Tally()
     tally.go.set()
     async with runner() as (head, _):
-        head.post([(Run((1, 5), ZERO), call(tally.run))])
+        head.post([(StartRun((1, 5), ZERO), call(tally.run))])
 
         ((ended, value),) = await head.receive()
         assert (without_report(ended), value) == (Ended((1, 5), "done"), outcome.Value(1))
@@ -87,7 +87,7 @@ async def test_the_end_of_a_run_is_reported_with_its_outcome() -> None:
 async def test_a_run_that_is_ordered_twice_is_executed_once() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run((1, 5), ZERO), call(tally.run))] * 2)
+        head.post([(StartRun((1, 5), ZERO), call(tally.run))] * 2)
         await wait_all_tasks_blocked()
         tally.go.set()
 
@@ -97,7 +97,9 @@ async def test_a_run_that_is_ordered_twice_is_executed_once() -> None:
 async def test_another_attempt_at_a_task_that_still_runs_is_a_run_of_its_own() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run((1, 5), ZERO), call(tally.run)), (Run((1, 6), ZERO), call(tally.run))])
+        head.post(
+            [(StartRun((1, 5), ZERO), call(tally.run)), (StartRun((1, 6), ZERO), call(tally.run))]
+        )
         await wait_all_tasks_blocked()
         tally.go.set()
         ends = [without_report(message) for message, _ in await head.receive()]
@@ -110,7 +112,7 @@ async def test_another_attempt_at_a_task_that_still_runs_is_a_run_of_its_own() -
 async def test_a_cancelled_run_has_ended_when_that_is_reported_and_other_attempts_go_on() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run((1, 5), ZERO), call(tally.run))])
+        head.post([(StartRun((1, 5), ZERO), call(tally.run))])
         head.post([(Cancel((1, 4)), None), (Cancel((2, 5)), None)])
         await wait_all_tasks_blocked()
         assert (tally.began, tally.ended) == (1, 0)
@@ -131,7 +133,7 @@ async def test_when_the_head_closes_the_channel_the_runner_returns_after_its_run
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-        head.post([(Run((1, 5), ZERO), call(tally.run))])
+        head.post([(StartRun((1, 5), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
         await head.aclose()
         await wait_all_tasks_blocked()
@@ -144,7 +146,7 @@ async def test_when_the_head_closes_the_channel_the_runner_returns_after_its_run
 async def test_a_runner_that_is_cancelled_returns_after_its_runs_have_ended() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run((1, 5), ZERO), call(tally.run))])
+        head.post([(StartRun((1, 5), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
 
     assert (tally.began, tally.ended) == (1, 1)
@@ -171,7 +173,7 @@ async def test_a_worker_reports_a_program_that_sigterm_ended_when_it_has_the_sig
         began = trio.current_time()
         # One after the other: the second is executed in another way.
         for number in (1, 2):
-            head.post([(Run((number, 1), ZERO), call(raises, error))])
+            head.post([(StartRun((number, 1), ZERO), call(raises, error))])
             ((ended, _),) = await head.receive()
             assert isinstance(ended, Ended)
             assert ((number, 1), True) == (ended.attempt, ended.failed)
@@ -189,7 +191,7 @@ async def test_a_run_that_is_cancelled_after_its_program_died_ends_once(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs, MemoryTranslation(), interruptible=False).serve)
         for number in (1, 2):
-            head.post([(Run((number, 1), ZERO), call(raises, error))])
+            head.post([(StartRun((number, 1), ZERO), call(raises, error))])
             await trio.sleep(LATE_SIGNAL / 2)
             head.post([(Cancel((number, 1)), None)])
             ((ended, _),) = await head.receive()

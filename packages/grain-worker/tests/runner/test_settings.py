@@ -10,7 +10,7 @@ import pytest
 from grain.config import WorkerSettings
 from grain.worker.errors import PayloadError
 from grain.worker.job import RunSettings
-from grain.worker.messages import Run
+from grain.worker.messages import StartRun
 from grain.worker.runner.settings import (
     RunnerSettings,
     Settings,
@@ -26,8 +26,8 @@ async def energy() -> None:
     """Serve as the function of a run."""
 
 
-def run(settings: bytes) -> Run:
-    return Run((1, 7), {}, task=3, settings=settings)
+def run(settings: bytes) -> StartRun:
+    return StartRun((1, 7), {}, task=3, settings=settings)
 
 
 def test_a_run_has_the_directory_and_the_variables_of_its_mission(

@@ -20,9 +20,9 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO
 from grain.worker import Call, LoopWatchdog, MemoryTranslation, Runner, look_at
-from grain.worker.messages import Run
+from grain.worker.messages import StartRun
 from grain.worker.runner.main import BlockingReporter
-from grain.worker.runner.watchdog import Account, _instead, was_stopped
+from grain.worker.runner.watchdog import BlockedTime, _instead, was_stopped
 from grain.worker.runner.wire import LARGEST_REPORT, BlockingReport
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def test_the_advice_fits_the_line(line: str, word: str) -> None:
 
 
 def test_a_loop_that_submits_tasks_has_more_patience_and_advice_of_its_own() -> None:
-    account = Account(1.5)
+    account = BlockedTime(1.5)
 
     assert 0.0 == account.charge("main", 9.0, 10.0, own=True)
     assert 0.0 < account.charge("main", 1.5, 11.5, own=True)
@@ -201,7 +201,7 @@ def test_a_loop_that_submits_tasks_has_more_patience_and_advice_of_its_own() -> 
 
 
 def test_the_account_adds_up_forgets_and_repeats_itself_after_a_minute() -> None:
-    account = Account(1.5)
+    account = BlockedTime(1.5)
 
     assert 0.0 == account.charge("f", 1.0, 0.0)
     assert 0.0 == account.charge("f", 0.5, 300.0), "the first second is forgotten"
@@ -229,8 +229,10 @@ async def test_the_report_names_the_run_whose_code_blocks(*, own_nursery: bool) 
     with reports, ours, LoopWatchdog(BlockingReporter(ours, log=False), 0.2, 0.05):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
-            await head.send([(Run((1, n), ZERO), Call(trio.sleep_forever, (), {})) for n in (1, 2)])
-            await head.send([(Run((1, 3), ZERO), Call(leaf, (), {}))])
+            await head.send(
+                [(StartRun((1, n), ZERO), Call(trio.sleep_forever, (), {})) for n in (1, 2)]
+            )
+            await head.send([(StartRun((1, 3), ZERO), Call(leaf, (), {}))])
             await head.receive()
             nursery.cancel_scope.cancel()
         await blocks()

@@ -17,7 +17,7 @@ from grain.edge.version import INTERPRETER
 from grain.resource import Cores, to_data
 from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
-from grain.worker.messages import DefineFunction, ForgetFunctions, Run
+from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
 from grain.worker.node.limits import raise_open_files
 from grain.worker.payload import Payloads
 from grain.worker.runner.wire_translation import WireTranslation
@@ -30,8 +30,8 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-def run(function: bytes) -> Run:
-    return Run((1, 1), to_data(Cores([2])), None, function)
+def run(function: bytes) -> StartRun:
+    return StartRun((1, 1), to_data(Cores([2])), None, function)
 
 
 def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
@@ -113,7 +113,7 @@ import abc, dataclasses, enum, functools, sys
 import outcome, trio
 from grain import GVAR
 from grain.resource import Cores, to_data
-from grain.worker.messages import Run
+from grain.worker.messages import StartRun
 from grain.worker.payload import Payloads
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
@@ -172,7 +172,7 @@ async def main():
             attempt = (1, id(done))
             witness.left[attempt] = lambda payload: (got.append(payload), done.set())
             functions.define(f.digest, f.payload)
-            run = Run(attempt, to_data(Cores([1])), None, f.digest)
+            run = StartRun(attempt, to_data(Cores([1])), None, f.digest)
             runner.post([(run, me.dump_arguments(args, {}))])
             await done.wait()
             return me.load_outcome(got[0]).unwrap()

@@ -28,7 +28,7 @@ from grain.worker.messages import (
     Inventory,
     InventoryEnd,
     RegisterWorker,
-    Run,
+    StartRun,
 )
 from grain.worker.payload import Function
 from grain_testkit.hostile_messages import (
@@ -96,7 +96,7 @@ class Honest:
             for message, payload in post.get("worker", ()):
                 self.worker.on_message(message, payload, self.now)
             for order, _ in self.worker.take_orders():
-                if isinstance(order, Run):
+                if isinstance(order, StartRun):
                     self.worker.on_ended(Ended(order.attempt), b"value", self.now)
             if not mail and not self.mission.to_head and not self.worker.to_head:
                 return
@@ -140,7 +140,7 @@ class Liars:
         try:
             honest.hub.on_message(link, *travel(CODEC, message, payload), honest.now)
         except BadMessage as error:
-            honest.hub.dismiss(link, str(error), honest.now, refused=True)
+            honest.hub.disconnect(link, str(error), honest.now, refused=True)
             self.begin(link)
 
 

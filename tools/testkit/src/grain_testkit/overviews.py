@@ -35,7 +35,7 @@ def overview(
         "epoch": 1,
         "tasks": TaskCounts(
             waiting=5500,
-            held_back=0,
+            awaiting_report=0,
             running=workers * runs,
             done=3600,
             failed=failures,

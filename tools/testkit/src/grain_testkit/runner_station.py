@@ -11,7 +11,7 @@ from grain.config import WorkerSettings
 from grain.resource import Cores, to_data
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
-from grain.worker.messages import Cancel, Run
+from grain.worker.messages import Cancel, StartRun
 from grain.worker.payload import Payloads
 from grain.worker.runner.settings import RunnerSettings
 from grain_testkit.local_processes import descendants
@@ -99,7 +99,7 @@ class Station:
         arguments = self.payloads.dump_arguments(args, {})
         res = to_data(more.get("res", Cores(0)))
         attempt = (1, self.last)
-        run = Run(attempt, res, more.get("limit"), function.digest, more.get("chain", 0))
+        run = StartRun(attempt, res, more.get("limit"), function.digest, more.get("chain", 0))
         self.functions.define(function.digest, function.payload)
         self.runner.post([(run, arguments)])
         return self.last

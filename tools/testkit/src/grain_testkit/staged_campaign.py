@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.delayed.display.progress import Progress
 from grain.head import Scheduler, Statistics
-from grain.head.base import Kind, Kinds
+from grain.head.base import CallKind, Kinds
 from grain.resource import Cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from grain.delayed.display.total import Total
-    from grain.head.base import KindNow
+    from grain.head.base import CallKindNow
 
 
 class Stage(NamedTuple):
@@ -138,7 +138,7 @@ class _Run:
         self._until = until
         self._scheduler = campaign.scheduler()
         self._kinds = Kinds()
-        self._calls: dict[int, tuple[int, int, Kind]] = {}
+        self._calls: dict[int, tuple[int, int, CallKind]] = {}
         self._ends: list[tuple[float, int]] = []
         self._ended = [0] * len(campaign.stages)
         self._now = self.last = 0.0
@@ -209,7 +209,7 @@ class _Run:
             cores=cores,
         )
 
-    def kinds(self) -> list[KindNow]:
+    def kinds(self) -> list[CallKindNow]:
         """Return the tasks by function and cores."""
         running = [
             (self._calls[task.id][2], task.started)

@@ -14,7 +14,9 @@ from grain.edge.questions import (
     WorkerState,
 )
 
-NO_TASKS = TaskCounts(waiting=0, held_back=0, running=0, done=0, failed=0, retried=0, suspect=0)
+NO_TASKS = TaskCounts(
+    waiting=0, awaiting_report=0, running=0, done=0, failed=0, retried=0, suspect=0
+)
 
 
 def state(

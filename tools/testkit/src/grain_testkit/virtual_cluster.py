@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch import JobPhase, JobState
 from grain.cli.batch.tracked import SETTLED
-from grain.cli.scaling.model import Decision, TaskClass, View, Worker, WorkerShape
+from grain.cli.scaling.model import CurrentWorker, Decision, Situation, TaskClass, WorkerShape
 from grain.resource import Cores, Memory
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class VirtualCluster:
             self._obey(decision)
         return decision
 
-    def view(self, *, scheduler: bool = True) -> View:
+    def view(self, *, scheduler: bool = True) -> Situation:
         """Return what a scaler sees."""
         states = {
             one: JobState(JobPhase.UNKNOWN)
@@ -139,7 +139,7 @@ class VirtualCluster:
             for one in self.scaler.jobs
         }
         if not scheduler:
-            return View((), None, states)
+            return Situation((), None, states)
         running: Counter[int] = Counter()
         elapsed: Counter[int] = Counter()
         for job in self.running:
@@ -163,16 +163,16 @@ class VirtualCluster:
                     )
                 )
         workers = [self._worker(job) for job in self.running if not job.lost]
-        return View(classes, workers, states)
+        return Situation(classes, workers, states)
 
-    def _worker(self, job: VirtualJob) -> Worker:
+    def _worker(self, job: VirtualJob) -> CurrentWorker:
         total = self.shapes[job.shape].total
         cores = total.get(Cores)
         assert isinstance(cores, Cores)
         used = sum(task.cores for task, _ in job.tasks)
         rest = Memory(64) if total.get(Memory) is not None else None
         free = Cores(cores.N - used)
-        return Worker(
+        return CurrentWorker(
             f"id-{job.id}",
             f"w{job.id}",
             total,

@@ -19,7 +19,7 @@ Map:
 - ``status/``: `grain ls` and `grain why`
 - ``missions/``: `grain run`, `missions`, `attach` and `resume`: missions that outlive the terminal
 - ``history/``: `grain history`, and what `grain why` knows of the past
-- ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
+- ``workers/``: `grain up`, `scale`, `start`, `drain` and `logs`, and the jobs that they submit
 - ``scaling/``: how many workers `grain scale` keeps: decisions without I/O
 - ``bridge/``: `grain bridge`: the server by which several clusters meet
 - ``report/``: `grain report`: a page, or a trace, of what happened in a mission

@@ -36,7 +36,7 @@ OWN = {
     "missions": _Own(
         "grain.cli.missions.listing", "List missions that can be followed, ended or resumed."
     ),
-    "quit": _Own("grain.cli.workers.quit", "Let workers go."),
+    "drain": _Own("grain.cli.workers.drain", "Let workers go."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
@@ -55,17 +55,17 @@ OWN = {
 _SECTIONS = {
     "Run": ("run", "map", "start", "attach", "missions", "cancel", "resume"),
     "Look": ("ls", "top", "why", "logs", "history", "report", "whatif"),
-    "Workers": ("up", "scale", "quit"),
+    "Workers": ("up", "scale", "drain"),
     "Set up": ("init", "doctor", "bridge", "cache"),
 }
 
 # The words that other programs have for them.
 _MEANT = {
-    "abort": "cancel", "check": "doctor", "configure": "init", "down": "quit", "explain": "why",
+    "abort": "cancel", "check": "doctor", "configure": "init", "down": "drain", "explain": "why",
     "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
     "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls",
     "qsub": "up", "queue": "ls", "sacct": "history", "sbatch": "up", "scancel": "cancel",
-    "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit",
+    "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "drain",
     "submit": "up", "watch": "top", "workers": "ls",
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ from grain.eventlog.store import LogStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.mission_records import Record
+    from grain.cli.mission_records import StartRecord
     from grain.config import Config
     from grain.edge.questions import MissionState, StateAnswer
     from grain.eventlog.store import StoredLog
@@ -44,7 +44,7 @@ PATIENCE = 0.5
 _EARLY = 5.0  # seconds by which clocks of two hosts may differ
 
 
-def starts() -> list[Record]:
+def starts() -> list[StartRecord]:
     """Return the starts by `grain run`; none where another user may have written them."""
     try:
         return read(missions_folder())
@@ -212,7 +212,7 @@ def ordinals(spans: Iterable[tuple[float, float]]) -> list[int]:
     return numbers
 
 
-def log_of(store: LogStore, record: Record) -> StoredLog | None:
+def log_of(store: LogStore, record: StartRecord) -> StoredLog | None:
     """Return the log of a mission that `grain run` has started, by its process; None without."""
     process = record.process
     if process is None:
@@ -229,7 +229,7 @@ def log_of(store: LogStore, record: Record) -> StoredLog | None:
     return None
 
 
-def start_of(log: StoredLog) -> Record | None:
+def start_of(log: StoredLog) -> StartRecord | None:
     """Return the start by `grain run` of the mission of a log; None if it was started otherwise."""
     try:
         header = log.header()
@@ -252,7 +252,7 @@ class StartLabels:
     """The labels in `grain missions` of what `grain run` has started, by their processes."""
 
     def __init__(self) -> None:
-        self._starts: dict[tuple[str, int], list[Record]] = {}
+        self._starts: dict[tuple[str, int], list[StartRecord]] = {}
         for record in starts():
             if (process := record.process) is not None:
                 self._starts.setdefault((process.host, process.pid), []).append(record)

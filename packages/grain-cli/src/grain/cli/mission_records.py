@@ -40,7 +40,7 @@ _ASIDE = ".starting-"  # the folder of a start while it is written
 _T = TypeVar("_T")
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class MissionStart(msgspec.Struct, frozen=True, kw_only=True):
     """A program that is to run as a mission.
 
     Attributes:
@@ -98,7 +98,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     """The cancellation of a mission through its scheduler.
 
     Attributes:
@@ -109,7 +109,7 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Record:
+class StartRecord:
     """One start of a mission.
 
     Attributes:
@@ -126,11 +126,11 @@ class Record:
 
     folder: Path
     number: int
-    start: Start
+    start: MissionStart
     process: Process | None
     end: End | None
     alive: float
-    cancelled: Cancelled | None = None
+    cancelled: Cancellation | None = None
     made: float = 0.0
 
     @property
@@ -161,7 +161,7 @@ def name_error(name: str) -> str:
     )
 
 
-def make(folder: Path, start: Start) -> Record:
+def make(folder: Path, start: MissionStart) -> StartRecord:
     """Make the folder of a further start.
 
     Raises:
@@ -188,7 +188,7 @@ def make(folder: Path, start: Start) -> Record:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     made = (path / "start.json").stat().st_mtime
-    return Record(path, number, start, None, None, 0.0, made=made)
+    return StartRecord(path, number, start, None, None, 0.0, made=made)
 
 
 def time_of_files(folder: Path) -> float:
@@ -232,7 +232,7 @@ def _aside(folder: Path, name: str) -> Path:
     return folder / f".{name}"
 
 
-def read(folder: Path, name: str | None = None) -> list[Record]:
+def read(folder: Path, name: str | None = None) -> list[StartRecord]:
     """Return the starts of a name, or all, the oldest first.
 
     A folder without a readable ``start.json`` is skipped: it was cut off, or is of another version.
@@ -257,7 +257,7 @@ def read(folder: Path, name: str | None = None) -> list[Record]:
     return sorted(records, key=lambda one: (one.start.at, one.number))
 
 
-def _record(path: Path) -> Record | None:
+def _record(path: Path) -> StartRecord | None:
     name, _, number = path.name.rpartition("@")
     try:
         # `grain resume` runs what stands there.
@@ -266,13 +266,13 @@ def _record(path: Path) -> Record | None:
             return None
     except OSError:
         return None
-    start = _loaded(path / "start.json", Start)
+    start = _loaded(path / "start.json", MissionStart)
     if start is None or start.name != name or not number.isdecimal():
         return None
     alive, made = _time(path / "alive"), _time(path / "start.json")
     process = _loaded(path / "process.json", Process)
-    end, cancelled = _loaded(path / "end.json", End), _loaded(path / "cancelled.json", Cancelled)
-    return Record(path, int(number), start, process, end, alive, cancelled, made)
+    end, cancelled = _loaded(path / "end.json", End), _loaded(path / "cancelled.json", Cancellation)
+    return StartRecord(path, int(number), start, process, end, alive, cancelled, made)
 
 
 def _time(path: Path) -> float:
@@ -303,7 +303,7 @@ def _loaded(path: Path, kind: type[_T]) -> _T | None:
         return None
 
 
-def find(records: list[Record], word: str) -> Record | None:
+def find(records: list[StartRecord], word: str) -> StartRecord | None:
     """Return the last start of a name, or the one that a label such as ``opt@1`` names."""
     matches = [one for one in records if word in (one.start.name, one.label)]
     return max(matches, key=lambda one: one.number, default=None)

@@ -11,8 +11,8 @@ from grain.edge.questions import (
     Answer,
     Ask,
     CallAnswer,
-    Program,
     ProgramsAnswer,
+    ProgramState,
     StateAnswer,
     WhyAnswer,
     unpack,
@@ -84,7 +84,7 @@ class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
     """
 
     call: str | None = None
-    programs: list[Program] | None = None
+    programs: list[ProgramState] | None = None
     runs: list[PastRun] | None = None
 
 

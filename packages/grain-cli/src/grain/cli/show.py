@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from grain.edge.questions import Program, WhyAnswer, WorkerRow, WorkerState
+    from grain.edge.questions import ProgramState, WhyAnswer, WorkerRow, WorkerState
 
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
@@ -179,7 +179,7 @@ def minute(at: float) -> str:
         return "?"
 
 
-def program_text(program: Program) -> str:
+def program_text(program: ProgramState) -> str:
     """Return what is known of a program that runs."""
     used = []
     if program.cpu is not None:
@@ -198,7 +198,7 @@ def explanation_state(why: WhyAnswer) -> str:
 
 
 def explanation_facts(
-    why: WhyAnswer, call: str | None, programs: Sequence[Program] | None
+    why: WhyAnswer, call: str | None, programs: Sequence[ProgramState] | None
 ) -> list[str]:
     """Return what is known of a task beside the reasons for its state, a line each.
 

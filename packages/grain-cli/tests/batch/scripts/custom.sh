@@ -2,7 +2,7 @@
 #BSUB -J w093015 -o /home/me/run/w093015.log -q fast -n 8 -M 16 -W 01:30:00
 #BSUB -P chem # 5400 093015
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 16, 00:01:00 of 01:30:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 16, 00:01:00 of 01:30:00.
 grain_began=`date +%s`
 grain_name=w093015
 

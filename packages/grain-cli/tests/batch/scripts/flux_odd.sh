@@ -6,7 +6,7 @@
 # flux: --queue="my queue"
 # flux: --signal=USR1@120s
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 3.5, 00:01:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 3.5, 00:01:00.
 grain_name='a#b$(id)'
 
 # The output is for its owner alone. No redirection here: dash makes it in the shell itself.

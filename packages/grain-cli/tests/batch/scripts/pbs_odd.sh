@@ -6,7 +6,7 @@
 #PBS -l select=1:mem=3584mb
 #PBS -q "my queue"
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 3.5, 00:01:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 3.5, 00:01:00.
 grain_name='a#b$(id)'
 cd "$PBS_O_WORKDIR" || exit
 

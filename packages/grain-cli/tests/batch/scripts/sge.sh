@@ -13,7 +13,7 @@
 #$ -q debug
 #$ -A chem
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 60, 00:01:00 of 01:00:00.
 grain_began=`date +%s`
 grain_name=w093015
 grain_own=/opt/grain/bin

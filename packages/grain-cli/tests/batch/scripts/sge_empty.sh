@@ -7,7 +7,7 @@
 #$ -w e
 #$ -notify
 
-# Held back for the worker itself (worker.held_back): 0.5 GB, 00:01:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB, 00:01:00.
 grain_name=w093015
 
 # The processes of the job's earlier start may still live, for instance on a lost node.

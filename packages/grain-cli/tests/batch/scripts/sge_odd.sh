@@ -9,7 +9,7 @@
 #$ -l h_vmem=3584M
 #$ -q "my queue"
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 3.5, 00:01:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 3.5, 00:01:00.
 grain_name='a#b$(id)'
 
 # The processes of the job's earlier start may still live, for instance on a lost node.

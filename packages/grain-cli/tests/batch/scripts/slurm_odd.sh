@@ -8,7 +8,7 @@
 #SBATCH --partition="my queue"
 #SBATCH --signal=B:USR1@120
 
-# Held back for the worker itself (worker.held_back): 0.5 GB of 3.5, 00:01:00.
+# Reserved for the worker itself (worker.reserve): 0.5 GB of 3.5, 00:01:00.
 grain_name='a#b$(id)'
 
 # The processes of the job's earlier start may still live, for instance on a lost node.

@@ -14,7 +14,7 @@ from grain.combine.errors import ResultsNotReady, WaitGroupClosed
 from grain.delayed import Delayed, DelayedFn
 from grain.delayed.function import check_argument
 from grain.delayed.graph import Outcome, TaskNode, waited_for
-from grain.head import Cancelled, collapsed
+from grain.head import TaskCancelled, collapsed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of
 
@@ -278,7 +278,7 @@ def _error_of(job: GroupJob) -> BaseException | None:
 
 
 def _was_cancelled(job: GroupJob) -> bool:
-    return isinstance(_error_of(job), Cancelled)
+    return isinstance(_error_of(job), TaskCancelled)
 
 
 def _note(

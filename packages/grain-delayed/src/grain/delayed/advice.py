@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LONG = 40  # characters of a command
 
 
-class Caller(Enum):
+class ProgramCaller(Enum):
     """A function that runs a program, by what to write instead."""
 
     DELAYED = "Write ({0} @ Cores(1))(...)"
@@ -69,7 +69,7 @@ class Advice:
             f"at {code.where}{line}. Until it returns, {others} must wait. Instead, {code.instead}"
         )
 
-    def on_program(self, function: str, command: Sequence[object], caller: Caller) -> None:
+    def on_program(self, function: str, command: Sequence[object], caller: ProgramCaller) -> None:
         """Advise on an external program that runs in the mission's own process.
 
         Args:

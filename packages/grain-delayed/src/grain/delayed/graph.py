@@ -17,7 +17,7 @@ import trio
 
 from grain.delayed.errors import NotInMission
 from grain.delayed.host import checkpoint, event_here
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class MissionTasks:
     def unseen_failures(self) -> list[Exception]:
         """Return the exceptions of the tasks that nobody awaited."""
         errors = [t.outcome.error for t in self.unseen if isinstance(t.outcome, outcome.Error)]
-        return [e for e in errors if isinstance(e, Exception) and not isinstance(e, Cancelled)]
+        return [e for e in errors if isinstance(e, Exception) and not isinstance(e, TaskCancelled)]
 
 
 class TaskNode:

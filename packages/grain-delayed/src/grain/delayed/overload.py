@@ -46,7 +46,7 @@ class Overload:
             return
         self._warn(queued)
 
-    def on_held_back(self, count: int) -> None:
+    def on_backing_off(self, count: int) -> None:
         """Take note of tasks that were not submitted yet, as their results are looked for."""
         if count > self._limit and self.look_at != math.inf:
             self._warn(count)

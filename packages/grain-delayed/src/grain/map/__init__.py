@@ -26,7 +26,7 @@ Map:
 """
 
 from grain.map.errors import InputError as InputError
-from grain.map.errors import LogError as LogError
 from grain.map.errors import MapError as MapError
 from grain.map.errors import RequestError as RequestError
+from grain.map.errors import ResultLogError as ResultLogError
 from grain.map.errors import TemplateError as TemplateError

@@ -23,7 +23,7 @@ from grain.map.refused import instead_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.map.plan import Plan
+    from grain.map.plan import MapOptions
     from grain.resource import Resource
 
 
@@ -259,7 +259,7 @@ def _put_line(line: str) -> None:
         click.echo(line, err=True)
 
 
-def _plan(ctx: click.Context, **given: Any) -> Plan:
+def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     """Return the options as a plan.
 
     Raises:
@@ -268,7 +268,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     from grain.map.detached import resume_mode
     from grain.map.inputs.requests import parse_jobs
     from grain.map.inputs.splitting import Columns
-    from grain.map.plan import Plan
+    from grain.map.plan import MapOptions
 
     try:
         Path.cwd()
@@ -298,7 +298,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
     request, local = _resources(given["res"], at_once, given["local"])
     config_file = given["config_file"] or _chosen(ctx)
-    return Plan(
+    return MapOptions(
         command=command,
         sources=sources,
         columns=Columns(given["colsep"], csv=given["csv"]),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from grain.map.plan import Plan
+    from grain.map.plan import MapOptions
 
 _MARK = "GRAIN_MAP_DETACHED"
 _RESUMED = "GRAIN_RESUMED"
@@ -52,7 +52,7 @@ def resume_mode(
 def detach_if(
     wanted: bool,
     ctx: click.Context,
-    plan: Plan,
+    plan: MapOptions,
     words: Sequence[str],
     *,
     name: str,

@@ -17,5 +17,5 @@ class RequestError(MapError, ValueError):
     """The text of a request is not a resource."""
 
 
-class LogError(MapError):
+class ResultLogError(MapError):
     """The result log is another run's, in use, or no result log at all."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from grain.map.job_log.file import JobLog
     from grain.map.job_log.table import ResultTable
     from grain.map.output import OutputPrinter
-    from grain.map.plan import Plan
+    from grain.map.plan import MapOptions
     from grain.map.results import Files
 
 # The most jobs that are submitted and do not run: enough that no worker waits for the next one.
@@ -135,7 +135,7 @@ class Jobs:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MapOptions,
         mission: Mission,
         nursery: trio.Nursery,
         tally: Tally,

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from grain.map.halting import Tally
     from grain.map.inputs.splitting import Record
-    from grain.map.plan import Plan
+    from grain.map.plan import MapOptions
 
 
-async def check(plan: Plan) -> None:
+async def check(plan: MapOptions) -> None:
     """Check template and inputs, as far as that is possible before a job runs; run nothing.
 
     Raises:
@@ -46,7 +46,7 @@ async def check(plan: Plan) -> None:
         _template(plan, inputs)
 
 
-async def dry_run(plan: Plan) -> None:
+async def dry_run(plan: MapOptions) -> None:
     """Print the command of every job, one per line, and run nothing.
 
     On a terminal no name of a file can hide a part of its command.
@@ -66,7 +66,7 @@ async def dry_run(plan: Plan) -> None:
     sys.stdout.buffer.flush()
 
 
-async def run_map(plan: Plan, tally: Tally) -> None:
+async def run_map(plan: MapOptions, tally: Tally) -> None:
     """Run the command for every input.
 
     It returns when all jobs have ended, or when the halting policy says so. If an input turns out
@@ -143,7 +143,7 @@ class _JobMaker:
         TemplateError: a template and the inputs, or the options, do not go together.
     """
 
-    def __init__(self, plan: Plan, inputs: Inputs) -> None:
+    def __init__(self, plan: MapOptions, inputs: Inputs) -> None:
         columns = inputs.names, inputs.width
         self._template = _template(plan, inputs)
         self._where = WorkingDirectory(plan.workdir, *columns)
@@ -187,7 +187,7 @@ class _Feed:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MapOptions,
         maker: _JobMaker,
         history: History | None,
         tally: Tally,
@@ -253,9 +253,9 @@ async def _numbered(inputs: Inputs, *, shuffle: bool) -> AsyncGenerator[tuple[in
         yield one
 
 
-def _inputs(plan: Plan) -> Inputs:
+def _inputs(plan: MapOptions) -> Inputs:
     return Inputs(plan.sources, plan.columns, null=plan.null, header=plan.header)
 
 
-def _template(plan: Plan, inputs: Inputs) -> Template:
+def _template(plan: MapOptions, inputs: Inputs) -> Template:
     return Template(plan.command, shell=plan.shell, names=inputs.names, width=inputs.width)

@@ -1,4 +1,4 @@
-"""`Plan`: the options of a call of ``grain map`` as one value."""
+"""`MapOptions`: the options of a call of ``grain map`` as one value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MapOptions:
     """The options of a call of ``grain map``.
 
     Attributes:

@@ -40,7 +40,7 @@ from grain.config.schema import CustomSystem as CustomSystem
 from grain.config.schema import EventLog as EventLog
 from grain.config.schema import Gnaw as Gnaw
 from grain.config.schema import Head as Head
-from grain.config.schema import HeldBack as HeldBack
+from grain.config.schema import Reserve as Reserve
 from grain.config.schema import Script as Script
 from grain.config.schema import Shape as Shape
 from grain.config.schema import Worker as Worker

@@ -14,7 +14,7 @@ import msgspec
 from grain.config.errors import MOST_MISTAKES, Mistake
 from grain.config.expansion import Unfit
 from grain.config.kinds import ExpansionContext, Kind, described
-from grain.config.schema import Config, Script, Shape, Table
+from grain.config.schema import Config, ConfigTable, Script, Shape
 from grain.config.suggestion import dotted, nearest
 from grain.config.walltime import format_walltime
 
@@ -32,7 +32,7 @@ class Tables(NamedTuple):
         table: the class of each.
     """
 
-    table: type[Table]
+    table: type[ConfigTable]
 
 
 # msgspec examines a class at its first use; two threads that make it do so at once crash the
@@ -62,20 +62,20 @@ def check(
     return (None if mistakes else config), mistakes
 
 
-def fields(table: type[Table]) -> dict[str, Kind | type[Table] | Tables]:
+def fields(table: type[ConfigTable]) -> dict[str, Kind | type[ConfigTable] | Tables]:
     """Return the keys of a table: a kind for a value, a class for a table within, or `Tables`."""
-    keys: dict[str, Kind | type[Table] | Tables] = {}
+    keys: dict[str, Kind | type[ConfigTable] | Tables] = {}
     for name, hint in get_type_hints(table, include_extras=True).items():
         if get_origin(hint) is Annotated:
             keys[name] = hint.__metadata__[0]
-        elif isinstance(hint, type) and issubclass(hint, Table):
+        elif isinstance(hint, type) and issubclass(hint, ConfigTable):
             keys[name] = hint
         elif get_origin(hint) is tuple:
             keys[name] = Tables(get_args(hint)[0])
     return keys
 
 
-def all_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[KeyPath]:
+def all_keys(table: type[ConfigTable] = Config, above: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield the path of every key of the schema, tables before their keys."""
     for name, sort in fields(table).items():
         yield (*above, name)
@@ -86,7 +86,7 @@ def all_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[KeyPa
 
 
 def read_table(
-    table: type[Table],
+    table: type[ConfigTable],
     data: Mapping[str, object],
     above: KeyPath,
     context: ExpansionContext,
@@ -172,7 +172,7 @@ def complete(given: Plain, context: ExpansionContext) -> Plain:
     return plain
 
 
-def _with_defaults(table: type[Table], given: Plain, context: ExpansionContext) -> Plain:
+def _with_defaults(table: type[ConfigTable], given: Plain, context: ExpansionContext) -> Plain:
     """Add the defaults that must be expanded, at every depth; msgspec knows the others."""
     plain = dict(given)
     defaults = {field.name: field.default for field in msgspec.structs.fields(table)}
@@ -210,19 +210,19 @@ def conflicts(config: Config) -> Iterator[Mistake]:
             "workers on other nodes have to dial it; head.listen alone may leave the host out",
         )
     yield from _shape_conflicts(config)
-    held = config.worker.held_back
+    held = config.worker.reserve
     for where, script in [("", config.worker.script), *((one.name, one) for one in config.shape)]:
         whose = f"the job's {{}} ({where})" if where else "the job's {}"
         if script.walltime is not None and held.walltime >= script.walltime:
             yield Mistake(
-                "worker.held_back.walltime",
+                "worker.reserve.walltime",
                 f"found {format_walltime(held.walltime)}, expected less than "
                 f"{whose.format('walltime')}, {format_walltime(script.walltime)}, or no time is "
                 "left for tasks",
             )
         if script.memory is not None and held.memory >= script.memory:
             yield Mistake(
-                "worker.held_back.memory",
+                "worker.reserve.memory",
                 f"found {held.memory:g} GB, expected less than {whose.format('memory')}, "
                 f"{script.memory:g} GB, or no memory is left for tasks",
             )

@@ -124,7 +124,7 @@ def _charge(value: object) -> float:
     return float(value)
 
 
-def _swarm(value: object) -> int | str:
+def _pool(value: object) -> int | str:
     if value == "auto":
         return "auto"
     if isinstance(value, str):
@@ -355,9 +355,9 @@ TEXT = Kind("a string", lambda v, _: _string(v))
 SHEBANG = Kind("a line that begins with '#!'", lambda v, _: _shebang(v))
 FLAG = Kind("true or false", lambda v, _: _flag(v))
 COUNT = Kind(f"a whole number from 0 to {_MOST}", lambda v, _: _whole(v, 0, _MOST))
-SWARM = Kind(
+POOL = Kind(
     f"a whole number from 0 to {_MOST}, or 'auto' for as many as the tasks need",
-    lambda v, _: _swarm(v),
+    lambda v, _: _pool(v),
 )
 LIMIT = Kind(
     f"a whole number from 1 to {_MOST}, or 0 for no limit", lambda v, _: _whole(v, 0, _MOST) or None

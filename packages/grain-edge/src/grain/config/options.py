@@ -15,13 +15,13 @@ import msgspec
 
 from grain.config.expansion import Unfit
 from grain.config.kinds import ExpansionContext, Kind
-from grain.config.schema import Option, Table
+from grain.config.schema import ConfigTable, Option
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-Settings = TypeVar("Settings", bound=Table)
+Settings = TypeVar("Settings", bound=ConfigTable)
 
 
 class _Key(NamedTuple):
@@ -38,7 +38,7 @@ class _Key(NamedTuple):
         return f"--{(self.option.name or self.name).replace('_', '-')}"
 
 
-def option_words(table: type[Table], settings: Table) -> list[str]:
+def option_words(table: type[ConfigTable], settings: ConfigTable) -> list[str]:
     """Return the options that state what differs from the defaults, quoted for a shell.
 
     Args:
@@ -60,7 +60,7 @@ def option_words(table: type[Table], settings: Table) -> list[str]:
     return stated
 
 
-def add_options(parser: argparse.ArgumentParser, table: type[Table]) -> None:
+def add_options(parser: argparse.ArgumentParser, table: type[ConfigTable]) -> None:
     """Let a parser take the keys of a table as options."""
     for key in _keys(table):
         more: dict[str, Any] = {"dest": key.name, "default": key.default, "help": key.option.help}
@@ -76,7 +76,7 @@ def read_options(options: argparse.Namespace, table: type[Settings]) -> Settings
     return table(**{key.name: getattr(options, key.name) for key in _keys(table)})
 
 
-def _keys(table: type[Table]) -> Iterator[_Key]:
+def _keys(table: type[ConfigTable]) -> Iterator[_Key]:
     hints = get_type_hints(table, include_extras=True)
     for field in msgspec.structs.fields(table):
         match get_args(hints[field.name]):

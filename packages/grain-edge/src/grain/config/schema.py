@@ -15,7 +15,7 @@ from grain.config import kinds as kind
 from grain.config.expansion import split_defer
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
 
 
@@ -33,7 +33,7 @@ class Option(NamedTuple):
     name: str = ""
 
 
-class Script(Table, frozen=True, kw_only=True):
+class Script(ConfigTable, frozen=True, kw_only=True):
     """``[script]``: the request of a job to the batch system, and the commands around it.
 
     Attributes:
@@ -94,19 +94,19 @@ class Shape(Script, frozen=True, kw_only=True):
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
 
 
-class Gnaw(Table, frozen=True, kw_only=True):
+class Gnaw(ConfigTable, frozen=True, kw_only=True):
     """``[head.gnaw]``: the scheduler in the background that missions share.
 
     Attributes:
         enabled: True if missions use it; otherwise each hosts its own scheduler.
         log_file: its log; empty for the standard output of the process that starts it.
         max_conn: the largest number of missions that may be connected at a time.
-        idle_quit: seconds without a mission after which it leaves.
+        idle_timeout: seconds without a mission after which it leaves.
         grace: seconds for which it waits for missions and workers whose connection is lost.
         max_silence: seconds for which it waits for a mission that does not run its event loop,
             while its process, or over a network its host, is there.
         metrics: where it serves metrics, see `grain.config.parse_metrics`; empty for nowhere.
-        swarm: the number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
+        pool: the number of workers that it keeps alive; ``"auto"`` for as many as the tasks need;
             0 leaves that to the user.
         extra_args: further arguments for its command line.
     """
@@ -114,15 +114,15 @@ class Gnaw(Table, frozen=True, kw_only=True):
     enabled: Annotated[bool, kind.FLAG] = True
     log_file: Annotated[str, kind.FILE] = "$HOME/.local/share/grain-gnaw.log"
     max_conn: Annotated[int, kind.POSITIVE] = 8
-    idle_quit: Annotated[int, kind.SPAN] = 1800
+    idle_timeout: Annotated[int, kind.SPAN] = 1800
     grace: Annotated[int, kind.SPAN] = 60
     max_silence: Annotated[int, kind.SPAN] = 43200
     metrics: Annotated[str, kind.METRICS] = ""
-    swarm: Annotated[int | Literal["auto"], kind.SWARM] = 0
+    pool: Annotated[int | Literal["auto"], kind.POOL] = 0
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 
 
-class EventLog(Table, frozen=True, kw_only=True):
+class EventLog(ConfigTable, frozen=True, kw_only=True):
     """``[head.event_log]``: the logs of missions and of Gnaw, for ``grain history`` and the like.
 
     Attributes:
@@ -138,7 +138,7 @@ class EventLog(Table, frozen=True, kw_only=True):
     keep_size: Annotated[float, kind.GIGABYTES] = 1.0
 
 
-class Head(Table, frozen=True, kw_only=True):
+class Head(ConfigTable, frozen=True, kw_only=True):
     """``[head]``: the mission's side.
 
     Attributes:
@@ -166,8 +166,8 @@ class Head(Table, frozen=True, kw_only=True):
     event_log: EventLog = EventLog()
 
 
-class HeldBack(Table, frozen=True, kw_only=True):
-    """``[worker.held_back]``: the part of a job that the worker keeps from the tasks.
+class Reserve(ConfigTable, frozen=True, kw_only=True):
+    """``[worker.reserve]``: the part of a job that the worker keeps from the tasks.
 
     Attributes:
         memory: GB for the worker's own processes.
@@ -179,7 +179,7 @@ class HeldBack(Table, frozen=True, kw_only=True):
     walltime: Annotated[int, kind.SPAN] = 60
 
 
-class WorkerSettings(Table, frozen=True, kw_only=True):
+class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
     """The keys of ``[worker]`` that the worker itself has to know.
 
     They travel whole, so a key is added here and read where it is needed. `grain.config.options`
@@ -224,7 +224,7 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
         cli_dial: the address at which the ``grain`` command looks for it; ``dial`` unless set.
         env: environment variables of the workers and their programs.
         res: the resources of a worker besides cores, memory and walltime: kind -> plain data.
-        held_back: the part of a job that it keeps for itself.
+        reserve: the part of a job that it keeps for itself.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
     """
 
@@ -234,11 +234,11 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
     cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     env: Annotated[dict[str, str], kind.ENVIRONMENT] = {}
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
-    held_back: HeldBack = HeldBack()
+    reserve: Reserve = Reserve()
     script: Script = Script()
 
 
-class CustomSystem(Table, frozen=True, kw_only=True):
+class CustomSystem(ConfigTable, frozen=True, kw_only=True):
     """``[custom_system]``: a batch system that Grain does not know, for ``system = "custom"``.
 
     Attributes:
@@ -262,7 +262,7 @@ class CustomSystem(Table, frozen=True, kw_only=True):
     cancel_cmd: Annotated[str, kind.LINE] = ""
 
 
-class Config(Table, frozen=True, kw_only=True):
+class Config(ConfigTable, frozen=True, kw_only=True):
     """Everything that can be configured, complete and checked.
 
     Attributes:

@@ -41,7 +41,7 @@ Map:
 - ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting
 - ``framing/``: channels: frames and the writer
-- ``meeting/``: the Edge file: who leads, and how it is reached
+- ``meeting/``: the meeting file: who leads, and how it is reached
 - ``transports/``: trio streams over Unix sockets, TLS and files
 """
 

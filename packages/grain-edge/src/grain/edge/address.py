@@ -1,14 +1,14 @@
 """Addresses, as people write them in `grain.toml`, and their parser.
 
-    edge:///shared/me/meeting      an Edge file: the processes find each other through it
+    edge:///shared/me/meeting      a meeting file: the processes find each other through it
     edge://$HOME/meeting           the same; only $HOME is expanded, and only at the beginning
     tcp://host:port                this TCP port and no other way; [::1] for IPv6
     tcp://:port                    (to serve) on every interface
-    unix:///path                   this Unix socket: one host only, no Edge file
+    unix:///path                   this Unix socket: one host only, no meeting file
     bridge://KEY@host:port         a bridge, where processes meet that share no file system
     bridge://@/path@host:port      the same, with the key in a file; $HOME at its beginning
 
-`tcp://` still needs the Edge file, for the keys: there is no unauthenticated mode. It is the
+`tcp://` still needs the meeting file, for the keys: there is no unauthenticated mode. It is the
 default one unless `?edge=/path` names another. `bridge://...?iface=eth0` offers direct connections
 on that network interface alone.
 """
@@ -35,7 +35,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class EdgeAddress:
-    """An Edge file.
+    """A meeting file.
 
     Attributes:
         path: absolute.
@@ -45,7 +45,7 @@ class EdgeAddress:
 
     @property
     def edge(self) -> str:
-        """The path of the Edge file, as of a `TcpAddress`."""
+        """The path of the meeting file, as of a `TcpAddress`."""
         return self.path
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class TcpAddress:
     Attributes:
         host: name or number, without brackets; empty for every interface.
         port: 1 to 65535, or 0 to let the system choose (to serve).
-        edge: absolute path of the Edge file that holds the keys.
+        edge: absolute path of the meeting file that holds the keys.
     """
 
     host: str
@@ -82,7 +82,7 @@ class UnixAddress:
 
     @property
     def edge(self) -> None:
-        """None: a Unix socket needs no Edge file."""
+        """None: a Unix socket needs no meeting file."""
         return
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class BridgeAddress:
 
     @property
     def edge(self) -> None:
-        """None: there is no Edge file."""
+        """None: there is no meeting file."""
         return
 
     @property

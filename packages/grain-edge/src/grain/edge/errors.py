@@ -3,7 +3,7 @@
 Every class is an `EdgeError`. The families say who can act:
 
 - `AddressError`: the address is not one; change the configuration.
-- `MeetingError`: the Edge file, its directory or the filesystem below is not fit for use. Each
+- `MeetingError`: the meeting file, its directory or the filesystem below is not fit for use. Each
   kind is a class of its own; its sentence names the path and the remedy.
 - `DialError`: no head could be reached; `tried` lists every attempt with its outcome.
 - `ChannelError`: an open channel failed. `RemoteProtocolError` blames the peer,
@@ -40,14 +40,14 @@ class AddressError(EdgeError, ValueError):
 
 
 class MeetingError(EdgeError):
-    """The Edge file or what it lies on cannot be used as it is."""
+    """The meeting file or what it lies on cannot be used as it is."""
 
 
 class MeetingTaken(MeetingError):
     """A living head serves this meeting already.
 
     Args:
-        path: of the Edge file, or of the Unix socket.
+        path: of the meeting file, or of the Unix socket.
         host: name of the host that it runs on.
         pid: its process id there; 0 if that cannot be seen.
         epoch: number of its leadership; 0 at a Unix socket, which has none.
@@ -83,7 +83,7 @@ class Superseded(MeetingError):
     """A head with a higher epoch has taken the meeting over; this one must stop serving.
 
     Args:
-        path: of the Edge file, or of the Unix socket.
+        path: of the meeting file, or of the Unix socket.
         mine: the lower epoch; 0 at a Unix socket, which has none.
         epoch: the higher epoch; 0 likewise.
     """
@@ -100,25 +100,25 @@ class Superseded(MeetingError):
 
 
 class NoEdgeFile(MeetingError):
-    """There is no Edge file (yet): no head has ever served at this address."""
+    """There is no meeting file (yet): no head has ever served at this address."""
 
 
 class StaleEdgeFile(MeetingError):
-    """The Edge file names a head that has ended or does not answer."""
+    """The meeting file names a head that has ended or does not answer."""
 
 
 class TornEdgeFile(MeetingError):
-    """The Edge file is incomplete, or its checksum is wrong, and stays so."""
+    """The meeting file is incomplete, or its checksum is wrong, and stays so."""
 
 
 class NotAnEdgeFile(MeetingError):
-    """The path holds something else than an Edge file."""
+    """The path holds something else than a meeting file."""
 
     final = True
 
 
 class OtherVersion(MeetingError):
-    """The Edge file was written by an incompatible version of Grain."""
+    """The meeting file was written by an incompatible version of Grain."""
 
     final = True
 

@@ -58,8 +58,8 @@ class Hello(Message, frozen=True):
         role: what it is: "worker", "mission", "cli", "probe".
         name: what people call it.
         pid: its process id there.
-        lineage: which meeting it believes to join; empty where no Edge file is used.
-        epoch: which leadership it believes to join; 0 where no Edge file is used.
+        meeting_id: which meeting it believes to join; empty where no meeting file is used.
+        epoch: which leadership it believes to join; 0 where no meeting file is used.
         identity: the same on each connection of one peer, and no other's; empty if the head need
             not know it again.
         boot: the id of its kernel's boot; empty if it does not matter whether its process lives.
@@ -73,7 +73,7 @@ class Hello(Message, frozen=True):
     name: str
     host: str
     pid: int
-    lineage: str = ""
+    meeting_id: str = ""
     epoch: int = 0
     identity: str = ""
     boot: str = ""
@@ -98,7 +98,7 @@ class Welcome(Message, frozen=True):
     package: str
     host: str
     pid: int
-    lineage: str = ""
+    meeting_id: str = ""
     epoch: int = 0
     boot: str = ""
     space: int = 0

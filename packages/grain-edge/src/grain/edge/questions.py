@@ -43,17 +43,17 @@ class Ask(Message, frozen=True):
             ``"arguments"``: the call of a task, which its mission knows (`CallAnswer`); the answer
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows (`ProgramsAnswer`). ``"load"``: how many cores of all
-            workers are in use, and how many there are (`LoadAnswer`). ``"retire"``: workers whose
-            names match a pattern are to leave (a list of `RetiredWorker`). ``"ended"``: the job of
+            workers are in use, and how many there are (`LoadAnswer`). ``"drain"``: workers whose
+            names match a pattern are to leave (a list of `DrainingWorker`). ``"ended"``: the job of
             the worker of that name has ended, says its batch system (`JobEndedAnswer`).
             ``"find"``: the mission that a word means (`FoundAnswer`). ``"cancel"``: a mission, or a
             task of it, is to end (`FoundAnswer`).
         mission: the task's mission, for questions about one: its name, label or id; empty for
             the asking mission.
         task: the task's number, for questions about one; 0 cancels the whole mission.
-        pattern: names of workers, as in a shell, for ``"retire"``; a worker's id, for
+        pattern: names of workers, as in a shell, for ``"drain"``; a worker's id, for
             ``"runs"``; a name, for ``"ended"``.
-        at_once: hand runs back instead of waiting for their end, for ``"retire"``.
+        at_once: hand runs back instead of waiting for their end, for ``"drain"``.
         by: who asks, for people, for ``"cancel"``.
         number: comes back with the answer: those that others than the head give may overtake each
             other.
@@ -68,7 +68,7 @@ class Ask(Message, frozen=True):
         "arguments",
         "programs",
         "load",
-        "retire",
+        "drain",
         "ended",
         "find",
         "cancel",
@@ -115,7 +115,7 @@ class TaskCounts(Part, frozen=True):
 
     Attributes:
         waiting: that wait for room.
-        held_back: that wait for the report of the worker that they ran on.
+        awaiting_report: that wait for the report of the worker that they ran on.
         running: that run.
         done: that ended with a value.
         failed: that failed for good.
@@ -124,7 +124,7 @@ class TaskCounts(Part, frozen=True):
     """
 
     waiting: int
-    held_back: int = msgspec.field(name="held back")
+    awaiting_report: int = msgspec.field(name="awaiting report")
     running: int
     done: int
     failed: int
@@ -604,7 +604,7 @@ class CallAnswer(Part, frozen=True):
     call: str
 
 
-class Program(Part, frozen=True, array_like=True):
+class ProgramState(Part, frozen=True, array_like=True):
     """An external program that runs.
 
     Attributes:
@@ -628,13 +628,13 @@ class ProgramsAnswer(Part, frozen=True):
         programs: none of a task that does not run.
     """
 
-    programs: list[Program]
+    programs: list[ProgramState]
 
 
 # ---- what changes something
 
 
-class RetiredWorker(Part, frozen=True):
+class DrainingWorker(Part, frozen=True):
     """A worker that is asked to leave; the answer has a list of all.
 
     Attributes:

@@ -81,7 +81,7 @@ class Direction:
         self._held = True
 
     def release(self) -> None:
-        """Deliver again, first what was held back."""
+        """Deliver again, first what was kept."""
         self._held = False
         self.wake()
 

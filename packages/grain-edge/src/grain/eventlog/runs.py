@@ -12,7 +12,7 @@ Rules:
    difference that `clocks` has found. One that is still outside of its frame is moved into it, and
    shortened only if it is too long.
 5. Of brief runs the log has the length and the frame, and not where in there they were:
-   `Run.slack` is by how much they may have been earlier.
+   `EndedRun.slack` is by how much they may have been earlier.
 6. A torn log lacks lines: a run without its submission has an empty function name.
 """
 
@@ -63,7 +63,7 @@ class Submission(NamedTuple):
     time: float
 
 
-class Run(NamedTuple):
+class EndedRun(NamedTuple):
     """A run of a task that has ended, or a task that ended before any run.
 
     Attributes:
@@ -188,7 +188,7 @@ class RunAssembly:
         self.now = max(self.now, time)
         return self.now
 
-    def feed(self, line: AnyLine) -> Run | None:
+    def feed(self, line: AnyLine) -> EndedRun | None:
         """Take the next line; return the run that ends with it."""
         now = self.advance(line)
         if isinstance(line, TaskSubmitted):
@@ -258,13 +258,13 @@ class RunAssembly:
             now,
         )
 
-    def _ended(self, line: RunEnded, now: float) -> Run:
+    def _ended(self, line: RunEnded, now: float) -> EndedRun:
         task = self._task(line.mission, line.task)
         started, ended = self._framed(line, task, now)
         slack = 0.0
         if started is not None and task.started is not None and _is_only_length(line):
             slack = max(0.0, started - task.started)
-        run = Run(task.submission, line, task.queued, started, ended, slack, task.ran_before)
+        run = EndedRun(task.submission, line, task.queued, started, ended, slack, task.ran_before)
         if line.final:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED

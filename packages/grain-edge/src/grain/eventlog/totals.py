@@ -16,7 +16,7 @@ from grain.eventlog.runs import VALUE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.eventlog.runs import Run
+    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
     from grain.eventlog.usage import Usage
 
@@ -152,7 +152,7 @@ class Failures:
 
     __slots__ = ("calls", "cause", "final", "first", "runs", "workers")
 
-    def __init__(self, cause: Cause, first: Run) -> None:
+    def __init__(self, cause: Cause, first: EndedRun) -> None:
         self.cause = cause
         self.first = first
         self.runs = 0
@@ -340,7 +340,7 @@ class Totals:
                 asked = function.asked[kind] = Amounts()
             asked.add(amount, tasks)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: EndedRun) -> None:
         """Count a run that has ended."""
         line = run.line
         function = self._function(run.submission.function)
@@ -365,7 +365,7 @@ class Totals:
         return function
 
     @staticmethod
-    def _count_usage(run: Run, usage: Usage, function: FunctionTotals) -> None:
+    def _count_usage(run: EndedRun, usage: Usage, function: FunctionTotals) -> None:
         function.cpu_seconds += usage.cpu
         if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
             function.busy_cores.add(usage.cpu / run.seconds)
@@ -376,7 +376,7 @@ class Totals:
         if asked:
             function.memory_shares.add(usage.peak_memory / asked)
 
-    def _count_failure(self, run: Run, function: FunctionTotals) -> None:
+    def _count_failure(self, run: EndedRun, function: FunctionTotals) -> None:
         line = run.line
         if line.outcome == "cancelled":
             function.cancelled += line.final
@@ -400,7 +400,7 @@ class Totals:
             failures.calls[first] = FailedCall(line.task, line.call)
 
 
-def cause_of(run: Run) -> Cause:
+def cause_of(run: EndedRun) -> Cause:
     """Return the cause of a run's failure: equal for runs whose failures are alike."""
     line = run.line
     return Cause(run.submission.function, line.outcome, line.error, pattern_of(line.message))

@@ -16,7 +16,7 @@ Map:
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
-- ``task_log``: lines about tasks, held back so that many brief ones can be counted
+- ``task_log``: lines about tasks, kept so that many brief ones can be counted
 - ``run_log``: what happens to the tasks of a mission, for its event log
 - ``hub_log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``errors``: the errors of executors
@@ -28,9 +28,9 @@ from grain.head.base import Result as Result
 from grain.head.collapse import collapsed as collapsed
 from grain.head.collapse import collapsing as collapsing
 from grain.head.collapse import flattened as flattened
-from grain.head.errors import Cancelled as Cancelled
 from grain.head.errors import ExecutorClosed as ExecutorClosed
 from grain.head.errors import ExecutorError as ExecutorError
+from grain.head.errors import TaskCancelled as TaskCancelled
 from grain.head.events import Statistics as Statistics
 from grain.head.executor import GrainExecutor as GrainExecutor
 from grain.head.scheduler.explain import Explanation as Explanation

@@ -66,12 +66,12 @@ class JobRecord(Protocol):
 
 # ---- the count of jobs by function and cores
 #
-# The record of each job has its `Kind`, so that its end counts without a look-up. Jobs that follow
-# each other are most often of one kind, which an executor sees by two references: a call for each
-# job would cost as much as a dozen of such comparisons.
+# The record of each job has its `CallKind`, so that its end counts without a look-up. Jobs that
+# follow each other are most often of one kind, which an executor sees by two references: a call for
+# each job would cost as much as a dozen of such comparisons.
 
 
-class KindNow(NamedTuple):
+class CallKindNow(NamedTuple):
     """The jobs of one function that ask for as many cores, at one moment.
 
     Attributes:
@@ -94,13 +94,13 @@ class KindNow(NamedTuple):
     longest: float
 
 
-class Kind:
+class CallKind:
     """The jobs of one function that ask for as many cores.
 
     Attributes:
         cores: for which each of them asks.
         left: how many have no outcome.
-        timed: as of `KindNow`; so are seconds and longest.
+        timed: as of `CallKindNow`; so are seconds and longest.
     """
 
     __slots__ = ("cores", "function", "left", "longest", "seconds", "timed")
@@ -136,12 +136,12 @@ class Kinds:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, float], Kind] = {}
+        self._kinds: dict[tuple[str, float], CallKind] = {}
         self.function = ""
         self.request: object = None
-        self.last = Kind("", 0)
+        self.last = CallKind("", 0)
 
-    def of(self, function: str, request: Resource) -> Kind:
+    def of(self, function: str, request: Resource) -> CallKind:
         """Return the kind of a job, which is `last` from then on.
 
         Args:
@@ -151,20 +151,20 @@ class Kinds:
         key = function, cores_of(request)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(*key)
+            kind = self._kinds[key] = CallKind(*key)
         self.function, self.request, self.last = function, request, kind
         return kind
 
     def now(
-        self, running: Iterable[tuple[Kind, float]], blocked: Mapping[Kind, int], at: float
-    ) -> list[KindNow]:
+        self, running: Iterable[tuple[CallKind, float]], blocked: Mapping[CallKind, int], at: float
+    ) -> list[CallKindNow]:
         """Return the kinds at one moment.
 
         Args:
             running: of each job that runs its kind, and when it began.
             blocked: how many jobs wait that fit no worker.
         """
-        elapsed: dict[Kind, list[float]] = {}
+        elapsed: dict[CallKind, list[float]] = {}
         for kind, began in running:
             elapsed.setdefault(kind, []).append(max(at - began, 0.0))
         kinds = []
@@ -173,7 +173,7 @@ class Kinds:
             stuck = min(blocked.get(kind, 0), max(kind.left - len(ran), 0))
             waiting = max(kind.left - len(ran) - stuck, 0)
             kinds.append(
-                KindNow(
+                CallKindNow(
                     kind.function,
                     kind.cores,
                     waiting,
@@ -200,7 +200,7 @@ class CountedJob(JobRecord, Protocol):
         kind: the jobs with which it is counted.
     """
 
-    kind: Kind
+    kind: CallKind
 
 
 J = TypeVar("J", bound=CountedJob)
@@ -269,7 +269,7 @@ class ExecutorBase(ABC, Generic[J]):
         """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 
     @abstractmethod
-    def kinds(self) -> list[KindNow]:
+    def kinds(self) -> list[CallKindNow]:
         """Return the jobs by function and cores, also those kinds of which none is left."""
 
     def note_outlook(self, outlook: Outlook) -> None:

@@ -64,5 +64,5 @@ class Unreachable(ExecutorError, ConnectionError):
     """No scheduler could be reached or started."""
 
 
-class Cancelled(ExecutorError):
+class TaskCancelled(ExecutorError):
     """The outcome of a task that was cancelled."""

@@ -186,7 +186,7 @@ class RunsEnded(Event, frozen=True):
     stopped: float
 
 
-class MissionCancelled(Event, frozen=True):
+class CancelRequested(Event, frozen=True):
     """Somebody has cancelled the mission from outside: it is to end, as by Ctrl-C."""
 
     by: str

@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.eventlog.usage import BRIEF
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, TaskCrashed
+from grain.head.errors import TaskCancelled, TaskCrashed
 from grain.head.events import (
     Event,
     NeverStarts,
@@ -40,14 +40,14 @@ from grain.worker import (
     local_offer,
 )
 from grain.worker.job import call_text, name_of
-from grain.worker.messages import Cancel, Ended, Run
+from grain.worker.messages import Cancel, Ended, StartRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.eventlog.usage import RunReport
-    from grain.head.base import Deliver, Kind, KindNow
+    from grain.head.base import CallKind, CallKindNow, Deliver
     from grain.head.messages import Crash, WorkerFacts
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
@@ -71,7 +71,7 @@ class Job:
         call: Call,
         deliver: Deliver | None,
         request: Resource,
-        kind: Kind,
+        kind: CallKind,
         urgency: float = 0.0,
         after: int = 0,
         submitted: float | None = None,
@@ -201,7 +201,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
         self._cpu = Computing(with_self=True)
         self._last_id = 0
-        self._outbox: list[tuple[Run | Cancel, Call | None]] = []
+        self._outbox: list[tuple[StartRun | Cancel, Call | None]] = []
         self._reported: set[Resource] = set()
         # Of jobs that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedJob] = {}
@@ -230,7 +230,7 @@ class GrainExecutor(ExecutorBase[Job]):
             call: what to run.
             deliver: called once with the job's outcome, in the executor's own trio task or in
                 `cancel`: it must return soon and raise nothing. The outcome of a cancelled job is
-                `grain.head.errors.Cancelled`. If None, the outcome goes to `results`.
+                `grain.head.errors.TaskCancelled`. If None, the outcome goes to `results`.
             priority: larger goes first.
             urgency: larger goes first among those that ask for the same at the same priority.
             after: the job for whose end the caller had last waited, for the event log; 0 for none.
@@ -269,8 +269,8 @@ class GrainExecutor(ExecutorBase[Job]):
     def cancel(self, job: int) -> None:
         """Cancel a job; without effect on one that has ended or is unknown.
 
-        Its outcome is `grain.head.errors.Cancelled`: at once if it waits, and if it runs, when it
-        has ended with all its processes.
+        Its outcome is `grain.head.errors.TaskCancelled`: at once if it waits, and if it runs, when
+        it has ended with all its processes.
         """
         unwanted = self._jobs.get(job)
         if unwanted is None or unwanted.cancelled:
@@ -304,7 +304,7 @@ class GrainExecutor(ExecutorBase[Job]):
             computing.look(now)
         return computing.cores
 
-    def kinds(self) -> list[KindNow]:
+    def kinds(self) -> list[CallKindNow]:
         """Return the jobs by function and cores."""
         jobs, worker = self._jobs, self._scheduler.workers.get(_LOCAL)
         tasks = () if worker is None else worker.tasks.values()
@@ -385,7 +385,7 @@ class GrainExecutor(ExecutorBase[Job]):
             allocation = start.allocation
             if self._crashes and start.task in self._crashes:
                 allocation = self._crashes[start.task].part_of(allocation)
-            run = Run((_EPOCH, start.task), allocation, limit)
+            run = StartRun((_EPOCH, start.task), allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
@@ -480,7 +480,7 @@ class GrainExecutor(ExecutorBase[Job]):
         error: BaseException | None = None
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
-            error = Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})")
+            error = TaskCancelled(f"{name_of(job.call.fn)} was cancelled (task {id})")
             ended = outcome.Error(error)
         elif type(ended) is outcome.Error:
             error = ended.error

@@ -15,7 +15,7 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report
-from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Dismissed, Outlived
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Disconnect, Outlived
 
 _GIB = 1024**3
 
@@ -269,7 +269,7 @@ class Describe(Message, frozen=True):
     task: int
 
 
-class Notice(Message, frozen=True):
+class Unschedulable(Message, frozen=True):
     """A request that no worker here can ever meet; tasks with it wait for another worker.
 
     It is taken back by another one with an empty reason.
@@ -413,7 +413,7 @@ HEAD = (
     Retracted,
     CancelTask,
     CancelMission,
-    Notice,
+    Unschedulable,
     Trouble,
     LastAway,
     OtherVersions,
@@ -423,9 +423,9 @@ HEAD = (
     Printed,
     Describe,
     Answer,
-    Dismissed,
+    Disconnect,
 )
-"""The messages of a head to a mission; `Dismissed` is of grain.worker.messages."""
+"""The messages of a head to a mission; `Disconnect` is of grain.worker.messages."""
 
 CODEC = Codec(*MISSION, *HEAD)
 """The codec between a mission and a head."""

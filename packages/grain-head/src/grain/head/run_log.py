@@ -67,7 +67,7 @@ def _whole_lines(lines: Iterable[str]) -> list[str]:
     return some
 
 
-class Run:
+class CurrentRun:
     """The present run of a task that is not over, or its last one.
 
     Attributes:
@@ -125,7 +125,7 @@ class RunLog(TaskLog):
         # Starts that were not looked at yet: the time, the worker, the tasks.
         self._starts: list[tuple[float, str, Sequence[int]]] = []
         # Of tasks that were not over when somebody looked; and those without a line, by `began`.
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, CurrentRun] = {}
         self._unlisted: deque[int] = deque()
         # The calls whose results were found in the cache since counts were last written.
         self._cached: Counter[str] = Counter()
@@ -287,7 +287,7 @@ class RunLog(TaskLog):
             self.room -= 1
         self._look_at_starts(task, call)
         self._list(task, job)
-        run = self._runs.pop(task, None) or Run()
+        run = self._runs.pop(task, None) or CurrentRun()
         # What this end lets go on is submitted later, though with the same reading of the clock.
         self.now = self._clock()
         now = self._log.time_of(self.now)
@@ -346,7 +346,7 @@ class RunLog(TaskLog):
         if run is None:
             if not worker:
                 return
-            run = self._runs[task] = Run()
+            run = self._runs[task] = CurrentRun()
         elif run.worker == worker:
             return
         if run.worker:
@@ -415,7 +415,7 @@ class RunLog(TaskLog):
             )
         )
 
-    def _list_start(self, task: int, run: Run) -> None:
+    def _list_start(self, task: int, run: CurrentRun) -> None:
         """Make the line of the start of a run, unless there is one, or nothing has started."""
         if run.worker and not run.listed:
             run.listed = True
@@ -425,7 +425,7 @@ class RunLog(TaskLog):
                 )
             )
 
-    def _write_end(self, task: int, run: Run, now: float, call: Callable[[], str]) -> None:
+    def _write_end(self, task: int, run: CurrentRun, now: float, call: Callable[[], str]) -> None:
         """Note a run that came to nothing, after which its task waits again."""
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None

@@ -32,7 +32,7 @@ from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub, epoch_at
 from grain.head.messages import Printed
 from grain.worker import messages as worker
-from grain.worker.messages import Dismissed
+from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
     from grain.edge import Peer, PeerProcess
@@ -52,7 +52,7 @@ _DIRECT = frozenset({"unix", "tcp", "reverse"})
 _ENDING = 5.0  # seconds within which a process ends whose connections its kernel has closed
 
 
-class Service:
+class HubService:
     """A hub that serves channels.
 
     Args:
@@ -155,7 +155,7 @@ class Service:
         name: str = "",
         direct: bool = False,
     ) -> None:
-        """Serve one channel until it ends, or until the hub dismisses the peer.
+        """Serve one channel until it ends, or until the hub disconnects the peer.
 
         A message that makes no sense, and an error in the hub while it handles one, end this
         connection alone.
@@ -210,11 +210,11 @@ class Service:
             kind = type(message).__name__
             _log.warning("%s is dropped: its %s makes no sense: %s", peer, kind, error)
             why = f"the scheduler refuses {kind} of {peer}: {error}"
-            self.hub.dismiss(link, why, now, refused=True)
+            self.hub.disconnect(link, why, now, refused=True)
         except Exception as error:  # a bug here: the other peers are served all the same
             _log.exception("%s is dropped: its %s failed here", peer, type(message).__name__)
             why = f"the scheduler failed to serve {peer} ({error!r}): its log has the traceback"
-            self.hub.dismiss(link, why, now)
+            self.hub.disconnect(link, why, now)
         self.dispatch()
 
     def dispatch(self) -> None:
@@ -235,7 +235,7 @@ class Service:
                 self._scopes[link].cancel()
             except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the task that receives from it is about to notice that
-            if isinstance(mail[-1][0], Dismissed):
+            if isinstance(mail[-1][0], Disconnect):
                 self._scopes[link].cancel()  # the channel is closed in good order, after the mail
 
     async def run(self) -> None:

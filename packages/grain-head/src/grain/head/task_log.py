@@ -1,4 +1,4 @@
-"""`TaskLog`: lines about tasks, held back for a moment so that a flood of brief ones is counted.
+"""`TaskLog`: lines about tasks, kept for a moment so that a flood of brief ones is counted.
 
 Theory of operation. A line costs some microseconds, of which a task that does next to nothing
 cannot spare any. So nothing is written or made for a task when it is submitted and when it starts:

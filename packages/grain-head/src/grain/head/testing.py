@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import TaskRecord
-    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerState
+    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerAccount
     from grain.resource import Resource
 
 
@@ -308,7 +308,7 @@ def _check_record(task: TaskRecord) -> None:
         assert task.lease.worker.leases.get(task.lease.attempt) is task.lease, f"{task} is lost"
 
 
-def _check_account(worker: WorkerState) -> None:
+def _check_account(worker: WorkerAccount) -> None:
     """Check that what is free and what is held add up to what the worker has."""
     free = copy.deepcopy(worker.supply.free)
     for task in worker.tasks.values():
@@ -400,7 +400,7 @@ def _check_levels(scheduler: Scheduler) -> None:
         for interpreter, peers in scheduler._queues.levels._levels.items()
         for key, level in peers.items()
     }
-    placed: list[WorkerState] = []
+    placed: list[WorkerAccount] = []
     for key, level in levels.items():
         assert (level.interpreter, level.sample.level()) == key
         assert level.key == key[1]
@@ -481,7 +481,7 @@ def _check_reservations(scheduler: Scheduler) -> None:
             _check_reservation(worker.reservation, worker)
 
 
-def _check_reservation(reservation: Reservation, worker: WorkerState) -> None:
+def _check_reservation(reservation: Reservation, worker: WorkerAccount) -> None:
     assert reservation.beside.keys() <= worker.tasks.keys()
     future = copy.deepcopy(reservation.future)
     for held in reservation.beside.values():

@@ -20,12 +20,12 @@ from grain.edge.version import own_versions
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, TaskCrashed, TaskOutlivesWorkers
+from grain.head.errors import TaskCancelled, TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
+    CancelRequested,
     CanStart,
     Event,
     LastTasksAway,
-    MissionCancelled,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
-    from grain.head.base import Deliver, Kind, KindNow
+    from grain.head.base import CallKind, CallKindNow, Deliver
     from grain.head.messages import Crash, Outlook
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
@@ -89,7 +89,7 @@ class RemoteJob:
         function: str,
         deliver: Deliver | None,
         request: Resource,
-        kind: Kind,
+        kind: CallKind,
         urgency: float = 0.0,
         after: int = 0,
         submitted: float | None = None,
@@ -332,7 +332,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
 
-    def kinds(self) -> list[KindNow]:
+    def kinds(self) -> list[CallKindNow]:
         """Return the jobs by function and cores, as far as the scheduler has reported."""
         jobs, session = self._jobs, self._session
         running = [(jobs[job].kind, began) for job, began in session.running.items() if job in jobs]
@@ -430,13 +430,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.outlived:
             self._report_outlived()  # while they are among the jobs
         self._resolve(session.take_resolved())
-        if session.notices:
+        if session.notifications:
             self._report_notices()
         if session.registered is not None:
             self._report_ended_runs()
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
-            self._on_event(MissionCancelled(session.cancelled_by))
+            self._on_event(CancelRequested(session.cancelled_by))
         if session.blocked or session.printed or session.lost or session.stopped:
             self._report_for_people()
         if session.questions:
@@ -496,23 +496,29 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._on_event(WorkersLost(names, len(again), lost[0].silent))
 
     def _report_notices(self) -> None:
-        for notice in self._session.take_notices():
-            if isinstance(notice, OtherVersions):
-                self._report_versions(notice)
+        for notification in self._session.take_notifications():
+            if isinstance(notification, OtherVersions):
+                self._report_versions(notification)
                 continue
-            if isinstance(notice, Trouble):
-                self._on_event(SchedulerTrouble(notice.what, notice.why))
+            if isinstance(notification, Trouble):
+                self._on_event(SchedulerTrouble(notification.what, notification.why))
                 continue
-            if isinstance(notice, LastAway):
-                facts = (notice.tasks, notice.worker, notice.host, notice.workers, notice.seconds)
+            if isinstance(notification, LastAway):
+                facts = (
+                    notification.tasks,
+                    notification.worker,
+                    notification.host,
+                    notification.workers,
+                    notification.seconds,
+                )
                 self._on_event(LastTasksAway(*facts))
                 continue
-            request = from_data(self._session.request_of(notice.request).resources)
-            if not notice.why:
+            request = from_data(self._session.request_of(notification.request).resources)
+            if not notification.why:
                 self._on_event(CanStart(request))
                 continue
-            never = NeverStarts if notice.workers else NoWorkers
-            self._on_event(never(request, notice.why, notice.larger))
+            never = NeverStarts if notification.workers else NoWorkers
+            self._on_event(never(request, notification.why, notification.larger))
 
     def _report_ended_runs(self) -> None:
         registered = self._session.take_registered()
@@ -611,7 +617,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if resolution.ending == "cancelled":
             by = f" by {resolution.by} with `grain cancel`" if resolution.by else ""
             return outcome.Error(
-                Cancelled(f"{job.name} was cancelled{by} (task {resolution.task})")
+                TaskCancelled(f"{job.name} was cancelled{by} (task {resolution.task})")
             )
         if resolution.ending == "crashed":
             if lasts_too_long(resolution.crashes):

@@ -16,7 +16,7 @@ from grain.head.collapse import collapsing
 from grain.head.events import HostingFailed, Remark, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.head.executor import infeasible
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.service import CODEC, Service
+from grain.head.service import CODEC, HubService
 from grain.remote_exer.executor import RemoteExecutor
 from grain.remote_exer.local import LocalWorker
 from grain.resource import ZERO, Resource
@@ -153,7 +153,7 @@ class _Host:
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.service = Service()
+        self.service = HubService()
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
 

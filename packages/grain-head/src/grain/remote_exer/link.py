@@ -160,7 +160,7 @@ class SchedulerLink:
                     async with self._connect(self._session.id) as channel:
                         self._report(None)
                         await self._serve(channel)
-                        pause = self._on_dismissed()
+                        pause = self._on_disconnect()
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
@@ -182,7 +182,7 @@ class SchedulerLink:
                     return
                 await trio.sleep(pause)
 
-    def _on_dismissed(self) -> float:
+    def _on_disconnect(self) -> float:
         """Take note of why the scheduler has ended the connection, if it has.
 
         Returns:
@@ -191,16 +191,16 @@ class SchedulerLink:
         Raises:
             NotServed: it would not help to come again.
         """
-        dismissed = self._session.take_dismissed()
-        if dismissed is None:
+        disconnect = self._session.take_disconnect()
+        if disconnect is None:
             return _AGAIN
-        if dismissed.because == "refused":
-            raise NotServed(dismissed.why)
-        if dismissed.because == "replaced":
+        if disconnect.because == "refused":
+            raise NotServed(disconnect.why)
+        if disconnect.because == "replaced":
             self._session.rename(secrets.token_hex(8))
             self._on_event(Remark(_REPLACED))
             return _AGAIN
-        self._report(dismissed.why)
+        self._report(disconnect.why)
         return _AFTER_FAILURE
 
     async def end(self, scope: trio.CancelScope) -> None:

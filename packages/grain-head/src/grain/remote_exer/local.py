@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         Cancel,
         ForgetFunctions,
         Inspect,
-        Run,
+        StartRun,
     )
     from grain.worker.process import RunnerDeath
 
-    Order = tuple[Run | Cancel | ForgetFunctions | Inspect, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect, Payload]
 
 _log = logging.getLogger("grain.worker")
 

@@ -32,7 +32,6 @@ from grain.head.messages import (
     Described,
     LastAway,
     MissionRegistered,
-    Notice,
     OtherVersions,
     Outlook,
     Printed,
@@ -45,10 +44,11 @@ from grain.head.messages import (
     Submit,
     Synced,
     Trouble,
+    Unschedulable,
     WorkerEnded,
     WorkerFacts,
 )
-from grain.worker.messages import DefineFunction, Dismissed
+from grain.worker.messages import DefineFunction, Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,8 +170,8 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks, until `take_resolved`.
-        notices: requests that cannot start, by number, with the reason, workers of other versions,
-            and troubles of the head, until `take_notices`.
+        notifications: requests that cannot start, by number, with the reason, workers of other
+            versions, and troubles of the head, until `take_notifications`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
         outlived: tasks that have outlived their worker, each with that run, until `take_outlived`.
         reports: messages on starts, crashes and workers, until `take_reports`; None if nobody
@@ -181,7 +181,7 @@ class MissionSession:
         stopped: workers that have left with runs unfinished, until `take_stopped`.
         explanations: the answers to the last question about a task.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
-        dismissed: why the head has ended the connection, until `take_dismissed`.
+        disconnect: why the head has ended the connection, until `take_disconnect`.
         registered: the head's last answer to the registration, until `take_registered`.
         questions: those of the head, until `take_questions`.
         load: the cores of the workers, as the head last answered; 0 where it did not.
@@ -189,7 +189,7 @@ class MissionSession:
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
         functions: those that tasks may call, by digest: the only store of their bytes.
-        stuck: the last notice about each request that no worker can meet, by its number.
+        stuck: the last message about each request that no worker can meet, by its number.
         label: the mission's name in commands, as its head has it.
         epoch: the head's number; 0 before the first head has registered the mission.
         connected: whether there is a connection.
@@ -211,7 +211,7 @@ class MissionSession:
         )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
-        self.notices: list[Notice | OtherVersions | Trouble | LastAway] = []
+        self.notifications: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
         # The troubles of this head, by where they are, and those that the one before had.
         self._troubles: set[str] = set()
         self._troubles_before: set[str] = set()
@@ -227,16 +227,16 @@ class MissionSession:
         self._held: dict[str, list[int]] = {}
         self.reports: list[Message] | None = None
         self.explanations: list[WhyAnswer] = []
-        self.stuck: dict[int, Notice] = {}
+        self.stuck: dict[int, Unschedulable] = {}
         # Those of the connection before, which the head may not repeat.
-        self._stuck_before: dict[int, Notice] = {}
+        self._stuck_before: dict[int, Unschedulable] = {}
         # How many tasks wait, by the number of their request; and one of those that are stuck.
         self._queued: list[int] = []
         self._stuck_task = 0
         self.label = name
         self.cancelled_by = ""
         self.registered: MissionRegistered | None = None
-        self.dismissed: Dismissed | None = None
+        self.disconnect: Disconnect | None = None
         self.questions: list[Describe] = []
         self.load = Load()
         self.now = 0.0
@@ -274,20 +274,20 @@ class MissionSession:
         resolved, self.resolved = self.resolved, []
         return resolved
 
-    def take_notices(self) -> list[Notice | OtherVersions | Trouble | LastAway]:
+    def take_notifications(self) -> list[Unschedulable | OtherVersions | Trouble | LastAway]:
         """Return the notices that have arrived since the last call."""
-        notices, self.notices = self.notices, []
-        return notices
+        notifications, self.notifications = self.notifications, []
+        return notifications
 
     def take_registered(self) -> MissionRegistered | None:
         """Return the head's answer to the last registration, once."""
         registered, self.registered = self.registered, None
         return registered
 
-    def take_dismissed(self) -> Dismissed | None:
+    def take_disconnect(self) -> Disconnect | None:
         """Return the head's reason for ending the connection, once; None if it gave none."""
-        dismissed, self.dismissed = self.dismissed, None
-        return dismissed
+        disconnect, self.disconnect = self.disconnect, None
+        return disconnect
 
     def take_blocked(self) -> list[Blocked]:
         """Return the reports of tasks that block their worker, since the last call."""
@@ -488,12 +488,12 @@ class MissionSession:
                     self.cancel(message.task)
             case CancelMission():
                 self.cancelled_by = message.by
-            case Notice():
-                self._on_notice(message)
+            case Unschedulable():
+                self._on_unschedulable(message)
             case OtherVersions():
                 if message.versions not in self._other_versions:  # or another head has said so
                     self._other_versions.add(message.versions)
-                    self.notices.append(message)
+                    self.notifications.append(message)
             case Trouble() | LastAway():
                 self._on_trouble(message)
             case Blocked():
@@ -502,8 +502,8 @@ class MissionSession:
                 self.printed.append(message)
             case Describe():
                 self.questions.append(message)
-            case Dismissed():
-                self.dismissed = message
+            case Disconnect():
+                self.disconnect = message
             case _:
                 self._on_worker(message)
 
@@ -540,31 +540,31 @@ class MissionSession:
         self.registered = message
         # What this head has not repeated up to now does not hold any more.
         for request in self._stuck_before.keys() - self.stuck.keys():
-            self.notices.append(Notice(request, ""))
+            self.notifications.append(Unschedulable(request, ""))
         self._stuck_before = {}
         for what in self._troubles_before - self._troubles:
-            self.notices.append(Trouble(what, ""))
+            self.notifications.append(Trouble(what, ""))
         self._troubles_before = set()
 
     def _on_trouble(self, trouble: Trouble | LastAway) -> None:
         if isinstance(trouble, LastAway):
-            self.notices.append(trouble)
+            self.notifications.append(trouble)
             return
         if trouble.why:
             self._troubles.add(trouble.what)
         else:
             self._troubles.discard(trouble.what)
         if not trouble.why or trouble.what not in self._troubles_before:  # else it is reported
-            self.notices.append(trouble)
+            self.notifications.append(trouble)
 
-    def _on_notice(self, notice: Notice) -> None:
-        if not 0 <= notice.request < len(self._requests):
-            raise RemoteProtocolError(f"a notice on request {notice.request}, which never was")
-        if notice.why:
-            self.stuck[notice.request] = notice
+    def _on_unschedulable(self, message: Unschedulable) -> None:
+        if not 0 <= message.request < len(self._requests):
+            raise RemoteProtocolError(f"a message on request {message.request}, which never was")
+        if message.why:
+            self.stuck[message.request] = message
         else:
-            self.stuck.pop(notice.request, None)
-        self.notices.append(notice)
+            self.stuck.pop(message.request, None)
+        self.notifications.append(message)
 
     def count_stuck(self) -> tuple[int, int]:
         """Return how many tasks wait that no worker here can run, and the number of one of them."""

@@ -90,7 +90,7 @@ def whatif(
       grain whatif screening -r opt:Memory=4          if `opt` had asked for 4 GB?
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     try:
-        from grain.whatif.scenario import Workers, most_at_once, parse_counts, usual_counts
+        from grain.whatif.scenario import WorkerGroup, most_at_once, parse_counts, usual_counts
         from grain.whatif.sweep import sweep
         from grain.whatif.text import report_data, report_text
 
@@ -101,7 +101,7 @@ def whatif(
         scenario = _scenario(workload, changes, max_overtakes)
         original = _original(workload)
         start = min((stay.joins for stay in workload.stays), default=0.0)
-        workers = Workers(0, offer, start, lifetime, wait or 0.0)
+        workers = WorkerGroup(0, offer, start, lifetime, wait or 0.0)
         if numbers is None:
             numbers = usual_counts(max(1, most_at_once(workload.stays)))
         rows = sweep(workload, scenario, workers, numbers, _show_progress)

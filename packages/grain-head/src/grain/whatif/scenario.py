@@ -22,7 +22,7 @@ _MOST_COUNTS = 64
 _LISTED = 8
 
 
-class Workers(NamedTuple):
+class WorkerGroup(NamedTuple):
     """Workers that are alike, each replaced by another one when its job ends.
 
     Attributes:
@@ -48,7 +48,7 @@ class Scenario(NamedTuple):
         max_overtakes: how often a task may be overtaken, see `grain.head.Scheduler`.
     """
 
-    workers: Workers | None = None
+    workers: WorkerGroup | None = None
     requests: dict[str, Resource] = {}  # noqa: RUF012 - nobody adds to it
     max_overtakes: int | None = None
 

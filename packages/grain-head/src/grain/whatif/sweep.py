@@ -10,11 +10,11 @@ from grain.whatif.replay import Outcome, replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from grain.whatif.scenario import Scenario, Workers
+    from grain.whatif.scenario import Scenario, WorkerGroup
     from grain.whatif.workload import Workload
 
 
-class Row(NamedTuple):
+class SweepRow(NamedTuple):
     """A replay with some number of workers."""
 
     workers: int
@@ -24,10 +24,10 @@ class Row(NamedTuple):
 def sweep(
     workload: Workload,
     scenario: Scenario,
-    workers: Workers,
+    workers: WorkerGroup,
     counts: Iterable[int],
     on_row: Callable[[int], object] = lambda _: None,
-) -> list[Row]:
+) -> list[SweepRow]:
     """Replay a workload with several numbers of workers.
 
     Args:
@@ -40,11 +40,11 @@ def sweep(
     for count in counts:
         on_row(count)
         conditions = scenario._replace(workers=workers._replace(number=count))
-        rows.append(Row(count, replay(workload, conditions)))
+        rows.append(SweepRow(count, replay(workload, conditions)))
     return rows
 
 
-def knee(rows: Iterable[Row]) -> int | None:
+def knee(rows: Iterable[SweepRow]) -> int | None:
     """Return the number of workers beyond which more of them gain less than they cost.
 
     It is where the ratio of efficiency to makespan is largest, and so the product of core-hours and

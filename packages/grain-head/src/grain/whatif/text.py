@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from grain.resource import Resource
     from grain.whatif.replay import Outcome
-    from grain.whatif.sweep import Row
+    from grain.whatif.sweep import SweepRow
     from grain.whatif.workload import Workload
 
 _REASONS = 5
@@ -24,7 +24,7 @@ _REASONS = 5
 def report_text(
     workload: Workload,
     original: Outcome | None,
-    rows: Sequence[Row],
+    rows: Sequence[SweepRow],
     worker: Resource,
     *,
     width: int = 80,
@@ -59,7 +59,7 @@ def report_text(
 
 
 def report_data(
-    workload: Workload, original: Outcome | None, rows: Sequence[Row], worker: Resource
+    workload: Workload, original: Outcome | None, rows: Sequence[SweepRow], worker: Resource
 ) -> dict[str, Any]:
     """Return the replays of a workload as plain data."""
     return {
@@ -110,7 +110,7 @@ def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     return lines
 
 
-def _cells(row: Row, best: int | None, *, cored: bool) -> tuple[str, ...]:
+def _cells(row: SweepRow, best: int | None, *, cored: bool) -> tuple[str, ...]:
     outcome = row.outcome
     mark = "<- knee" if row.workers == best else ""
     if outcome.makespan == math.inf:
@@ -126,7 +126,7 @@ def _cells(row: Row, best: int | None, *, cored: bool) -> tuple[str, ...]:
     )
 
 
-def _remarks(workload: Workload, rows: Sequence[Row], best: int | None) -> list[str]:
+def _remarks(workload: Workload, rows: Sequence[SweepRow], best: int | None) -> list[str]:
     lines = []
     if best is not None and best == rows[-1].workers:
         lines.append(f"The knee may lie beyond {counted(best, 'worker')}: try more with --workers.")

@@ -21,7 +21,7 @@ from grain.whatif.errors import WhatIfError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from grain.eventlog.runs import Run
+    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
 
 MOST_TASKS = 2_000_000
@@ -318,7 +318,7 @@ class WorkloadBuilder:
         else:
             task.delay = now
 
-    def _on_ended(self, run: Run, line: RunEnded, now: float) -> None:
+    def _on_ended(self, run: EndedRun, line: RunEnded, now: float) -> None:
         key = line.mission, line.task
         opened = self._open.get(key)
         if opened is None:

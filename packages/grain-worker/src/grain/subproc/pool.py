@@ -92,7 +92,7 @@ class Pool:
         self._idle: list[PoolProcess] = []
         self._starting = 0  # processes that are being started, and are not in _all yet
         self._changed = trio.Event()
-        self._dismissal = trio.CancelScope()
+        self._ending_idle = trio.CancelScope()
         self._ended = trio.Event()
 
     # ---- calls
@@ -222,10 +222,10 @@ class Pool:
     # ---- lifecycle
 
     @trio.lowlevel.enable_ki_protection
-    async def dismiss_idle(self) -> None:
+    async def end_idle(self) -> None:
         """Have processes leave that are idle for too long, until `close`."""
         try:
-            with self._dismissal:
+            with self._ending_idle:
                 while True:
                     now = trio.current_time()
                     for process in [
@@ -264,7 +264,7 @@ class Pool:
             self._kill()
             raise
         finally:
-            self._dismissal.cancel()
+            self._ending_idle.cancel()
             with trio.CancelScope(shield=True):
                 await self._ended.wait()
 
@@ -318,7 +318,7 @@ async def _run_pool(
             async with trio.open_nursery() as nursery:
                 pool = Pool(idle_timeout, grace, limit, nursery)
                 task_status.started(pool)
-                nursery.start_soon(pool.dismiss_idle)
+                nursery.start_soon(pool.end_idle)
     finally:
         if pool is not None:
             pool.on_end()

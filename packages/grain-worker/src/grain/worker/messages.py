@@ -2,8 +2,8 @@
 
 Three ends exchange them:
 
-- A mission's executor and its local worker, or an agent and its runner: `Run`, `Cancel`, `Ended`;
-  and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
+- A mission's executor and its local worker, or an agent and its runner: `StartRun`, `Cancel`,
+  `Ended`; and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
 - Head and agent: all others. docs/protocol.md has every field and the rules of delivery.
 
 The identity of a run is its *attempt*: the epoch of the head that began it, and a number that this
@@ -95,7 +95,7 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
 # ---- agent and runner
 
 
-class Run(Message, frozen=True):
+class StartRun(Message, frozen=True):
     """Run a task. The payload is the call in memory, and its arguments on a wire.
 
     Attributes:
@@ -460,7 +460,7 @@ class Inspect(Message, frozen=True):
     attempt: Attempt
 
 
-class Dismissed(Message, frozen=True):
+class Disconnect(Message, frozen=True):
     """The end of a connection, to an agent or a mission; the head closes it.
 
     Attributes:
@@ -474,7 +474,7 @@ class Dismissed(Message, frozen=True):
     because: Literal["refused", "failed", "replaced"]
 
 
-class Retire(Message, frozen=True):
+class Drain(Message, frozen=True):
     """The worker is to leave.
 
     Attributes:
@@ -508,8 +508,8 @@ HEAD = (
     Revoke,
     AckRuns,
     Inspect,
-    Retire,
-    Dismissed,
+    Drain,
+    Disconnect,
 )
 """The messages that a head sends to an agent."""
 
@@ -517,6 +517,6 @@ CODEC = Codec(*AGENT, *HEAD)
 """The codec of the connection between head and agent."""
 
 
-def chain_of(run: Run | Lease) -> Attempt:
+def chain_of(run: StartRun | Lease) -> Attempt:
     """Return the chain that a run waits in or has begun: the attempt that began it."""
     return (run.attempt[0], run.chain) if run.chain else run.attempt

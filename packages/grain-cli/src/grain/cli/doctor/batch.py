@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 
 if TYPE_CHECKING:
     from grain.config import Config
 
 
-def batch(config: Config) -> list[Finding]:
+def batch(config: Config) -> list[CheckResult]:
     """Check that the batch system's commands are installed and that it answers."""
     import getpass
 
@@ -24,33 +24,37 @@ def batch(config: Config) -> list[Finding]:
     system = config.system
     if system == "local":
         cpus = len(os.sched_getaffinity(0))
-        return [Finding("batch system", "ok", f"none: workers are processes here, on {cpus} CPUs")]
+        return [
+            CheckResult("batch system", "ok", f"none: workers are processes here, on {cpus} CPUs")
+        ]
     if system == "custom":
         return [_custom(config)]
     it = profile(system)
     missing = [name for name in it.commands if shutil.which(name) is None]
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
-        return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
+        return [CheckResult("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
     question = [word.format(user=getpass.getuser()) for word in it.question]
     try:
         done = run(question, it.complaints)
     except BatchError as error:
-        return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
+        return [CheckResult("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
         refused = refusal(question[0], done, it.complaints)
         message = f"{refused.what}: {refused.output}"
-        return [Finding("batch system", "fail", message, refused.remedy or "Try it by hand.")]
+        return [CheckResult("batch system", "fail", message, refused.remedy or "Try it by hand.")]
     if system == "ssh":
         return _hosts(config)
     answers = f"{system}: {', '.join(it.commands)} answer"
     if not it.tried:
         says = f"{answers}; untested: nobody is known to have run Grain with {it.title}"
-        return [Finding("batch system", "warn", says, "Please tell Grain's authors how it went.")]
-    return [Finding("batch system", "ok", answers)]
+        return [
+            CheckResult("batch system", "warn", says, "Please tell Grain's authors how it went.")
+        ]
+    return [CheckResult("batch system", "ok", answers)]
 
 
-def _hosts(config: Config) -> list[Finding]:
+def _hosts(config: Config) -> list[CheckResult]:
     """Try each host to which workers go by ssh, all at once."""
     from grain.cli.batch.systems.ssh import TRY, Ssh
 
@@ -58,16 +62,16 @@ def _hosts(config: Config) -> list[Finding]:
     for host, error in Ssh(config.hosts, seconds=TRY).check(str(Path.cwd())).items():
         if error is None:
             findings.append(
-                Finding(f"host {host}", "ok", "ssh answers, and the directory is there")
+                CheckResult(f"host {host}", "ok", "ssh answers, and the directory is there")
             )
         else:
             says = (error.output.strip().splitlines() or [error.what])[-1]
             fix = error.remedy or f"Try `ssh {host}` by hand, or take it out of `hosts`."
-            findings.append(Finding(f"host {host}", "fail", says, fix))
+            findings.append(CheckResult(f"host {host}", "fail", says, fix))
     return findings
 
 
-def _custom(config: Config) -> Finding:
+def _custom(config: Config) -> CheckResult:
     import shlex
 
     custom = config.custom_system
@@ -77,37 +81,37 @@ def _custom(config: Config) -> Finding:
         command = custom.submit_cmd
     if not shutil.which(command):
         fix = "Correct custom_system.submit_cmd, or run this where it is."
-        return Finding("batch system", "fail", f"custom: there is no command {command!r}", fix)
-    return Finding("batch system", "ok", f"custom: {command} is there")
+        return CheckResult("batch system", "fail", f"custom: there is no command {command!r}", fix)
+    return CheckResult("batch system", "ok", f"custom: {command} is there")
 
 
-def worker_command(config: Config) -> list[Finding]:
+def worker_command(config: Config) -> list[CheckResult]:
     """Check that `grain-worker` is installed, on this host at least."""
     from grain.cli.workers.submission import worker_folder
 
     folder = worker_folder()
     if folder:
-        return [Finding("grain-worker", "ok", f"in {folder}")]
+        return [CheckResult("grain-worker", "ok", f"in {folder}")]
     here = config.system == "local"
     fix = "pip install grain-worker" + (
         "" if here else ", or set PATH in script.setup_cleanup so that jobs find it"
     )
     state: Literal["warn", "fail"] = "fail" if here else "warn"
-    return [Finding("grain-worker", state, "it is not here", fix)]
+    return [CheckResult("grain-worker", state, "it is not here", fix)]
 
 
-def outputs(config: Config) -> list[Finding]:
+def outputs(config: Config) -> list[CheckResult]:
     """Check that this user may write to the directory of the jobs' outputs."""
     from grain.config import stamp
 
     log = config.worker.log_file
     if not log:
-        return [Finding("outputs", "ok", "left to the batch system")]
+        return [CheckResult("outputs", "ok", "left to the batch system")]
     import datetime
 
     path = Path.cwd() / stamp(log, datetime.datetime.now())
     folder = next(one for one in path.parents if one.exists())
     if os.access(folder, os.W_OK | os.X_OK):
-        return [Finding("outputs", "ok", f"in {path.parent}")]
+        return [CheckResult("outputs", "ok", f"in {path.parent}")]
     fix = "Set worker.log_file to a directory that you may write to."
-    return [Finding("outputs", "fail", f"{folder} cannot be written to", fix)]
+    return [CheckResult("outputs", "fail", f"{folder} cannot be written to", fix)]

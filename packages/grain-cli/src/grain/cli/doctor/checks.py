@@ -16,7 +16,7 @@ LIMIT = 15.0
 """Seconds that a check may take."""
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of a check.
 
     Attributes:
@@ -32,21 +32,23 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def within(seconds: float, check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
+def within(
+    seconds: float, check: str, function: Callable[[], list[CheckResult]]
+) -> list[CheckResult]:
     """Run a check in a thread; a check that exceeds its time has failed, and its thread goes on."""
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
 
     def run() -> None:
         try:
             findings.extend(function())
         # A bug in one check must not hide the findings of the others.
         except Exception as error:
-            findings.append(Finding(check, "fail", f"{type(error).__name__}: {error}"))
+            findings.append(CheckResult(check, "fail", f"{type(error).__name__}: {error}"))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
         what = f"no answer within {seconds:g} s"
-        return [Finding(check, "fail", what, "It hangs; ask who runs the cluster.")]
+        return [CheckResult(check, "fail", what, "It hangs; ask who runs the cluster.")]
     return findings

@@ -12,7 +12,7 @@ from grain.cli.show import clean, print_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.cli.doctor.checks import Finding
+    from grain.cli.doctor.checks import CheckResult
 
 
 @click.command()
@@ -49,7 +49,7 @@ def _line(text: str) -> str:
     return clean(" | ".join(line.strip() for line in text.splitlines()))
 
 
-def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[Finding]:
+def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[CheckResult]:
     """Run all checks at once; return their findings in a fixed order."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -57,10 +57,10 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     import grain.cli.query
     import grain.edge  # noqa: F401
     from grain.cli.doctor import batch, disk, installed, meeting, peers
-    from grain.cli.doctor.checks import LIMIT, Finding, within
+    from grain.cli.doctor.checks import LIMIT, CheckResult, within
     from grain.config import ConfigError
 
-    checks: list[tuple[str, float, Callable[[], list[Finding]]]] = [
+    checks: list[tuple[str, float, Callable[[], list[CheckResult]]]] = [
         ("versions", LIMIT, installed.versions),
         ("import name", LIMIT, installed.import_name),
         ("locks", LIMIT, disk.locks),
@@ -68,10 +68,10 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     try:
         config = load_config(ctx, config_file)
     except ConfigError as error:
-        first = Finding("configuration", "fail", str(error), "Correct it, and look again.")
+        first = CheckResult("configuration", "fail", str(error), "Correct it, and look again.")
     else:
         source = config.source or "no grain.toml here or above: the defaults hold"
-        first = Finding("configuration", "ok", f"{source}; system {config.system}")
+        first = CheckResult("configuration", "ok", f"{source}; system {config.system}")
         dial = config.worker.cli_dial
         meet = meeting.every_way if slow else meeting.scheduler
         checks += [

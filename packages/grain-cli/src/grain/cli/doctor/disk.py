@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,13 +44,13 @@ class Mount(NamedTuple):
         return self.kind in _OF_ONE_HOST
 
 
-def space(config: Config) -> list[Finding]:
+def space(config: Config) -> list[CheckResult]:
     """Check how much room is left where Grain writes."""
     findings = [judge_space(name, folder) for name, folder in _folders(config)]
     troubles = [finding for finding in findings if finding.state != "ok"]
     if troubles:
         return troubles
-    return [Finding("disk space", "ok", ", ".join(finding.says for finding in findings))]
+    return [CheckResult("disk space", "ok", ", ".join(finding.says for finding in findings))]
 
 
 def _folders(config: Config) -> Iterable[tuple[str, Path]]:
@@ -70,24 +70,24 @@ def _folders(config: Config) -> Iterable[tuple[str, Path]]:
         yield "outputs", log.parent
 
 
-def judge_space(name: str, folder: Path) -> Finding:
+def judge_space(name: str, folder: Path) -> CheckResult:
     """Judge the room that is left in a directory, or where it is to be made."""
     folder = next(one for one in (folder, *folder.parents) if one.exists())
     try:
         room = os.statvfs(folder)
     except OSError as error:
-        return Finding("disk space", "warn", f"{name} ({folder}): {error.strerror}")
+        return CheckResult("disk space", "warn", f"{name} ({folder}): {error.strerror}")
     if problem := _unwritable(folder):
-        return Finding("disk space", "fail", f"{name} ({folder}) {problem}", _ELSEWHERE)
+        return CheckResult("disk space", "fail", f"{name} ({folder}) {problem}", _ELSEWHERE)
     free = room.f_bavail * room.f_frsize / 1e9
     text = f"{name} ({folder}) has {free:.1f} GB left"
     fix = "Remove what is not needed, or let Grain write elsewhere."
     if free < LITTLE:
         state: Literal["warn", "fail"] = "fail" if free < LEAST else "warn"
-        return Finding("disk space", state, text, fix)
+        return CheckResult("disk space", state, text, fix)
     if room.f_files and room.f_favail < FEW:
-        return Finding("disk space", "warn", f"{text}, but for {room.f_favail} files only", fix)
-    return Finding("disk space", "ok", f"{name} {free:.0f} GB")
+        return CheckResult("disk space", "warn", f"{text}, but for {room.f_favail} files only", fix)
+    return CheckResult("disk space", "ok", f"{name} {free:.0f} GB")
 
 
 def _unwritable(folder: Path) -> str:
@@ -101,16 +101,16 @@ def _unwritable(folder: Path) -> str:
         return "" if full else f"cannot be written to: {error.strerror}"
 
 
-def locks() -> list[Finding]:
+def locks() -> list[CheckResult]:
     """Check that locks work in the home directory: `grain scale` and users' programs need them."""
     try:
         folder = Path.home()
         handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
     except RuntimeError:
-        return [Finding("locks", "warn", "there is no home directory", "Set HOME.")]
+        return [CheckResult("locks", "warn", "there is no home directory", "Set HOME.")]
     except OSError as error:
         says = f"{folder} cannot be written to: {error.strerror}"
-        return [Finding("locks", "fail", says, _ELSEWHERE)]
+        return [CheckResult("locks", "fail", says, _ELSEWHERE)]
     try:
         return [_judge_locks(folder, *try_locks(handle, name))]
     finally:
@@ -137,25 +137,25 @@ def try_locks(handle: int, name: str) -> tuple[list[str], list[str]]:
     return refused, void
 
 
-def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> Finding:
+def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> CheckResult:
     fix = (
         "Set XDG_STATE_HOME to a file system with locks, or do not run `grain scale` twice; ask "
         "who runs the cluster."
     )
     if refused:
         message = f"{folder} refuses locks: {', '.join(refused)}"
-        return Finding("locks", "warn", message, fix)
+        return CheckResult("locks", "warn", message, fix)
     if void:
-        return Finding("locks", "warn", f"in {folder}, {', '.join(void)} excludes nobody", fix)
-    return Finding("locks", "ok", f"flock and fcntl work in {folder}")
+        return CheckResult("locks", "warn", f"in {folder}, {', '.join(void)} excludes nobody", fix)
+    return CheckResult("locks", "ok", f"flock and fcntl work in {folder}")
 
 
-def working_directory(config: Config) -> list[Finding]:
+def working_directory(config: Config) -> list[CheckResult]:
     """Check that workers on other hosts can see the current directory, by its file system."""
     try:
         folder = Path.cwd()
     except FileNotFoundError:
-        return [Finding("directory", "fail", "the current one is gone", "Go to another: cd")]
+        return [CheckResult("directory", "fail", "the current one is gone", "Go to another: cd")]
     try:
         table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -164,12 +164,12 @@ def working_directory(config: Config) -> list[Finding]:
     if mount is None:
         return []
     if config.system == "local":
-        return [Finding("directory", "ok", f"{folder} is on {mount.kind}, workers are here")]
+        return [CheckResult("directory", "ok", f"{folder} is on {mount.kind}, workers are here")]
     if mount.of_one_host:
         message = f"{folder} is on {mount.kind}, which most often no other host sees"
         fix = "Work in a directory that all nodes share, or use absolute paths of such a one."
-        return [Finding("directory", "warn", message, fix)]
-    return [Finding("directory", "ok", f"{folder} is on {mount.kind} of {mount.source}")]
+        return [CheckResult("directory", "warn", message, fix)]
+    return [CheckResult("directory", "ok", f"{folder} is on {mount.kind} of {mount.source}")]
 
 
 def mount_of(folder: Path, table: str) -> Mount | None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ NAMESAKES = ("grain.py", "grain/__init__.py")
 """Files that hide the package from programs of their directory."""
 
 
-def versions() -> list[Finding]:
+def versions() -> list[CheckResult]:
     """Check that all packages of Grain have the same version."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -31,19 +31,19 @@ def versions() -> list[Finding]:
     return [judge_versions(installed)]
 
 
-def judge_versions(installed: dict[str, str]) -> Finding:
+def judge_versions(installed: dict[str, str]) -> CheckResult:
     """Judge the versions of the installed packages."""
     listed = ", ".join(f"{name} {number}" for name, number in installed.items())
     if len(set(installed.values())) > 1:
         wanted = max(installed.values())
         fix = f"pip install {' '.join(f'{name}=={wanted}' for name in installed)}"
-        return Finding("versions", "fail", f"they differ: {listed}", fix)
+        return CheckResult("versions", "fail", f"they differ: {listed}", fix)
     python = ".".join(map(str, sys.version_info[:3]))
     number = next(iter(installed.values()), "unknown")
-    return Finding("versions", "ok", f"{number} ({', '.join(installed)}), Python {python}")
+    return CheckResult("versions", "ok", f"{number} ({', '.join(installed)}), Python {python}")
 
 
-def import_name() -> list[Finding]:
+def import_name() -> list[CheckResult]:
     """Check that no other distribution has the import name `grain`, and no file of this directory.
 
     Python searches the directory of a script first.
@@ -56,7 +56,7 @@ def import_name() -> list[Finding]:
     where = getattr(grain, "__file__", None) or "a namespace without an owner"
     if others:
         return [
-            Finding(
+            CheckResult(
                 "import name",
                 "fail",
                 f"`grain` is claimed by {', '.join(others)}, too: which one is imported is chance",
@@ -66,14 +66,16 @@ def import_name() -> list[Finding]:
         ]
     if not hasattr(grain, "GVAR"):
         fix = "Look at what is there; it is in the way of this package."
-        return [Finding("import name", "fail", f"`grain` is something else: {where}", fix)]
+        return [CheckResult("import name", "fail", f"`grain` is something else: {where}", fix)]
     for name in NAMESAKES:
         if Path(name).exists():
             says = f"scripts of this directory import {name} that is in it, and not this package"
             return [
-                Finding("import name", "fail", says, f"Give {Path(name).parts[0]} another name.")
+                CheckResult(
+                    "import name", "fail", says, f"Give {Path(name).parts[0]} another name."
+                )
             ]
-    return [Finding("import name", "ok", f"`grain` is {where}")]
+    return [CheckResult("import name", "ok", f"`grain` is {where}")]
 
 
 def intruders(installed: Iterable[Distribution]) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ SKEW = 5.0
 
 
 def meeting_file(address: str) -> Path | None:
-    """Return the Edge file of an address; None if it needs no shared file or is malformed.
+    """Return the meeting file of an address; None if it needs no shared file or is malformed.
 
     The check of the scheduler reports a malformed address.
     """
@@ -37,11 +37,11 @@ def meeting_file(address: str) -> Path | None:
     return None if parsed.edge is None else Path(parsed.edge)
 
 
-def files(address: str) -> list[Finding]:
-    """Check that the Edge file's directory is private, writable, not full, and answers."""
+def files(address: str) -> list[CheckResult]:
+    """Check that the meeting file's directory is private, writable, not full, and answers."""
     file = meeting_file(address)
     if file is None:
-        return [Finding("file system", "ok", f"{address} needs none that is shared")]
+        return [CheckResult("file system", "ok", f"{address} needs none that is shared")]
     folder = file.parent
     if not folder.exists():
         return [_missing_folder(folder)]
@@ -49,16 +49,16 @@ def files(address: str) -> list[Finding]:
         seconds, skew = _probe(folder)
     except OSError as error:
         fix = "Choose another `address`, on a file system that all nodes share."
-        return [Finding("file system", "fail", f"{folder}: {error.strerror}", fix)]
+        return [CheckResult("file system", "fail", f"{folder}: {error.strerror}", fix)]
     return [*_folder_findings(folder, seconds), clock(skew)]
 
 
-def _missing_folder(folder: Path) -> Finding:
+def _missing_folder(folder: Path) -> CheckResult:
     above = next(one for one in folder.parents if one.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-        return Finding("file system", "ok", f"{folder} is to be made by the first mission")
+        return CheckResult("file system", "ok", f"{folder} is to be made by the first mission")
     fix = "Choose another `address`, on a file system that all nodes share."
-    return Finding("file system", "fail", f"{folder} cannot be made in {above}", fix)
+    return CheckResult("file system", "fail", f"{folder} cannot be made in {above}", fix)
 
 
 def _probe(folder: Path) -> tuple[float, float]:
@@ -81,49 +81,51 @@ def _probe(folder: Path) -> tuple[float, float]:
     return time.monotonic() - began, ahead
 
 
-def _folder_findings(folder: Path, seconds: float) -> Sequence[Finding]:
+def _folder_findings(folder: Path, seconds: float) -> Sequence[CheckResult]:
     mode = folder.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:  # as grain.edge judges
         fix = f"chmod go-w {shlex.quote(str(folder))}"
-        return [Finding("file system", "fail", f"others may write to {folder}", fix)]
+        return [CheckResult("file system", "fail", f"others may write to {folder}", fix)]
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize / 1e6
     if free < 50:
         fix = "Make room, or choose another `address`."
         state: Literal["warn", "fail"] = "fail" if free < 1 else "warn"
-        return [Finding("file system", state, f"{folder} has {free:.0f} MB left", fix)]
+        return [CheckResult("file system", state, f"{folder} has {free:.0f} MB left", fix)]
     if seconds > 1:
         fix = "It works, but joining takes long; a faster file system for `address` helps."
-        return [Finding("file system", "warn", f"{folder} took {seconds:.1f} s to write", fix)]
-    return [Finding("file system", "ok", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")]
+        return [CheckResult("file system", "warn", f"{folder} took {seconds:.1f} s to write", fix)]
+    return [
+        CheckResult("file system", "ok", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")
+    ]
 
 
-def clock(ahead: float) -> Finding:
+def clock(ahead: float) -> CheckResult:
     """Check that this host's clock agrees with that of the file server."""
     if abs(ahead) > SKEW:
         word = "behind" if ahead > 0 else "ahead of"
         fix = "Nothing of Grain depends on it, but times in logs do; ask who runs the cluster."
         message = f"this host is {abs(ahead):.0f} s {word} the file server"
-        return Finding("clock", "warn", message, fix)
-    return Finding("clock", "ok", "this host and the file server agree")
+        return CheckResult("clock", "warn", message, fix)
+    return CheckResult("clock", "ok", "this host and the file server agree")
 
 
-def scheduler(address: str) -> list[Finding]:
+def scheduler(address: str) -> list[CheckResult]:
     """Check that a scheduler serves at the address, can be reached, and has this version."""
     import trio
 
     return [trio.run(_reach, address)[0]]
 
 
-def every_way(address: str) -> list[Finding]:
+def every_way(address: str) -> list[CheckResult]:
     """Check as `scheduler` does; then try every route to its end, whether another works or not."""
     import trio
 
     return trio.run(_try_every_way, address)
 
 
-async def _reach(address: str) -> tuple[Finding, bool]:
-    """Try the quick routes; return the finding, and whether an Edge file names a scheduler."""
+async def _reach(address: str) -> tuple[CheckResult, bool]:
+    """Try the quick routes; return the finding, and whether a meeting file names a scheduler."""
     from grain.edge.errors import AddressError, DialError
 
     try:
@@ -132,10 +134,10 @@ async def _reach(address: str) -> tuple[Finding, bool]:
         there = all(one.transport != "meeting" for one in error.tried)
         return not_reached(address, error.tried, slow=False), there
     except AddressError as error:
-        return Finding("scheduler", "fail", str(error), "Correct `address`."), False
+        return CheckResult("scheduler", "fail", str(error), "Correct `address`."), False
 
 
-async def _try_every_way(address: str) -> list[Finding]:
+async def _try_every_way(address: str) -> list[CheckResult]:
     from grain.edge import examine
     from grain.edge.errors import DialError
 
@@ -153,7 +155,7 @@ async def _try_every_way(address: str) -> list[Finding]:
     return [first, *(way(one, others=bool(working)) for one in ways)]
 
 
-async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple[Finding, bool]:
+async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple[CheckResult, bool]:
     """Greet the scheduler; return the finding, and whether other routes are worth trying.
 
     Raises:
@@ -173,19 +175,19 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
         raise
     except (EdgeError, trio.EndOfChannel) as error:
         message = str(error) or "it has ended the connection"
-        return Finding("scheduler", "fail", message), False
+        return CheckResult("scheduler", "fail", message), False
     return judge_scheduler(where, spoken), True
 
 
-def judge_scheduler(where: str, spoken: str) -> Finding:
+def judge_scheduler(where: str, spoken: str) -> CheckResult:
     """Judge the version of a scheduler that was reached."""
     from importlib.metadata import version
 
     own = version("grain-edge")
     if spoken != own:
         fix = "Install the same version on both sides, and start the scheduler anew."
-        return Finding("scheduler", "warn", f"{where} is Grain {spoken}, this is {own}", fix)
-    return Finding("scheduler", "ok", f"on {where}")
+        return CheckResult("scheduler", "warn", f"{where} is Grain {spoken}, this is {own}", fix)
+    return CheckResult("scheduler", "ok", f"on {where}")
 
 
 _REMEDIES = {
@@ -205,7 +207,7 @@ def _order(attempt: Attempt) -> int:
     return _WAYS.index(attempt.transport) if attempt.transport in _WAYS else len(_WAYS)
 
 
-def way(attempt: Attempt, *, others: bool) -> Finding:
+def way(attempt: Attempt, *, others: bool) -> CheckResult:
     """Judge one route to the scheduler.
 
     Args:
@@ -214,12 +216,14 @@ def way(attempt: Attempt, *, others: bool) -> Finding:
     """
     check = f"by {attempt.transport}"
     if attempt.ok:
-        return Finding(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
+        return CheckResult(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
     message = f"{attempt.target}: {attempt.outcome}"
-    return Finding(check, "warn", message, _REMEDIES.get(attempt.transport, "") if others else "")
+    return CheckResult(
+        check, "warn", message, _REMEDIES.get(attempt.transport, "") if others else ""
+    )
 
 
-def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Finding:
+def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckResult:
     """Judge that no scheduler was reached.
 
     Args:
@@ -230,25 +234,27 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
         fix = "Correct `address`, or what keeps this host from it."
         if address.startswith("bridge://"):
             fix = "Start `grain bridge serve` there, or correct `address`."
-        return Finding("scheduler", "fail", unusable[-1], fix)
+        return CheckResult("scheduler", "fail", unusable[-1], fix)
     if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
         message = f"none at {address} now"
-        return Finding("scheduler", "warn", message, "None is needed: a mission starts one.")
+        return CheckResult("scheduler", "warn", message, "None is needed: a mission starts one.")
     ways = "" if slow else ": " + "; ".join(map(str, tried))
     here = [one.outcome for one in tried if one.transport == "unix"]
     # Its socket is on this host, so no network can be the reason.
     if any(outcome.startswith("no answer") for outcome in here):
         fix = "Wait, or end its process: a mission starts another."
-        return Finding("scheduler", "fail", f"one on this host does not answer{ways}", fix)
+        return CheckResult("scheduler", "fail", f"one on this host does not answer{ways}", fix)
     if here:
         message = f"one that served on this host has ended unexpectedly{ways}"
-        return Finding("scheduler", "warn", message, "Nothing: a mission starts another.")
+        return CheckResult("scheduler", "warn", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )
-    return Finding("scheduler", "fail", f"the one in the Edge file is not reached{ways}", fix)
+    return CheckResult(
+        "scheduler", "fail", f"the one in the meeting file is not reached{ways}", fix
+    )
 
 
 def _no_socket(address: str) -> bool:

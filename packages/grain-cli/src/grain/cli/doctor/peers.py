@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import Finding
+from grain.cli.doctor.checks import CheckResult
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ANSWER = 5.0  # seconds; another check reports a scheduler that does not answer
 
 
-def versions(config: Config) -> list[Finding]:
+def versions(config: Config) -> list[CheckResult]:
     """Check that workers have the Python of this command, and all peers one version of Grain.
 
     Without a scheduler there is no finding: another check has one.
@@ -29,10 +29,10 @@ def versions(config: Config) -> list[Finding]:
     return [judge_workers(state.workers, own_versions()), *judge_grain(state)]
 
 
-def judge_workers(workers: list[WorkerState], own: Versions) -> Finding:
+def judge_workers(workers: list[WorkerState], own: Versions) -> CheckResult:
     """Judge the versions of workers, as in the scheduler's answer."""
     if not workers:
-        return Finding("workers", "ok", "none is here")
+        return CheckResult("workers", "ok", "none is here")
     there = [(worker.name, worker.versions) for worker in workers]
     pythons = [f"{name} {v.interpreter}" for name, v in there if not own.runs_code_of(v)]
     if pythons:
@@ -41,17 +41,17 @@ def judge_workers(workers: list[WorkerState], own: Versions) -> Finding:
             "value wait for such a worker."
         )
         message = f"this is {own.interpreter}, workers have another: {_some(pythons)}"
-        return Finding("workers", "warn", message, fix)
+        return CheckResult("workers", "warn", message, fix)
     arrays = [f"{name} NumPy {v.numpy}" for name, v in there if not own.loads_arrays_of(v)]
     if arrays:
         fix = "Install NumPy of the same major version on both, or arrays may not load."
         message = f"NumPy here is {own.numpy}, and workers have another: {_some(arrays)}"
-        return Finding("workers", "warn", message, fix)
+        return CheckResult("workers", "warn", message, fix)
     count = "1 worker has" if len(there) == 1 else f"{len(there)} workers have"
-    return Finding("workers", "ok", f"{count} {own.interpreter}, as this command")
+    return CheckResult("workers", "ok", f"{count} {own.interpreter}, as this command")
 
 
-def judge_grain(state: StateAnswer) -> list[Finding]:
+def judge_grain(state: StateAnswer) -> list[CheckResult]:
     """Judge the versions of Grain of all workers and missions; nothing where they are one."""
     grains: dict[str, list[str]] = {}
     there = [(worker.name, worker.versions) for worker in state.workers]
@@ -62,8 +62,8 @@ def judge_grain(state: StateAnswer) -> list[Finding]:
     if len(grains) < 2:
         return []
     message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))
-    fix = "Install one version of Grain for all, and start workers anew: grain quit '*'"
-    return [Finding("peers", "warn", f"they have several versions of Grain, {message}", fix)]
+    fix = "Install one version of Grain for all, and start workers anew: grain drain '*'"
+    return [CheckResult("peers", "warn", f"they have several versions of Grain, {message}", fix)]
 
 
 def _some(items: list[str]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.config import Config
-    from grain.eventlog.runs import OpenTask, Run
+    from grain.eventlog.runs import EndedRun, OpenTask
     from grain.eventlog.schema import AnyLine
 
 _FAILURES = {"error", "crashed", "lost"}
@@ -45,7 +45,7 @@ class PastTask:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.runs: list[Run] = []
+        self.runs: list[EndedRun] = []
         self.open: OpenTask | None = None
         self.last = 0
         self.later = 0
@@ -79,8 +79,8 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
     """
     assembly = RunAssembly()
     past = PastTask(number)
-    own: list[Run] = []
-    failed: dict[int, list[Run]] = {}  # by the first attempt at each task
+    own: list[EndedRun] = []
+    failed: dict[int, list[EndedRun]] = {}  # by the first attempt at each task
     first = number
     for line in lines:
         run = assembly.feed(line)
@@ -241,7 +241,7 @@ def _verdict(past: PastTask) -> str:
     return f"{how}{host}{after}{f': {why}' if why else ''}"
 
 
-def _facts(past: PastTask, last: Run) -> list[str]:
+def _facts(past: PastTask, last: EndedRun) -> list[str]:
     """Return what is known of the last run, a line each."""
     line, submission = last.line, last.submission
     facts = []
@@ -279,7 +279,7 @@ def _exit(status: int) -> str:
     return f"with exit code {status}" if status > 0 else f"by {signal_name(-status)}"
 
 
-def _earlier(runs: list[Run], past: PastTask) -> list[str]:
+def _earlier(runs: list[EndedRun], past: PastTask) -> list[str]:
     """Return a line for each earlier run, of which there may be too many."""
     lines = []
     for run in runs[-_LISTED:]:
@@ -306,7 +306,7 @@ _DID = {
 }
 
 
-def _run(run: Run) -> PastRun:
+def _run(run: EndedRun) -> PastRun:
     line = run.line
     return PastRun(
         task=line.task,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grain.eventlog.runs import Run, RunAssembly
+from grain.eventlog.runs import EndedRun, RunAssembly
 from grain.eventlog.schema import RunEnded
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = Fals
             yield _open_row(task, assembly.now, mission)
 
 
-def _row(run: Run, mission: str) -> Row:
+def _row(run: EndedRun, mission: str) -> Row:
     line, submission = run.line, run.submission
     usage = line.usage
     row: Row = {
@@ -126,6 +126,6 @@ def _open_row(task: OpenTask, now: float, mission: str) -> Row:
         final=False,
         mission=submission.mission,
     )
-    row = _row(Run(submission, line, task.queued, task.started, now), mission)
+    row = _row(EndedRun(submission, line, task.queued, task.started, now), mission)
     state = "waiting" if task.started is None else "running"
     return {**row, "outcome": state, "attempt": None, "ended": None}

@@ -33,7 +33,7 @@ _SCRATCH = ("SCRATCH", "WORK", "WORKDIR", "LOCAL_SCRATCH")
 _NONE = Complaints((), (), "")
 
 
-class Finding(NamedTuple):
+class SystemFound(NamedTuple):
     """The answers of one batch system.
 
     Attributes:
@@ -49,12 +49,12 @@ class Finding(NamedTuple):
 def survey(env: Mapping[str, str] = os.environ) -> Site:
     """Look around; commands that hang are given up after a minute each."""
     notes = []
-    system, finding = "local", Finding()
+    system, finding = "local", SystemFound()
     for name, commands in _MARKS.items():
         if not all(shutil.which(command) for command in commands):
             continue
         try:
-            answers = _LOOKS.get(name, Finding)()
+            answers = _LOOKS.get(name, SystemFound)()
         except BatchUnreachable as error:
             # It is there, and busy. Workers as processes would burden what may be a login node.
             notes.append(
@@ -112,38 +112,42 @@ def _first_answer(*words: str) -> CommandResult:
         return CommandResult(1, "", error.what)
 
 
-def _slurm() -> Finding:
+def _slurm() -> SystemFound:
     shown = _first_answer(*slurm.SINFO)
     if shown.code:
-        return Finding(trouble=_first_line(shown))
+        return SystemFound(trouble=_first_line(shown))
     queues = slurm.queues(shown.out)
     if not queues:
-        return Finding(trouble="sinfo lists no partition that is up")
+        return SystemFound(trouble="sinfo lists no partition that is up")
     asked = _answer(*slurm.accounts_command(getpass.getuser()))
-    return Finding(queues, () if asked.code else slurm.accounts(asked.out))
+    return SystemFound(queues, () if asked.code else slurm.accounts(asked.out))
 
 
-def _pbs() -> Finding:
+def _pbs() -> SystemFound:
     listed = _first_answer(*pbs.QUEUES)
     if listed.code:
-        return Finding(trouble=_first_line(listed))
+        return SystemFound(trouble=_first_line(listed))
     server, nodes = _answer(*pbs.SERVER), _answer(*pbs.NODES)
     queues = pbs.queues(listed.out, server.out, nodes.out)
-    return Finding(queues) if queues else Finding(trouble="qstat -Q lists no queue that takes jobs")
+    return (
+        SystemFound(queues)
+        if queues
+        else SystemFound(trouble="qstat -Q lists no queue that takes jobs")
+    )
 
 
-def _sge() -> Finding:
+def _sge() -> SystemFound:
     listed = _first_answer(*sge.LIST)
     if listed.code:
-        return Finding(trouble=_first_line(listed))
+        return SystemFound(trouble=_first_line(listed))
     shown = {name: _answer(*sge.queue_command(name)).out for name in sge.names(listed.out)[:50]}
     hosts = _answer(*sge.HOSTS).out
     given = {name: _answer(*sge.host_command(name)).out for name in sge.host_names(hosts)[:_HOSTS]}
     queues = sge.queues(shown, hosts, given)
-    return Finding(queues) if queues else Finding(trouble="qconf -sql lists no queue")
+    return SystemFound(queues) if queues else SystemFound(trouble="qconf -sql lists no queue")
 
 
-_LOOKS: dict[str, Callable[[], Finding]] = {"slurm": _slurm, "pbs": _pbs, "sge": _sge}
+_LOOKS: dict[str, Callable[[], SystemFound]] = {"slurm": _slurm, "pbs": _pbs, "sge": _sge}
 
 
 def _first_line(done: CommandResult) -> str:

@@ -16,7 +16,7 @@ from grain.cli.show import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.cli.mission_records import Record
+    from grain.cli.mission_records import StartRecord
     from grain.cli.missions.progress import ProgressLine
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
@@ -102,7 +102,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
         ctx.exit(status if status >= 0 else 128 - status)
 
 
-def _progress(ctx: click.Context, config_file: str | None, record: Record) -> ProgressLine:
+def _progress(ctx: click.Context, config_file: str | None, record: StartRecord) -> ProgressLine:
     """Return the line on the progress of a mission, from the scheduler that its program reads of.
 
     Without a configuration that can be read there is none.
@@ -132,7 +132,7 @@ def _progress(ctx: click.Context, config_file: str | None, record: Record) -> Pr
     return ProgressLine(config.worker.cli_dial, mission, sys.stderr)
 
 
-def _otherwise_named(config: Config, word: str) -> Record:
+def _otherwise_named(config: Config, word: str) -> StartRecord:
     """Return the start of a mission that is named as other commands than `grain missions` do.
 
     Raises:
@@ -170,7 +170,7 @@ def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:
     ctx.invoke(logs, follow=job.alive, lines=lines, worker=job.record.id)
 
 
-def begin_at(record: Record, lines: int) -> int:
+def begin_at(record: StartRecord, lines: int) -> int:
     """Return where the last lines of the output begin, in bytes; 0 if there are no more."""
     try:
         with record.output.open("rb") as output:
@@ -183,7 +183,7 @@ def begin_at(record: Record, lines: int) -> int:
     return place + len(tail) - sum(map(len, last))
 
 
-def _output(record: Record, place: int, *, last: bool) -> Iterator[tuple[str, int]]:
+def _output(record: StartRecord, place: int, *, last: bool) -> Iterator[tuple[str, int]]:
     """Yield parts of the output from a place on, each with the place where it ends, in bytes.
 
     Args:
@@ -201,7 +201,7 @@ def _output(record: Record, place: int, *, last: bool) -> Iterator[tuple[str, in
         yield text, place
 
 
-def _read(record: Record, place: int) -> bytes:
+def _read(record: StartRecord, place: int) -> bytes:
     try:
         with record.output.open("rb") as output:
             output.seek(place)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.systems.local import start_time
-from grain.cli.mission_records import End, Process, Start, load, reserve, write
+from grain.cli.mission_records import End, MissionStart, Process, load, reserve, write
 from grain.edge.trust import open_appended
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ def this_kernel() -> str:
 
 
 def keep(
-    folder: Path, start: Start, begun: Callable[[], object], *, terminal: bool, **options: Any
+    folder: Path,
+    start: MissionStart,
+    begun: Callable[[], object],
+    *,
+    terminal: bool,
+    **options: Any,
 ) -> int:
     """Run the program of a start to its end; return its exit status, or minus its signal.
 
@@ -136,7 +141,7 @@ def main(folder: Path, descriptor: int) -> None:
         os.close(descriptor)
 
     try:
-        start = load(folder / "start.json", Start)
+        start = load(folder / "start.json", MissionStart)
         with os.fdopen(open_appended(str(folder / "output")), "ab") as output:
             keep(
                 folder, start, report, terminal=False,

@@ -24,7 +24,7 @@ from grain.cli.workers.submission import job_words
 from grain.resource.figures import clock
 
 if TYPE_CHECKING:
-    from grain.cli.mission_records import Record
+    from grain.cli.mission_records import StartRecord
     from grain.cli.missions.state import State
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
@@ -123,7 +123,7 @@ def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | No
         return None
 
 
-def as_data(record: Record, state: State) -> dict[str, Any]:
+def as_data(record: StartRecord, state: State) -> dict[str, Any]:
     """Return a start and its state as plain data, for programs."""
     start, process, end = record.start, record.process, record.end
     return {
@@ -172,7 +172,7 @@ def _job_row(job: OwnJob, now: float, *, narrow: bool) -> Row:
     return _columns(record.name, began, length, _JOB_STATES[state.phase], node, more, narrow=narrow)
 
 
-def _row(record: Record, state: State, now: float, *, narrow: bool) -> Row:
+def _row(record: StartRecord, state: State, now: float, *, narrow: bool) -> Row:
     start, end = record.start, record.end
     seen = now if state.phase.alive else max(record.alive, start.at)
     last = end.at if end is not None else seen

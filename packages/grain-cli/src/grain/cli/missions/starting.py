@@ -18,7 +18,7 @@ import click
 
 from grain.cli.batch.systems.local import start_time
 from grain.cli.mission_records import (
-    Start,
+    MissionStart,
     find,
     make,
     missions_folder,
@@ -38,7 +38,7 @@ from grain.edge.trust import open_appended, python_command
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.cli.mission_records import Record
+    from grain.cli.mission_records import StartRecord
 
 NAME = "GRAIN_MISSION"
 """The variable that has the name of a mission whose program gives none."""
@@ -52,7 +52,7 @@ def described(
     env: Mapping[str, str],
     detached: bool,
     config: str = "",
-) -> Start:
+) -> MissionStart:
     """Return what is to run, when a user has typed a program and its arguments.
 
     Raises:
@@ -83,7 +83,7 @@ def described(
         raise click.ClickException(f"{clean(name)!r} cannot name a mission: {error}; use --name")
     file = path / "__main__.py" if path.is_dir() else path
     is_file = file.is_file()
-    return Start(
+    return MissionStart(
         name=name,
         command=command,
         directory=directory,
@@ -123,14 +123,14 @@ def digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def state_of(record: Record) -> State:
+def state_of(record: StartRecord) -> State:
     """Return what has become of a start."""
     now = partial(time_of_files, record.folder.parent)
     host = socket.gethostname()
     return judge(record, host=host, kernel=this_kernel(), now=now, began=start_time)
 
 
-def begin(start: Start, env: Mapping[str, str], *, otherwise: str) -> int:
+def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int:
     """Start a mission; without ``detached``, return its exit status when it has ended.
 
     Args:
@@ -169,7 +169,7 @@ def begin(start: Start, env: Mapping[str, str], *, otherwise: str) -> int:
     return 0
 
 
-def _check_config(start: Start, env: Mapping[str, str]) -> None:
+def _check_config(start: MissionStart, env: Mapping[str, str]) -> None:
     """Check what the program is about to read, as nobody may see it fail."""
     from grain.config import load
 
@@ -177,7 +177,7 @@ def _check_config(start: Start, env: Mapping[str, str]) -> None:
     check_bridges(config.head.listen, config.worker.cli_dial)
 
 
-def _refuse_second(record: Record, otherwise: str) -> None:
+def _refuse_second(record: StartRecord, otherwise: str) -> None:
     """Refuse to start a mission while one of its name runs.
 
     Of two that begin at the same moment both have made their folders; the later number gives way.
@@ -194,7 +194,7 @@ def _refuse_second(record: Record, otherwise: str) -> None:
             )
 
 
-def _keep_here(record: Record, env: dict[str, str]) -> int:
+def _keep_here(record: StartRecord, env: dict[str, str]) -> int:
     start = record.start
     try:
         status = keep(record.folder, start, lambda: None, terminal=True, env=env)
@@ -203,7 +203,7 @@ def _keep_here(record: Record, env: dict[str, str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _keep_detached(record: Record, env: dict[str, str], prefix: tuple[str, ...]) -> None:
+def _keep_detached(record: StartRecord, env: dict[str, str], prefix: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     try:
         with os.fdopen(open_appended(str(record.output)), "ab") as output:
@@ -229,11 +229,11 @@ def _keep_detached(record: Record, env: dict[str, str], prefix: tuple[str, ...])
     process.returncode = 0
 
 
-def _failure(start: Start, why: str) -> str:
+def _failure(start: MissionStart, why: str) -> str:
     return f"{clean(start.command[0])} cannot be started in {clean(start.directory)}: {clean(why)}"
 
 
-def named(word: str) -> Record:
+def named(word: str) -> StartRecord:
     """Return the start that a name or a label means.
 
     Raises:
@@ -248,7 +248,7 @@ def named(word: str) -> Record:
     return record
 
 
-def end(record: Record) -> None:
+def end(record: StartRecord) -> None:
     """Send SIGTERM to a mission of this host, which ends its tasks and then itself.
 
     Raises:

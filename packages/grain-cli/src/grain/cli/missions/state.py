@@ -12,7 +12,7 @@ from grain.resource.figures import signal_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.cli.mission_records import End, Record
+    from grain.cli.mission_records import End, StartRecord
 
 SILENCE = 300.0
 """Seconds without a sign of life after which a start on another host counts as lost.
@@ -52,7 +52,12 @@ class State(NamedTuple):
 
 
 def judge(
-    record: Record, *, host: str, kernel: str, now: Callable[[], float], began: Callable[[int], str]
+    record: StartRecord,
+    *,
+    host: str,
+    kernel: str,
+    now: Callable[[], float],
+    began: Callable[[int], str],
 ) -> State:
     """Return the state of a start.
 

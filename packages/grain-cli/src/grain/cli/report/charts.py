@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from grain.cli.report.bars import Bar, Timeline
-    from grain.cli.report.collecting import Worker
+    from grain.cli.report.collecting import WorkerTrack
     from grain.cli.report.figures import Ticks
     from grain.cli.report.series import Series
     from grain.eventlog.totals import Histogram
@@ -281,7 +281,7 @@ class WorkerMap(NamedTuple):
 _SHADES = 200
 
 
-def worker_map(workers: Sequence[Worker], seconds: float) -> WorkerMap | None:
+def worker_map(workers: Sequence[WorkerTrack], seconds: float) -> WorkerMap | None:
     """Return the map; None if no worker offers cores."""
     shown = [worker for worker in workers if worker.resources.get("Cores")]
     if not shown or seconds <= 0:
@@ -302,7 +302,7 @@ def worker_map(workers: Sequence[Worker], seconds: float) -> WorkerMap | None:
     )
 
 
-def _row(workers: Sequence[Worker], width: float, seconds: float) -> bytes:
+def _row(workers: Sequence[WorkerTrack], width: float, seconds: float) -> bytes:
     """Return the shades of some workers: 0 where none is there, 1 where all are idle."""
     for worker in workers:
         worker.cores.widen(width)

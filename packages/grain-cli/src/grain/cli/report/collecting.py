@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.series import Level, Series
+from grain.cli.report.series import Series, Staircase
 from grain.cli.report.sufficient import Overtime
 from grain.eventlog.never_ran import WAITING, NeverRan
 from grain.eventlog.runs import RunAssembly
@@ -34,9 +34,9 @@ from grain.eventlog.totals import Totals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from grain.cli.report.critical_path import Step
+    from grain.cli.report.critical_path import PathStep
     from grain.eventlog.clocks import WorkerClocks
-    from grain.eventlog.runs import Run
+    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
 
 BINS = 480
@@ -54,7 +54,7 @@ _TIME = "WTime"  # a limit, of which nothing is taken
 
 
 @dataclass(eq=False)
-class Worker:
+class WorkerTrack:
     """A worker, under one name.
 
     Attributes:
@@ -91,7 +91,7 @@ class Worker:
     since: float | None = None
 
 
-class Usage(NamedTuple):
+class ResourceSeries(NamedTuple):
     """One kind of resource over time, each as a series.
 
     Attributes:
@@ -141,12 +141,12 @@ class Report:
     totals: Totals
     overtime: dict[str, Overtime]
     functions: list[str]
-    workers: list[Worker]
-    usage: dict[str, Usage]
-    waiting: Level
-    running: Level
+    workers: list[WorkerTrack]
+    usage: dict[str, ResourceSeries]
+    waiting: Staircase
+    running: Staircase
     timeline: Timeline
-    steps: list[Step]
+    steps: list[PathStep]
     never_ran: dict[str, int]
     left_waiting: dict[str, int]
     first_wait: float
@@ -172,10 +172,10 @@ class Collector:
         self._totals = Totals()
         self._overtime: dict[str, Overtime] = {}
         self._functions: dict[str, int] = {}
-        self._workers: dict[str, Worker] = {}
-        self._usage: dict[str, Usage] = {}
-        self._waiting = Level(BINS)
-        self._running = Level(BINS)
+        self._workers: dict[str, WorkerTrack] = {}
+        self._usage: dict[str, ResourceSeries] = {}
+        self._waiting = Staircase(BINS)
+        self._running = Staircase(BINS)
         self._timeline = Timeline(bars)
         self._paths: dict[str, CriticalPath] = {}
         self._first_taken: float | None = None
@@ -292,7 +292,7 @@ class Collector:
         now = self._now
         worker = self._workers.get(line.worker)
         if worker is None:
-            worker = self._workers[line.worker] = Worker(line.worker, joined=now)
+            worker = self._workers[line.worker] = WorkerTrack(line.worker, joined=now)
         elif worker.since is not None:  # its connection was lost, but not the worker
             self._absent(worker, now)
         worker.host, worker.job, worker.resources = line.host, line.job, line.resources
@@ -310,7 +310,7 @@ class Collector:
             self._absent(worker, left)
         worker.left, worker.why, worker.heard = left, line.why, line.heard is not None
 
-    def _absent(self, worker: Worker, now: float) -> None:
+    def _absent(self, worker: WorkerTrack, now: float) -> None:
         """Count what a worker offered since it came."""
         since = now if worker.since is None else worker.since
         worker.since = None
@@ -320,10 +320,10 @@ class Collector:
             if kind != _TIME:
                 self._of_kind(kind).offered.add(since, now, amount)
 
-    def _of_kind(self, kind: str) -> Usage:
+    def _of_kind(self, kind: str) -> ResourceSeries:
         usage = self._usage.get(kind)
         if usage is None:
-            usage = self._usage[kind] = Usage(Series(BINS), Series(BINS), Series(BINS))
+            usage = self._usage[kind] = ResourceSeries(Series(BINS), Series(BINS), Series(BINS))
         return usage
 
     # ---- tasks
@@ -361,7 +361,7 @@ class Collector:
             if kind != _TIME:
                 self._of_kind(kind).asked.add(start, end, amount * line.seconds / (end - start))
 
-    def _ended(self, run: Run) -> None:
+    def _ended(self, run: EndedRun) -> None:
         line = run.line
         self._totals.ended(run)
         if line.outcome == "lost" and not line.final and line.worker in self._workers:
@@ -380,7 +380,7 @@ class Collector:
             unsure = math.inf if run.ran_before else run.slack
             path.ended(line.task, started, run.ended - first, unsure)
 
-    def _show(self, run: Run) -> None:
+    def _show(self, run: EndedRun) -> None:
         first = self._assembly.first or 0.0
         assert run.started is not None
         start, end, line = run.started - first, run.ended - first, run.line

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CHUNK = 1024
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A task of the chain.
 
     Attributes:
@@ -104,7 +104,7 @@ class CriticalPath:
             task: its number.
             started: when its last run began; None if it was waiting, which ends no path.
             ended: when it ended.
-            unsure: as of `Step`; at most all that time counts.
+            unsure: as of `PathStep`; at most all that time counts.
         """
         chunk, at = self._place(task)
         if chunk.submitted[at] < 0:
@@ -115,9 +115,9 @@ class CriticalPath:
         if started is not None and ended >= self.last_end:
             self._last, self.last_end = task, ended
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PathStep]:
         """Return the chain, the first task first."""
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         seen: set[int] = set()
         task = self._last
         while task and task not in seen:
@@ -128,7 +128,7 @@ class CriticalPath:
             submitted, started = chunk.submitted[at], chunk.started[at]
             unsure = min(chunk.unsure[at], max(0.0, started - submitted))
             function, ended = chunk.function[at], chunk.ended[at]
-            steps.append(Step(task, function, after, submitted, started, ended, unsure))
+            steps.append(PathStep(task, function, after, submitted, started, ended, unsure))
             task = before
         return steps[::-1]
 

@@ -27,8 +27,8 @@ from grain.resource.figures import counted, span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.cli.report.collecting import Report, Worker
-    from grain.cli.report.critical_path import Step
+    from grain.cli.report.collecting import Report, WorkerTrack
+    from grain.cli.report.critical_path import PathStep
     from grain.cli.report.verdict import Finding
     from grain.eventlog.totals import Failures, FunctionTotals
 
@@ -339,7 +339,7 @@ class _View:
 
     # ---- tables
 
-    def _worker(self, worker: Worker) -> dict[str, str]:
+    def _worker(self, worker: WorkerTrack) -> dict[str, str]:
         return {
             "name": worker.name,
             "host": worker.host,
@@ -500,7 +500,7 @@ class _View:
             "steps": list(self._steps(steps)),
         }
 
-    def _steps(self, steps: list[Step]) -> Iterator[dict[str, str]]:
+    def _steps(self, steps: list[PathStep]) -> Iterator[dict[str, str]]:
         """Yield the longest steps in their order, and a line for those left out between them."""
         chosen = sorted(range(len(steps)), key=lambda at: steps[at].after - steps[at].ended)
         kept = sorted(chosen[:_STEPS])
@@ -513,7 +513,7 @@ class _View:
         if last < len(steps) - 1:
             yield {"gap": f"… {len(steps) - 1 - last:,} shorter steps"}
 
-    def _step(self, step: Step) -> dict[str, str]:
+    def _step(self, step: PathStep) -> dict[str, str]:
         whole = self._report.span
 
         def percent(seconds: float) -> str:

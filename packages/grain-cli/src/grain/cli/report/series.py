@@ -76,7 +76,7 @@ class Series:
         return sum(self._areas)
 
 
-class Level:
+class Staircase:
     """A number that changes now and then, such as the length of a queue.
 
     Attributes:

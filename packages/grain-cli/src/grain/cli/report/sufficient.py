@@ -11,7 +11,7 @@ from grain.resource.figures import span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.eventlog.runs import Run
+    from grain.eventlog.runs import EndedRun
     from grain.eventlog.totals import FunctionTotals
 
 _SLACK = 0.05  # cores: a program that computes on four at times uses 4.02 of them
@@ -50,7 +50,7 @@ class Overtime:
         self.runs = 0
         self.limit = 0.0
 
-    def add(self, run: Run) -> None:
+    def add(self, run: EndedRun) -> None:
         """Count a run if its time limit has ended it."""
         limit = run.submission.request.get("WTime", 0.0)
         if run.line.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from grain.eventlog.clocks import WorkerClocks
-    from grain.eventlog.runs import Run
+    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
 
 MISSION = 0
@@ -166,7 +166,7 @@ class Tracer:
         if new:
             yield from _thread_names(process.number, thread)
 
-    def _run(self, run: Run) -> Iterator[Event]:
+    def _run(self, run: EndedRun) -> Iterator[Event]:
         line = run.line
         assert run.started is not None
         yield from self._process(line.worker, line.host)
@@ -215,7 +215,7 @@ def _thread_names(process: int, thread: int) -> Iterator[Event]:
     }
 
 
-def _args(run: Run) -> Event:
+def _args(run: EndedRun) -> Event:
     """Return what Perfetto shows of a run that is selected."""
     line, submission = run.line, run.submission
     args: Event = {

@@ -18,7 +18,7 @@ from grain.resource.figures import counted, span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.cli.report.collecting import Report, Worker
+    from grain.cli.report.collecting import Report, WorkerTrack
     from grain.eventlog.totals import Failures, FunctionTotals
 
 MOST = 3
@@ -186,14 +186,14 @@ def _only_request(function: FunctionTotals) -> dict[str, float]:
 
 
 def _more_room(
-    before: Mapping[str, float], after: Mapping[str, float], workers: list[Worker]
+    before: Mapping[str, float], after: Mapping[str, float], workers: list[WorkerTrack]
 ) -> float:
     """Return how many times as many tasks have room on each worker, at least; 0 if none has."""
     rooms = [(_room(worker, before), _room(worker, after)) for worker in workers]
     return min((later / now for now, later in rooms if now), default=0.0)
 
 
-def _room(worker: Worker, request: Mapping[str, float]) -> int:
+def _room(worker: WorkerTrack, request: Mapping[str, float]) -> int:
     shares = (
         worker.resources.get(kind, 0.0) / amount for kind, amount in request.items() if amount > 0
     )

@@ -1,6 +1,6 @@
 """The number of workers to keep: the decisions of `grain scale`, without I/O; time is an argument.
 
-`Swarm` keeps a number of jobs alive, and knows which of them failed. `Scaler` has one for each
+`Pool` keeps a number of jobs alive, and knows which of them failed. `Scaler` has one for each
 shape of worker, and decides by demand how many there are to be. Its rules, which docs/demand.md
 explains:
 
@@ -20,7 +20,7 @@ explains:
 
 Map:
 
-- ``swarm``: jobs of one shape: which count, which failed, and pauses
+- ``pool``: jobs of one shape: which count, which failed, and pauses
 - ``model``: shapes, classes of tasks, workers: what decisions are made from
 - ``room``: what fits into a worker
 - ``plan``: rules 1 and 2

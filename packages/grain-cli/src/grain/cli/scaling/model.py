@@ -105,7 +105,7 @@ class TaskClass:
 
 
 @dataclass(frozen=True)
-class Worker:
+class CurrentWorker:
     """A worker that is with the scheduler.
 
     Attributes:
@@ -131,7 +131,7 @@ class Worker:
     job: str | None = None
 
 
-class View(NamedTuple):
+class Situation(NamedTuple):
     """The state of tasks, workers and jobs at one moment.
 
     Attributes:
@@ -141,11 +141,11 @@ class View(NamedTuple):
     """
 
     classes: Sequence[TaskClass]
-    workers: Sequence[Worker] | None
+    workers: Sequence[CurrentWorker] | None
     states: Mapping[str, JobState]
 
 
-class Submit(NamedTuple):
+class SubmitJobs(NamedTuple):
     """Submit workers.
 
     Attributes:
@@ -159,7 +159,7 @@ class Submit(NamedTuple):
     avoid: tuple[str, ...] = ()
 
 
-class Cancel(NamedTuple):
+class CancelJob(NamedTuple):
     """Cancel a job.
 
     Attributes:
@@ -170,7 +170,7 @@ class Cancel(NamedTuple):
     why: str
 
 
-class Release(NamedTuple):
+class DrainWorker(NamedTuple):
     """Let an idle worker go.
 
     Attributes:
@@ -194,7 +194,7 @@ class Decision(NamedTuple):
         news: what has happened, a line each.
     """
 
-    submit: Sequence[Submit] = ()
-    cancel: Sequence[Cancel] = ()
-    release: Sequence[Release] = ()
+    submit: Sequence[SubmitJobs] = ()
+    cancel: Sequence[CancelJob] = ()
+    release: Sequence[DrainWorker] = ()
     news: Sequence[str] = ()

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.scaling.model import TaskClass, Worker, WorkerShape, count_of
+from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape, count_of
 from grain.cli.scaling.room import MOST, Room, empty, share, why_never
 from grain.resource import Cores, GPUs
 
@@ -44,7 +44,7 @@ class Impossible(NamedTuple):
     reasons: dict[str, str]
 
 
-class Part(NamedTuple):
+class PlannedWorkers(NamedTuple):
     """The tasks of a class for which workers of a shape are wanted.
 
     Attributes:
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 @dataclass
-class Plan:
+class WorkerPlan:
     """The workers that tasks need.
 
     Attributes:
@@ -79,7 +79,7 @@ class Plan:
     jobs: set[str] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     impossible: list[Impossible] = field(default_factory=list)
-    reasons: dict[str, list[Part]] = field(default_factory=dict)
+    reasons: dict[str, list[PlannedWorkers]] = field(default_factory=dict)
 
 
 class _Fit(NamedTuple):
@@ -97,12 +97,12 @@ def horizon(shape: WorkerShape) -> float:
 
 def plan(
     classes: Iterable[TaskClass],
-    workers: Sequence[Worker],
+    workers: Sequence[CurrentWorker],
     asked_for: Sequence[AskedFor],
     shapes: Sequence[WorkerShape],
     room: Mapping[str, int],
     shape_of: Mapping[str, str],
-) -> Plan:
+) -> WorkerPlan:
     """Return what tasks need.
 
     Args:
@@ -121,7 +121,7 @@ class _Planning:
 
     def __init__(
         self,
-        workers: Sequence[Worker],
+        workers: Sequence[CurrentWorker],
         asked_for: Sequence[AskedFor],
         shapes: Sequence[WorkerShape],
         room: Mapping[str, int],
@@ -141,9 +141,9 @@ class _Planning:
         self._coming = [(one, by_name[one.shape], empty(by_name[one.shape])) for one in asked_for]
         self._new: list[tuple[WorkerShape, Room]] = []
         self._work = {shape.name: 0.0 for shape in shapes}
-        self.plan = Plan(needed={shape.name: 0 for shape in shapes})
+        self.plan = WorkerPlan(needed={shape.name: 0 for shape in shapes})
 
-    def result(self, classes: Iterable[TaskClass]) -> Plan:
+    def result(self, classes: Iterable[TaskClass]) -> WorkerPlan:
         """Return the plan."""
         fitting = [(one, self._fits(one)) for one in classes]
         for one, fits in fitting:
@@ -187,7 +187,7 @@ class _Planning:
         running = max(one.running * mean - one.elapsed, 0.0) * fit.share
         self._work[fit.shape.name] += waiting + running
         if one.waiting:
-            part = Part(one.ask, one.waiting, waiting, one.mean is not None)
+            part = PlannedWorkers(one.ask, one.waiting, waiting, one.mean is not None)
             self.plan.reasons.setdefault(fit.shape.name, []).append(part)
 
     def _place(self, one: TaskClass, fits: list[_Fit]) -> None:
@@ -263,7 +263,7 @@ class _Planning:
         # A rounding error is not a worker.
         return max(math.ceil((self._work[shape.name] - supply) / seconds - 1e-9), 0)
 
-    def _attributed(self, worker: Worker) -> str:
+    def _attributed(self, worker: CurrentWorker) -> str:
         """Return the shape whose tasks a worker runs: its own, or that which is most like it."""
         if (own := self._shape_of[worker.id]) is not None:
             return own
@@ -273,7 +273,7 @@ class _Planning:
         return min(alike, key=lambda shape: abs(shape.cores - cores)).name
 
 
-def _used(worker: Worker) -> float:
+def _used(worker: CurrentWorker) -> float:
     """Return the part of a worker that is in use."""
     if not worker.running:
         return 0.0

@@ -9,11 +9,18 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch import WAITING, JobPhase
-from grain.cli.scaling.model import WORTH, Cancel, Decision, Release, Submit, Worker
+from grain.cli.scaling.model import (
+    WORTH,
+    CancelJob,
+    CurrentWorker,
+    Decision,
+    DrainWorker,
+    SubmitJobs,
+)
 from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
-from grain.cli.scaling.plan import AskedFor, Impossible, Plan, horizon, plan
-from grain.cli.scaling.swarm import Swarm, proven_after
+from grain.cli.scaling.plan import AskedFor, Impossible, WorkerPlan, horizon, plan
+from grain.cli.scaling.pool import JobPool, proven_after
 from grain.cli.scaling.words import demand
 from grain.resource.figures import span
 
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from grain.cli.batch import JobState
-    from grain.cli.scaling.model import View, WorkerShape
+    from grain.cli.scaling.model import Situation, WorkerShape
 
 IDLE = 300.0
 """Seconds for which a worker may be idle before it is let go, at first."""
@@ -88,13 +95,13 @@ class _Sort:
         self.shape = shape if worth is None else replace(shape, worth=worth)
         self._delays: deque[float] | None = deque(maxlen=10) if worth is None else None
         self.most = min(shape.most, most)
-        self.swarm = Swarm(most, proven_after(shape.seconds))
+        self.pool = JobPool(most, proven_after(shape.seconds))
         self.nodes = NodeWatch()
         self.joined = False
         self.idle = Patience(IDLE if idle is None else idle, fixed=idle is not None)
         self.unneeded = Patience(UNNEEDED)
 
-    def learn(self, worker: Worker, delay: float | None) -> None:
+    def learn(self, worker: CurrentWorker, delay: float | None) -> None:
         """Take what a worker of this shape really has for what they all have.
 
         Args:
@@ -152,7 +159,7 @@ class Scaler:
     @property
     def jobs(self) -> list[str]:
         """The ids of the jobs whose states are wanted."""
-        return [one for sort in self._sorts.values() for one in sort.swarm.jobs]
+        return [one for sort in self._sorts.values() for one in sort.pool.jobs]
 
     @property
     def alive(self) -> int:
@@ -184,22 +191,22 @@ class Scaler:
     def _count(
         self, shape: str, job: str, now: float, doubtful: bool, submitted: float | None
     ) -> None:
-        swarm = self._sorts[shape].swarm
-        swarm.submitted([job], now)
+        pool = self._sorts[shape].pool
+        pool.submitted([job], now)
         self._jobs[job] = _Job(job, shape, submitted, doubtful=doubtful)
         if doubtful:
-            swarm.excuse(job)
+            pool.excuse(job)
 
     def refused(self, shape: str, now: float) -> None:
         """Begin a pause, as the batch system has refused a job."""
-        self._sorts[shape].swarm.refused(now)
+        self._sorts[shape].pool.refused(now)
 
     def cancelled(self, job: str, now: float) -> None:
         """Note that a job was cancelled: its end is not a failure."""
         if (one := self._jobs.get(job)) is not None:
             one.cancelled_at = now
             sort = self._sorts[one.shape]
-            sort.swarm.excuse(job)
+            sort.pool.excuse(job)
             if one.phase is JobPhase.PENDING and not one.lost:
                 sort.unneeded.on_ended(now)
 
@@ -207,12 +214,12 @@ class Scaler:
         """Note that the worker of a job was let go: its end is not a failure."""
         if (one := self._jobs.get(job)) is not None:
             one.released = True
-            self._sorts[one.shape].swarm.excuse(job)
+            self._sorts[one.shape].pool.excuse(job)
             self._sorts[one.shape].idle.on_ended(now)
 
     # ---- decisions
 
-    def decide(self, view: View, now: float) -> Decision:
+    def decide(self, view: Situation, now: float) -> Decision:
         """Return what to do now.
 
         The caller reports what it has done of it.
@@ -239,14 +246,14 @@ class Scaler:
         self.impossible = planned.impossible
         submit = self._submissions(planned, room)
         lost = [
-            Cancel(job.id, f"it runs without its worker for {span(LOST)}, and is lost")
+            CancelJob(job.id, f"it runs without its worker for {span(LOST)}, and is lost")
             for job in self._jobs.values()
             if job.lost and job.cancelled_at == -math.inf
         ]
         stuck = [
-            Cancel(one, f"it would never start: {view.states[one].reason or 'nobody says why'}")
+            CancelJob(one, f"it would never start: {view.states[one].reason or 'nobody says why'}")
             for sort in self._sorts.values()
-            for one in sort.swarm.stuck
+            for one in sort.pool.stuck
             if now - self._jobs[one].cancelled_at > _AGAIN
         ]
         spare = sum(_is_active(job) and not job.doubtful for job in self._jobs.values())
@@ -269,23 +276,23 @@ class Scaler:
             if state.phase in WAITING:
                 job.lost = False
         for name, sort in self._sorts.items():
-            unproven = sort.swarm.unproven
-            failed = sort.swarm.look(states, now)
-            for one in unproven - sort.swarm.unproven - set(failed):
+            unproven = sort.pool.unproven
+            failed = sort.pool.look(states, now)
+            for one in unproven - sort.pool.unproven - set(failed):
                 sort.nodes.on_proven(self._jobs[one].node)
             news += self._failures(name, sort, failed, now)
             for one in [one for one, job in self._jobs.items() if job.shape == name]:
-                if one not in sort.swarm:
+                if one not in sort.pool:
                     del self._jobs[one]
         return news
 
     def _failures(self, name: str, sort: _Sort, failed: list[str], now: float) -> list[str]:
         """Note failures; return a line on them, and one for each node that is avoided now."""
-        at_once = [one for one in failed if one not in sort.swarm.stuck]
+        at_once = [one for one in failed if one not in sort.pool.stuck]
         if not at_once:
             return []
         which = f"{len(at_once)} {name} failed at once ({', '.join(at_once)})"
-        pause = span(sort.swarm.pause(now))
+        pause = span(sort.pool.pause(now))
         news = [f"{which}, see `grain logs`; nothing of it is submitted for {pause}"]
         news += [
             f"two jobs in a row failed on {self._jobs[one].node}, which is avoided from now on"
@@ -294,7 +301,7 @@ class Scaler:
         ]
         return news
 
-    def _look_at_workers(self, workers: Sequence[Worker] | None, now: float) -> list[str]:
+    def _look_at_workers(self, workers: Sequence[CurrentWorker] | None, now: float) -> list[str]:
         """Take in the workers with the scheduler; return which jobs are lost or found again."""
         news: list[str] = []
         here = {worker.job for worker in workers or ()}
@@ -335,9 +342,9 @@ class Scaler:
         left = int(min(sort.most, self._most)) - alive
         if not sort.joined:
             left = min(left, UNPROVEN - alive)
-        return sort.swarm.allowed(max(left, 0), now)
+        return sort.pool.allowed(max(left, 0), now)
 
-    def _submissions(self, planned: Plan, room: Mapping[str, int]) -> list[Submit]:
+    def _submissions(self, planned: WorkerPlan, room: Mapping[str, int]) -> list[SubmitJobs]:
         """Return what to submit: rule 3."""
         left = self._most - _occupied(self._jobs.values(), self._most)
         counts: dict[str, int] = {}
@@ -362,14 +369,14 @@ class Scaler:
             missing -= more
             left -= more
         return [
-            Submit(name, count, whys[name], self._sorts[name].nodes.avoided)
+            SubmitJobs(name, count, whys[name], self._sorts[name].nodes.avoided)
             for name, count in counts.items()
             if count
         ]
 
-    def _cancellations(self, planned: Plan, spare: int, now: float) -> list[Cancel]:
+    def _cancellations(self, planned: WorkerPlan, spare: int, now: float) -> list[CancelJob]:
         """Return the jobs that were not needed for too long, the youngest first: rule 4."""
-        cancel: list[Cancel] = []
+        cancel: list[CancelJob] = []
         for job in reversed(list(self._jobs.values())):
             waits = job.phase is JobPhase.PENDING and not job.lost
             if not waits or job.id in planned.jobs:
@@ -380,12 +387,14 @@ class Scaler:
             patience = self._sorts[job.shape].unneeded.seconds
             due = now - job.unneeded_since >= patience and now - job.cancelled_at > _AGAIN
             if due and len(cancel) < spare:
-                cancel.append(Cancel(job.id, f"nothing has needed it for {span(patience)}"))
+                cancel.append(CancelJob(job.id, f"nothing has needed it for {span(patience)}"))
         return cancel
 
-    def _releases(self, planned: Plan, mine: Iterable[Worker], spare: int) -> list[Release]:
+    def _releases(
+        self, planned: WorkerPlan, mine: Iterable[CurrentWorker], spare: int
+    ) -> list[DrainWorker]:
         """Return the workers that were idle for too long: rule 5."""
-        release: list[Release] = []
+        release: list[DrainWorker] = []
         for worker in sorted(mine, key=lambda worker: -worker.idle):
             job = self._jobs[worker.job or ""]
             patience = self._sorts[job.shape].idle.seconds
@@ -393,7 +402,7 @@ class Scaler:
             leaves = worker.draining or job.released
             if idle and not leaves and worker.id not in planned.workers and len(release) < spare:
                 why = f"it was idle for {span(worker.idle)}"
-                release.append(Release(worker.id, job.id, why))
+                release.append(DrainWorker(worker.id, job.id, why))
         return release
 
     # ---- for people
@@ -411,7 +420,7 @@ class Scaler:
                     "name": name,
                     "jobs": dict(phases[name]),
                     "max": None if sort.most == math.inf else sort.most,
-                    "pause": sort.swarm.pause(now),
+                    "pause": sort.pool.pause(now),
                     "idle": sort.idle.seconds,
                     "worth": horizon(sort.shape),
                     "avoided": list(sort.nodes.avoided),

@@ -9,10 +9,10 @@ from grain.resource.figures import counted, span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.cli.scaling.plan import Part
+    from grain.cli.scaling.plan import PlannedWorkers
 
 
-def demand(parts: Sequence[Part]) -> str:
+def demand(parts: Sequence[PlannedWorkers]) -> str:
     """Return the tasks for which workers are wanted: ``31 tasks of Cores(8) wait, 4 h of work``.
 
     Where the duration of some is a guess, the work is not stated.

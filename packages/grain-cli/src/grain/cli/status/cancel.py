@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.cli.alone import AloneMission
-    from grain.cli.mission_records import Record
+    from grain.cli.mission_records import StartRecord
     from grain.config import Config
     from grain.edge.questions import MissionState
 
@@ -159,7 +159,7 @@ def _end_alone(mission: AloneMission, task: int, *, yes: bool) -> str:
     return f"mission {mission.label} is told to end, by SIGTERM"
 
 
-def _whose(config: Config, word: str, patience: float) -> tuple[str, Record | None]:
+def _whose(config: Config, word: str, patience: float) -> tuple[str, StartRecord | None]:
     """Return what the scheduler calls a mission, and its start if `grain run` has started it.
 
     The first is empty if no scheduler has it: it may run on its own machine alone, have no
@@ -216,19 +216,19 @@ def _id_here(config: Config, word: str, patience: float) -> str:
     return id_ if any(id_ == one.id for one in here) else ""
 
 
-def _note(record: Record) -> Path | None:
+def _note(record: StartRecord) -> Path | None:
     """Leave word in the folder of a start that it was cancelled, since its exit status may not.
 
     Returns:
         The file, which is to be removed if nothing is cancelled; None if there is none.
     """
-    from grain.cli.mission_records import Cancelled, write
+    from grain.cli.mission_records import Cancellation, write
     from grain.cli.missions.starting import state_of
     from grain.cli.query import who
 
     if state_of(record).phase.alive:
         with suppress(OSError):  # the mission ends all the same
-            write(record.folder, "cancelled.json", Cancelled(by=who()))
+            write(record.folder, "cancelled.json", Cancellation(by=who()))
             return record.folder / "cancelled.json"
     return None
 

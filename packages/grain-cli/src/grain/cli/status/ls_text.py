@@ -185,7 +185,7 @@ def _remarks(state: StateAnswer) -> list[str]:
         for worker in state.workers
         if worker.backlog
     ]
-    if (count := state.tasks.held_back) == 1:
+    if (count := state.tasks.awaiting_report) == 1:
         sentences.append("1 task waits for the report of the worker that it ran on.")
     elif count:
         sentences.append(f"{count} tasks wait for the reports of the workers that they ran on.")

@@ -15,21 +15,21 @@ from textual.widgets import Input
 
 from grain.cli.query import who
 from grain.cli.show import clean
-from grain.cli.top.details import Line, TaskScreen, WorkerScreen
+from grain.cli.top.details import TaskScreen, TextLine, WorkerScreen
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.pane import Pane
 from grain.cli.top.picture import UNICODE, Marks, fitted, heights, marks
 from grain.cli.top.prompts import Confirm, Help
 from grain.cli.top.rates import Rates
 from grain.cli.top.tables import PANES, Use, losses, next_column, tables, totals, use_of
-from grain.edge.questions import Ask, FoundAnswer, OverviewAnswer, ProgramsAnswer, RetiredWorker
+from grain.edge.questions import Ask, DrainingWorker, FoundAnswer, OverviewAnswer, ProgramsAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
 
-    from grain.cli.top.tables import Row, Task
+    from grain.cli.top.tables import RowTask, TableRow
 
 _Form = TypeVar("_Form")
 
@@ -109,11 +109,11 @@ class Top(App[int]):
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
-        yield Line(id="totals")
-        yield Line(id="notes")
+        yield TextLine(id="totals")
+        yield TextLine(id="notes")
         for name in PANES:
             yield Pane(name, self._by)
-        yield Line(style="dim", id="hints")
+        yield TextLine(style="dim", id="hints")
         yield Input(id="words", placeholder="words that a row is to have")
 
     def on_load(self) -> None:
@@ -151,10 +151,10 @@ class Top(App[int]):
 
     def _draw(self) -> None:
         main = self.screen_stack[0]
-        lines = [main.query_one("#totals", Line), main.query_one("#notes", Line)]
+        lines = [main.query_one("#totals", TextLine), main.query_one("#notes", TextLine)]
         lines[0].put(self._title(), "title")
         lines[1].put(*self._notes())
-        main.query_one("#hints", Line).put(fitted(_HINTS, self.size.width), "dim")
+        main.query_one("#hints", TextLine).put(fitted(_HINTS, self.size.width), "dim")
         if self._answer is None:
             return
         for name, table in tables(self._answer, self._rates, self._uses).items():
@@ -326,7 +326,7 @@ class Top(App[int]):
         elif row.about is not None:
             self.push_screen(TaskScreen(self.link, row.about))
 
-    def _open_worker(self, row: Row) -> None:
+    def _open_worker(self, row: TableRow) -> None:
         assert self._answer is not None
         one = next((one for one in self._answer.workers if one.id == row.key), None)
         if one is not None:
@@ -347,13 +347,13 @@ class Top(App[int]):
             self._put_note("d drains a worker: choose one in the table of workers")
             return
         text = f"Drain worker {label}?\nIt takes no more tasks, and leaves when those it has end."
-        question = Ask("retire", pattern=worker)
-        self._confirm(text, question, list[RetiredWorker], lambda answer: _drained(answer, label))
+        question = Ask("drain", pattern=worker)
+        self._confirm(text, question, list[DrainingWorker], lambda answer: _drained(answer, label))
 
     def action_cancel(self) -> None:
         """Ask whether a task is to end."""
         screen, pane = self.screen, self._pane
-        task: Task | None = None
+        task: RowTask | None = None
         if isinstance(screen, TaskScreen):
             task = screen.about
         elif pane is not None and pane.row is not None and pane.id != "failures":
@@ -383,7 +383,7 @@ class Top(App[int]):
         self._draw()
 
 
-def _drained(answer: list[RetiredWorker], label: str) -> str:
+def _drained(answer: list[DrainingWorker], label: str) -> str:
     if not answer:
         return f"worker {label} is not here any more"
     running = answer[0].running

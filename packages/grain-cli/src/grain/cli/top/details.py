@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from grain.cli.query import explanation_of
 from grain.cli.show import clean, explanation_facts, explanation_state, folded
-from grain.cli.top.log import TaskLog, WorkerLog
+from grain.cli.top.log import LogTail, WorkerLog
 from grain.cli.top.pane import Pane, strip
 from grain.cli.top.tables import runs_table
 from grain.edge.questions import Ask, CallAnswer, ProgramsAnswer, RunsAnswer, WhyAnswer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grain.cli.query import Explanation
     from grain.cli.top.link import Link
     from grain.cli.top.picture import Marks
-    from grain.cli.top.tables import Task
+    from grain.cli.top.tables import RowTask
     from grain.edge.questions import OverviewAnswer
 
 _LOOK = 1.0  # seconds between two looks at a task, and at a log
@@ -108,7 +108,7 @@ class Page(Widget, can_focus=True):
         return strip(text, style, self.size.width)
 
 
-class Line(Widget):
+class TextLine(Widget):
     """A line of text."""
 
     def __init__(self, text: str = "", style: str = "", id: str | None = None) -> None:  # noqa: A002
@@ -176,19 +176,19 @@ class TaskScreen(_Details):
         link: answers the questions about it.
     """
 
-    def __init__(self, link: Link, task: Task) -> None:
+    def __init__(self, link: Link, task: RowTask) -> None:
         super().__init__(link, task.worker)
         self.about = task
         self._why: WhyAnswer | None = None
         self._call: CallAnswer | None = None
         self._programs: ProgramsAnswer | None = None
-        self._output = TaskLog(task.name, task.number, task.mission)
+        self._output = LogTail(task.name, task.number, task.mission)
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        yield Line(f"TASK {self.about.name}", "focus")
+        yield TextLine(f"TASK {self.about.name}", "focus")
         yield Page()
-        yield Line("Escape back   c cancel   arrows scroll", "dim")
+        yield TextLine("Escape back   c cancel   arrows scroll", "dim")
 
     def _ask(self) -> None:
         task = self.about.mission, self.about.number
@@ -244,10 +244,10 @@ class WorkerScreen(_Details):
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
-        yield Line(f"WORKER {clean(self.label)}", "focus")
+        yield TextLine(f"WORKER {clean(self.label)}", "focus")
         yield Pane("runs", self._by)
         yield Page()
-        yield Line("Escape back   Enter open a task   d drain   Tab to the log", "dim")
+        yield TextLine("Escape back   Enter open a task   d drain   Tab to the log", "dim")
 
     def _ask(self) -> None:
         self._link.put(Ask("runs", pattern=self.worker), RunsAnswer, self._take)
@@ -269,7 +269,7 @@ class WorkerScreen(_Details):
 
 
 def task_lines(
-    name: str, explanation: Explanation | None, output: TaskLog, log: WorkerLog | None
+    name: str, explanation: Explanation | None, output: LogTail, log: WorkerLog | None
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the lines about a task, and those of its log, each with its style.
 

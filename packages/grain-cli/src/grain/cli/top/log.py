@@ -71,7 +71,7 @@ class WorkerLog:
         self.problem = "" if self.lines else f"the log of {self._worker} is empty"
 
 
-class TaskLog:
+class LogTail:
     """The last lines of a task, those that `grain logs` shows of it.
 
     Args:

@@ -13,13 +13,13 @@ from textual.widget import Widget
 
 from grain.cli.show import clean
 from grain.cli.top.picture import UNICODE, Marks, head_line, padded, places, row_line
-from grain.cli.top.tables import Order, Row, Table, arranged
+from grain.cli.top.tables import RowOrder, Table, TableRow, arranged
 
 if TYPE_CHECKING:
     from textual import events
     from textual.geometry import Size
 
-    from grain.cli.top.picture import Place
+    from grain.cli.top.picture import ShownColumn
 
 STYLES = {
     "": Style(),
@@ -69,7 +69,7 @@ class Pane(Widget, can_focus=True):
     class Opened(Message):
         """The user has opened a row."""
 
-        def __init__(self, pane: Pane, row: Row) -> None:
+        def __init__(self, pane: Pane, row: TableRow) -> None:
             super().__init__()
             self.pane = pane
             self.row = row
@@ -77,12 +77,12 @@ class Pane(Widget, can_focus=True):
     def __init__(self, name: str, by: Marks = UNICODE) -> None:
         super().__init__(id=name)
         self.table = Table("", (), (), "")
-        self.order = Order()
-        self.rows: list[Row] = []
+        self.order = RowOrder()
+        self.rows: list[TableRow] = []
         self.cursor = 0
         self._by = by
         self._first = 0  # the row in the first line
-        self._places: list[Place] = []
+        self._places: list[ShownColumn] = []
 
     # ---- what is shown
 
@@ -91,7 +91,7 @@ class Pane(Widget, can_focus=True):
         self.table = table
         self._arrange()
 
-    def sort(self, order: Order) -> None:
+    def sort(self, order: RowOrder) -> None:
         """Sort and filter."""
         self.order = order
         self._arrange()
@@ -111,12 +111,12 @@ class Pane(Widget, can_focus=True):
         return _TOP + len(self.rows) if self.rows else 1
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> TableRow | None:
         """The row at the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     @property
-    def seen(self) -> list[Row]:
+    def seen(self) -> list[TableRow]:
         """The rows that are on the screen."""
         return self.rows[self._first : self._first + max(self.size.height - _TOP, 0)]
 

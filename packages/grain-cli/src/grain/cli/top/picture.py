@@ -8,12 +8,12 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.top.tables import Bar
+from grain.cli.top.tables import Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.cli.top.tables import Column, Row
+    from grain.cli.top.tables import Column, TableRow
 
 _GAP = 2  # cells between two columns
 _LEAST_BAR, _MOST_BAR = 3, 12
@@ -104,7 +104,7 @@ def fitted(parts: Sequence[str], room: int, between: str = "  ") -> str:
     return line
 
 
-class Place(NamedTuple):
+class ShownColumn(NamedTuple):
     """A column that is shown.
 
     Attributes:
@@ -124,7 +124,7 @@ class _Width(NamedTuple):
     text: int
 
 
-def places(columns: Sequence[Column], rows: Sequence[Row], room: int) -> list[Place]:
+def places(columns: Sequence[Column], rows: Sequence[TableRow], room: int) -> list[ShownColumn]:
     """Return the columns that fit, and their widths.
 
     Those of the largest rank give way until the others fit, shortened as far as they may be; then
@@ -147,20 +147,20 @@ def places(columns: Sequence[Column], rows: Sequence[Row], room: int) -> list[Pl
             break
         widths[max(shrinkable, key=lambda at: widths[at])] -= 1
         excess -= 1
-    return [Place(at, min(widths[at], max(room, 0)), wanted[at].text) for at in kept]
+    return [ShownColumn(at, min(widths[at], max(room, 0)), wanted[at].text) for at in kept]
 
 
-def _wanted(column: Column, cells: Sequence[str | Bar]) -> _Width:
+def _wanted(column: Column, cells: Sequence[str | Gauge]) -> _Width:
     head = len(column.head)
-    texts = [width(cell.text if isinstance(cell, Bar) else cell) for cell in cells]
+    texts = [width(cell.text if isinstance(cell, Gauge) else cell) for cell in cells]
     text = max(texts, default=0)
-    if any(isinstance(cell, Bar) for cell in cells):
+    if any(isinstance(cell, Gauge) for cell in cells):
         return _Width(max(head, text + 1 + _MOST_BAR), max(head, text + 1 + _LEAST_BAR), text)
     most = max(head, text)
     return _Width(most, min(most, max(column.least, head)) if column.least else most, 0)
 
 
-def head_line(columns: Sequence[Column], where: Sequence[Place], sorted_by: str = "") -> str:
+def head_line(columns: Sequence[Column], where: Sequence[ShownColumn], sorted_by: str = "") -> str:
     """Return the line with the names of the columns; a mark stands at the one sorted by."""
     line = ""
     for place in where:
@@ -176,12 +176,14 @@ def head_line(columns: Sequence[Column], where: Sequence[Place], sorted_by: str 
     return line[: sum(place.cells + _GAP for place in where) - _GAP]
 
 
-def row_line(columns: Sequence[Column], where: Sequence[Place], row: Row, by: Marks) -> str:
+def row_line(
+    columns: Sequence[Column], where: Sequence[ShownColumn], row: TableRow, by: Marks
+) -> str:
     """Return the line of a row."""
     cells = []
     for place in where:
         cell = row.cells[place.at]
-        if isinstance(cell, Bar):
+        if isinstance(cell, Gauge):
             cells.append(bar_text(cell, place, by))
         else:
             column = columns[place.at]
@@ -189,7 +191,7 @@ def row_line(columns: Sequence[Column], where: Sequence[Place], row: Row, by: Ma
     return (" " * _GAP).join(cells)
 
 
-def bar_text(bar: Bar, place: Place, by: Marks) -> str:
+def bar_text(bar: Gauge, place: ShownColumn, by: Marks) -> str:
     """Return a bar and its text; the text alone where there is no room for both."""
     room = place.cells - place.text - 1
     if bar.share is None or room < _LEAST_BAR:

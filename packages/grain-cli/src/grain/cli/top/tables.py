@@ -34,7 +34,7 @@ PANES = ("missions", "workers", "running", "waiting", "failures")
 _BARS = 4  # kinds of resources that have a column
 
 
-class Bar(NamedTuple):
+class Gauge(NamedTuple):
     """A part of a whole.
 
     Attributes:
@@ -67,7 +67,7 @@ class Column(NamedTuple):
     tail: bool = False
 
 
-class Task(NamedTuple):
+class RowTask(NamedTuple):
     """A task that a row is about.
 
     Attributes:
@@ -83,7 +83,7 @@ class Task(NamedTuple):
     worker: str = ""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table.
 
     Attributes:
@@ -95,10 +95,10 @@ class Row(NamedTuple):
     """
 
     key: str
-    cells: tuple[str | Bar, ...]
+    cells: tuple[str | Gauge, ...]
     values: tuple[Any, ...]
     style: str = ""
-    about: Task | None = None
+    about: RowTask | None = None
 
 
 class Table(NamedTuple):
@@ -112,7 +112,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     nothing: str
 
 
@@ -210,7 +210,7 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster: bool) -> Row:
+def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster: bool) -> TableRow:
     left = None if worker.ends is None else max(worker.ends - at, 0.0)
     computing = worker.computing
     bars = [
@@ -225,7 +225,7 @@ def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster:
     cluster = [clean(worker.cluster or "-")] * with_cluster
     computes = [computing] * (kinds[:1] == ["Cores"])
     shares = [-1.0 if bar.share is None else bar.share for bar in bars]
-    return Row(
+    return TableRow(
         worker.id,
         (
             label,
@@ -258,18 +258,18 @@ def cores_text(cores: float) -> str:
     return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
-def _bar(share: float | None, total: Any, used: float) -> Bar:
+def _bar(share: float | None, total: Any, used: float) -> Gauge:
     """Return a bar of what tasks were given of a kind, and of what of it is in use."""
     whole = amount(total)
     if whole is None:
-        return Bar(None, "-")
+        return Gauge(None, "-")
     if share is None:
-        return Bar(None, f"?/{whole:g}")
+        return Gauge(None, f"?/{whole:g}")
     share = min(max(share, 0.0), 1.0)
     given = share * whole
     text = f"{given:.0f}" if given >= 10 or abs(given - round(given)) < 0.05 else f"{given:.1f}"
     part = min(used / whole, 1.0) if whole else 0.0
-    return Bar(share, f"{text}/{whole:g}", part)
+    return Gauge(share, f"{text}/{whole:g}", part)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -302,7 +302,7 @@ def missions_table(answer: OverviewAnswer, rates: Rates) -> Table:
     return Table(title, columns, tuple(rows), "none is here")
 
 
-def _mission(mission: MissionRow, rate: float) -> Row:
+def _mission(mission: MissionRow, rate: float) -> TableRow:
     left, running, outlook = mission.left, mission.running, mission.outlook
     waiting = None if running is None else max(left - running, 0)
     estimate = outlook.left if left and outlook is not None else None
@@ -323,7 +323,7 @@ def _mission(mission: MissionRow, rate: float) -> Row:
         f"<{left}" if waiting is None else str(waiting),
         rate_text(rate) if rate > 0 else "-",
         _left(outlook) if left else "",
-        Bar(share, progress),
+        Gauge(share, progress),
     )
     values = (
         label,
@@ -338,7 +338,7 @@ def _mission(mission: MissionRow, rate: float) -> Row:
         math.inf if estimate is None else estimate,
         -1.0 if share is None else share,
     )
-    return Row(mission.id, cells, values, style)
+    return TableRow(mission.id, cells, values, style)
 
 
 def _left(outlook: MissionOutlook | None) -> str:
@@ -415,7 +415,7 @@ def _run(
     mission: MissionRow | None,
     at: float,
     uses: Mapping[tuple[str, int], Use],
-) -> Row:
+) -> TableRow:
     label = clean(mission.label) if mission else f"mission {run.mission}"
     seconds = max(at - run.began, 0.0)
     name = f"{label}:{run.task}"
@@ -442,8 +442,8 @@ def _run(
         program,
         cells[7],
     )
-    about = Task(mission.id, run.task, name, clean(worker)) if mission else None
-    return Row(f"{run.mission}:{run.task}", cells, values, "", about)
+    about = RowTask(mission.id, run.task, name, clean(worker)) if mission else None
+    return TableRow(f"{run.mission}:{run.task}", cells, values, "", about)
 
 
 def program_text(use: Use | None) -> str:
@@ -507,7 +507,7 @@ def waiting_table(answer: OverviewAnswer) -> Table:
     )
     rows = [_queue(queue) for queue in answer.queues if queue.waiting]
     tasks = answer.tasks
-    counts = (tasks.held_back, "held back"), (tasks.suspect, "suspect")
+    counts = (tasks.awaiting_report, "awaiting report"), (tasks.suspect, "suspect")
     others = [f"{count} {name}" for count, name in counts if count]
     if answer.more_queues:
         others.append(f"{answer.more_queues} more requests are not shown")
@@ -515,16 +515,16 @@ def waiting_table(answer: OverviewAnswer) -> Table:
     return Table(title, columns, tuple(rows), "nothing waits")
 
 
-def _queue(queue: QueueRow) -> Row:
+def _queue(queue: QueueRow) -> TableRow:
     label = clean(queue.mission)
     oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
     request, why = clean(queue.request), clean(queue.why)
     cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
     values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
-    about = Task(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
+    about = RowTask(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
     style = "warn" if why.startswith("no worker") else ""
     key = f"{label}\0{queue.priority}\0{queue.request}"
-    return Row(key, cells, values, style, about)
+    return TableRow(key, cells, values, style, about)
 
 
 def failures_table(answer: OverviewAnswer) -> Table:
@@ -544,7 +544,7 @@ def failures_table(answer: OverviewAnswer) -> Table:
     return Table(f"FAILURES  {failed}{again}{more}", columns, tuple(rows), "none")
 
 
-def _failure(failure: FailureRow, at: float) -> Row:
+def _failure(failure: FailureRow, at: float) -> TableRow:
     name = f"{clean(failure.mission)}:{failure.task}"
     function, worker = clean(failure.function), clean(failure.worker)
     ran = max(failure.ended - failure.began, 0.0)
@@ -555,15 +555,15 @@ def _failure(failure: FailureRow, at: float) -> Row:
         how = f"tried again: {how}"
     cells = (moment(failure.ended, at), name, function, worker, clock(ran), how)
     values = (failure.ended, name, function, worker, ran, how)
-    about = Task(failure.mission_id, failure.task, name, worker)
+    about = RowTask(failure.mission_id, failure.task, name, worker)
     style = "warn" if failure.retried else "bad"
-    return Row(f"{name}:{failure.ended}", cells, values, style, about)
+    return TableRow(f"{name}:{failure.ended}", cells, values, style, about)
 
 
 # ---- order
 
 
-class Order(NamedTuple):
+class RowOrder(NamedTuple):
     """The order and the choice of the rows of a table.
 
     Attributes:
@@ -577,10 +577,10 @@ class Order(NamedTuple):
     words: str = ""
 
 
-def arranged(table: Table, order: Order) -> list[Row]:
+def arranged(table: Table, order: RowOrder) -> list[TableRow]:
     """Return the rows that are to be shown, in their order."""
     words = order.words.lower().split()
-    rows: Iterable[Row] = table.rows
+    rows: Iterable[TableRow] = table.rows
     if words:
         rows = (row for row in rows if _has(row, words))
     listed = list(rows)
@@ -599,12 +599,12 @@ def _rank(value: Any) -> Any:
     return natural(value) if isinstance(value, str) else value
 
 
-def _has(row: Row, words: Sequence[str]) -> bool:
-    cells = " ".join(cell.text if isinstance(cell, Bar) else cell for cell in row.cells).lower()
+def _has(row: TableRow, words: Sequence[str]) -> bool:
+    cells = " ".join(cell.text if isinstance(cell, Gauge) else cell for cell in row.cells).lower()
     return all(word in cells for word in words)
 
 
-def next_column(table: Table, order: Order) -> Order:
+def next_column(table: Table, order: RowOrder) -> RowOrder:
     """Return the order by the next column; after the last one comes the table's own."""
     heads = ["", *(column.head for column in table.columns)]
     at = heads.index(order.column) if order.column in heads else 0

@@ -8,7 +8,7 @@ Map:
 - ``loop``: steps until a signal, for both
 - ``scaling_state``: what the latter does, for `grain ls`
 - ``start``: the command `grain start`
-- ``quit``: the command `grain quit`
+- ``drain``: the command `grain drain`
 - ``logs``: the command `grain logs`
 - ``task_logs``: the lines of one task in the output of workers, and its programs' files
 - ``shapes``: the sorts of workers of a configuration, and the choice of one

@@ -11,21 +11,21 @@ import click
 
 from grain.cli.batch import BatchError, is_mark, open_system
 from grain.cli.query import NoScheduler, ask
-from grain.cli.scaling.model import TaskClass, View, Worker, WorkerShape
+from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
 from grain.cli.workers.jobs import joined, own_jobs, report_ended
 from grain.cli.workers.loop import SignalLoop, seconds_between
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
-from grain.edge.questions import Ask, DemandAnswer, RetiredWorker
+from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
 from grain.resource import from_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from grain.cli.batch import JobState
-    from grain.cli.scaling.model import Cancel, Decision, Release, Submit
+    from grain.cli.scaling.model import CancelJob, Decision, DrainWorker, SubmitJobs
     from grain.cli.workers.scaling_state import ScalingState
     from grain.config import Config, Shape
     from grain.edge.questions import ClassDemand, WorkerSupply
@@ -63,7 +63,7 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
     Raises:
         click.ClickException: the resources of the configuration make no sense.
     """
-    script, held = config.worker.script, config.worker.held_back
+    script, held = config.worker.script, config.worker.reserve
     gpus = gpus_asked(script.extra_args) if shape is None or shape.gpus is None else shape.gpus
     cores, memory = script.cores, script.memory
     if config.system == "local":
@@ -159,7 +159,7 @@ class AutoLoop:
             loop.run(self._step, seconds_between(self._config.system))
         finally:
             self._state.remove()
-        self._report("ending; workers and jobs stay, `grain quit` ends them")
+        self._report("ending; workers and jobs stay, `grain drain` ends them")
 
     def _adopt(self) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
@@ -194,7 +194,7 @@ class AutoLoop:
             self._report(line)
         self._cancel(decision)
         for release in decision.release:
-            self._release(release)
+            self._drain(release)
         for submit in decision.submit:
             self._submit(submit)
         for one in self._scaler.impossible:
@@ -202,27 +202,27 @@ class AutoLoop:
             self._complain(one.ask, f"{one.ask} can run on no worker of this file: {reasons}")
         self._state.write(self._scaler.describe(time.monotonic()))
 
-    def _view(self, states: Mapping[str, JobState]) -> View:
+    def _view(self, states: Mapping[str, JobState]) -> Situation:
         """Return how things stand."""
         try:
             answer = ask(self._config, Ask("demand"), DemandAnswer)
             workers = self._workers(answer.workers)
-            view = View(
+            view = Situation(
                 [task_class(one) for one in answer.classes],
                 workers,
                 joined(states, lambda: [worker.name for worker in workers]),
             )
         except NoScheduler as error:
             self._complain("scheduler", f"{error}")
-            return View((), None, states)
+            return Situation((), None, states)
         except (TypeError, ValueError, LookupError) as error:  # resources that make no sense
             what = f"the scheduler's answer is not understood: {error!r}"
             self._complain("scheduler", what)
-            return View((), None, states)
+            return Situation((), None, states)
         self._troubles.pop("scheduler", None)
         return view
 
-    def _workers(self, answers: Iterable[WorkerSupply]) -> list[Worker]:
+    def _workers(self, answers: Iterable[WorkerSupply]) -> list[CurrentWorker]:
         """Return the workers of an answer, each with its job: names may repeat."""
         jobs: dict[str, list[str]] = {}
         for job in self._scaler.jobs:
@@ -246,20 +246,20 @@ class AutoLoop:
             self._report(f"-1 {self._named(one)}: {one.why}")
             self._scaler.cancelled(one.job, time.monotonic())
 
-    def _release(self, release: Release) -> None:
+    def _drain(self, release: DrainWorker) -> None:
         try:
-            ask(self._config, Ask("retire", pattern=release.worker), list[RetiredWorker])
+            ask(self._config, Ask("drain", pattern=release.worker), list[DrainingWorker])
         except NoScheduler as error:
             self._complain("scheduler", str(error))
             return
         self._report(f"-1 {self._named(release)}: {release.why}")
         self._scaler.released(release.job, time.monotonic())
 
-    def _named(self, one: Cancel | Release) -> str:
+    def _named(self, one: CancelJob | DrainWorker) -> str:
         shape = self._scaler.shape_of(one.job)
         return f"{shape} ({clean(self._names.get(one.job, one.job))})"
 
-    def _submit(self, submit: Submit) -> None:
+    def _submit(self, submit: SubmitJobs) -> None:
         config = self._configs[submit.shape]
         options = (*self._options, *avoiding(config.system, submit.avoid))
         names = []
@@ -314,7 +314,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
     )
 
 
-def worker_of(answer: WorkerSupply, job: str | None) -> Worker:
+def worker_of(answer: WorkerSupply, job: str | None) -> CurrentWorker:
     """Return a worker of the scheduler's answer.
 
     Raises:
@@ -323,7 +323,7 @@ def worker_of(answer: WorkerSupply, job: str | None) -> Worker:
     total, free = (
         {k: v for k, v in one.items() if k != "WTime"} for one in (answer.total, answer.free)
     )
-    return Worker(
+    return CurrentWorker(
         answer.id,
         clean(answer.name),
         from_data(total, unknown="keep"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from grain.config import Config
     from grain.edge.questions import WorkerState
 
-BY, SWARM = "scale", "gnaw"
+BY, POOL = "scale", "gnaw"
 """The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
 scheduler, which cancels those that still wait when it leaves."""
 
@@ -114,7 +114,7 @@ def scale(
                 ).run()
             else:
                 assert count is not None
-                SwarmLoop(config, count, options, _reporter(as_json), parent).run()
+                PoolLoop(config, count, options, _reporter(as_json), parent).run()
 
 
 def _check_usage(
@@ -170,8 +170,8 @@ def _auto_loop(
         **spans,
         options=options,
         report=report,
-        by=BY if parent is None else SWARM,
-        adopts=(BY, SWARM),
+        by=BY if parent is None else POOL,
+        adopts=(BY, POOL),
         state=ScalingState(state_folder(), config.worker.dial),
         parent=parent,
     )
@@ -213,7 +213,7 @@ def _withdraw(config: Config) -> None:
     waiting = [
         job.record
         for job in own_jobs(config)
-        if job.record.by == SWARM and job.state.phase in WAITING
+        if job.record.by == POOL and job.state.phase in WAITING
     ]
     open_system(config).cancel([record.id for record in waiting])
     for record in waiting:
@@ -258,8 +258,8 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
         yield
 
 
-class SwarmLoop:
-    """The loop of `grain scale`: queries, submits and waits, as a `Swarm` decides.
+class PoolLoop:
+    """The loop of `grain scale`: queries, submits and waits, as a `JobPool` decides.
 
     Args:
         config: the configuration.
@@ -276,12 +276,12 @@ class SwarmLoop:
         report: Callable[[str, int, int], None],
         parent: int | None = None,
     ) -> None:
-        from grain.cli.scaling.swarm import Swarm, proven_after
+        from grain.cli.scaling.pool import JobPool, proven_after
 
         self._config = config
         self._count = count
         self._options = options
-        self._swarm = Swarm(count, proven_after(config.worker.script.walltime))
+        self._pool = JobPool(count, proven_after(config.worker.script.walltime))
         self._names: dict[str, str] = {}  # of the workers, by their jobs
         self._asked = -math.inf  # when the scheduler was asked for workers that leave
         self._report_to = report
@@ -293,7 +293,7 @@ class SwarmLoop:
         loop = SignalLoop(self._parent)
         self._adopt()
         loop.run(self._step, seconds_between(self._config.system))
-        self._report("ending; workers and jobs stay, `grain quit` ends them")
+        self._report("ending; workers and jobs stay, `grain drain` ends them")
 
     def _step(self) -> None:
         if self._look():
@@ -301,7 +301,7 @@ class SwarmLoop:
             self._submit()
 
     def _report(self, text: str) -> None:
-        self._report_to(text, self._swarm.counted, self._count)
+        self._report_to(text, self._pool.counted, self._count)
 
     def _adopt(self) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
@@ -310,7 +310,7 @@ class SwarmLoop:
         mine = [
             job.record
             for job in own_jobs(self._config)
-            if job.record.by in {BY, SWARM} and job.counts
+            if job.record.by in {BY, POOL} and job.counts
         ]
         self._count_in(mine)
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
@@ -319,18 +319,18 @@ class SwarmLoop:
         """Count jobs; the end of one that was never submitted is not a failure."""
         from grain.cli.batch import is_mark
 
-        self._swarm.submitted([one.id for one in records], time.monotonic())
+        self._pool.submitted([one.id for one in records], time.monotonic())
         for one in records:
             self._names[one.id] = one.name
             if is_mark(one.id):
-                self._swarm.excuse(one.id)
+                self._pool.excuse(one.id)
 
     def _look(self) -> bool:
         """Query the states of the jobs; return True if the batch system answered."""
         from grain.cli.batch import BatchError, open_system
         from grain.cli.workers.jobs import joined, report_ended
 
-        asked = self._swarm.jobs
+        asked = self._pool.jobs
         try:
             states = joined(open_system(self._config).states(asked), self._workers)
         except BatchError as error:
@@ -339,10 +339,10 @@ class SwarmLoop:
         self._trouble = ""
         report_ended(self._config, states, self._names, self._workers)
         now = time.monotonic()
-        failed = self._swarm.look(states, now)
-        ended = len(asked) - len(self._swarm.jobs)
-        pause = f"nothing is submitted for {self._swarm.pause(now):.0f} s"
-        for one in [one for one in failed if one in self._swarm.stuck]:
+        failed = self._pool.look(states, now)
+        ended = len(asked) - len(self._pool.jobs)
+        pause = f"nothing is submitted for {self._pool.pause(now):.0f} s"
+        for one in [one for one in failed if one in self._pool.stuck]:
             why = states[one].reason or "the batch system does not say why"
             self._report(f"{one} would never start ({why}) and is cancelled; {pause}")
             failed.remove(one)
@@ -351,7 +351,7 @@ class SwarmLoop:
                 f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; {pause}"
             )
         try:
-            open_system(self._config).cancel(self._swarm.stuck)
+            open_system(self._config).cancel(self._pool.stuck)
         except BatchError as error:
             self._complain(str(error))
         if ended > len(failed):
@@ -366,13 +366,13 @@ class SwarmLoop:
         from grain.cli.batch import submitted_names
 
         now = time.monotonic()
-        running = self._swarm.running
+        running = self._pool.running
         if not running or now < self._asked + BATCH:
             return
         self._asked = now
         workers = self._states()
         draining = submitted_names(one.name for one in workers if one.state == "draining")
-        self._swarm.leaving(one for one in running if self._names.get(one) in draining)
+        self._pool.leaving(one for one in running if self._names.get(one) in draining)
 
     def _workers(self) -> list[str]:
         """Return the names of the workers with the scheduler; none if there is no scheduler."""
@@ -391,10 +391,10 @@ class SwarmLoop:
         from grain.cli.batch import BatchError, is_mark
         from grain.cli.workers.submission import job_words, submit_workers
 
-        wanted = self._swarm.wanted(time.monotonic())
+        wanted = self._pool.wanted(time.monotonic())
         if not wanted:
             return
-        by = BY if self._parent is None else SWARM
+        by = BY if self._parent is None else POOL
         try:
             for record in submit_workers(
                 *(self._config, wanted, self._options),
@@ -407,7 +407,7 @@ class SwarmLoop:
                     continue  # the error that follows says so
                 self._report(f"{record.name} is {job_words(record)}, output in {record.log_file}")
         except (BatchError, OSError) as error:
-            self._swarm.refused(time.monotonic())
+            self._pool.refused(time.monotonic())
             self._complain(str(error))
 
     def _complain(self, text: str) -> None:

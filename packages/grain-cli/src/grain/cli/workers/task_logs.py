@@ -35,7 +35,7 @@ _OUTCOMES = {
 }
 
 
-class TaskFacts(NamedTuple):
+class TaskInLog(NamedTuple):
     """The facts on one task in the event log of its mission.
 
     Attributes:
@@ -53,7 +53,7 @@ class TaskFacts(NamedTuple):
     last: int | None
 
 
-def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
+def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskInLog:
     """Return what is known of a task; nothing but its mission's name without a log.
 
     Args:
@@ -68,7 +68,7 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
     label = LABEL.fullmatch(mission)
     name = mission if label is None else label["name"]
     if log is None:
-        return TaskFacts(name, "", 0.0, (), None)
+        return TaskInLog(name, "", 0.0, (), None)
     reader = LogReader(log.folder)
     last = 0
     runs = []
@@ -79,14 +79,14 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskFacts:
             elif isinstance(line, RunEnded) and line.task == number:
                 runs.append(line)
     except (LogError, OSError):
-        return TaskFacts(name, log.id[:_SHORT], 0.0, (), None)
+        return TaskInLog(name, log.id[:_SHORT], 0.0, (), None)
     header = reader.header
     if header is None:
-        return TaskFacts(name, log.id[:_SHORT], 0.0, tuple(runs), last)
-    return TaskFacts(header.name, header.id[:_SHORT], header.time, tuple(runs), last)
+        return TaskInLog(name, log.id[:_SHORT], 0.0, tuple(runs), last)
+    return TaskInLog(header.name, header.id[:_SHORT], header.time, tuple(runs), last)
 
 
-def facts_text(facts: TaskFacts) -> list[str]:
+def facts_text(facts: TaskInLog) -> list[str]:
     """Return the runs of a task, and the files of its programs, a line each."""
     lines = []
     for run in facts.runs:
@@ -229,7 +229,7 @@ def several_text(output: TaskOutput, number: int) -> str:
     )
 
 
-def unknown_text(task: str, facts: TaskFacts, there: Sequence[str]) -> str:
+def unknown_text(task: str, facts: TaskInLog, there: Sequence[str]) -> str:
     """Return the message on a task that does not exist; "" if it may.
 
     Args:

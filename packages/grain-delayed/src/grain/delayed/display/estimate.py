@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from grain.head.base import KindNow
+    from grain.head.base import CallKindNow
 
 
 class Estimate(NamedTuple):
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 class _Means:
     """The mean and the longest run of each function."""
 
-    def __init__(self, kinds: Iterable[KindNow]) -> None:
+    def __init__(self, kinds: Iterable[CallKindNow]) -> None:
         ended: dict[str, tuple[int, float]] = {}
         self._longest: dict[str, float] = {}
         # By function and cores, where runs with as many have ended; else by the function.
@@ -67,7 +67,7 @@ class _Means:
 
 
 def estimate(
-    kinds: Sequence[KindNow],
+    kinds: Sequence[CallKindNow],
     room: float,
     coming: Mapping[str, int] | None = None,
 ) -> Estimate | None:

@@ -18,7 +18,7 @@ _BAR_RANK = 3  # of the bar among the parts of a live line
 _NARROW = 100  # columns below which the estimate has fewer words
 
 
-class Part(NamedTuple):
+class LinePart(NamedTuple):
     """A part of a line.
 
     Attributes:
@@ -72,7 +72,7 @@ def left_text(progress: Progress, *, short: bool = False) -> str:
     return f"so far: {time}" if short else f"submitted so far: {time}"
 
 
-def cores_parts(now: Statistics, of: str = " of ") -> list[Part]:
+def cores_parts(now: Statistics, of: str = " of ") -> list[LinePart]:
     """Return the cores that tasks were given, and those on which something is computed.
 
     Args:
@@ -81,9 +81,9 @@ def cores_parts(now: Statistics, of: str = " of ") -> list[Part]:
     """
     if not now.cores:
         return []
-    parts = [Part(f"{now.given:g}{of}{now.cores:g} cores given", "dim")]
+    parts = [LinePart(f"{now.given:g}{of}{now.cores:g} cores given", "dim")]
     if now.computing is not None and now.given:
-        parts.append(Part(f"{cores_text(now.computing)} computing", "cyan"))
+        parts.append(LinePart(f"{cores_text(now.computing)} computing", "cyan"))
     return parts
 
 
@@ -96,7 +96,7 @@ def cores_text(cores: float) -> str:
     return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
-def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "─")) -> list[Part]:
+def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "─")) -> list[LinePart]:
     """Return the line on the progress that fits a terminal.
 
     What is there to be known first stays when there is little room: failures and the estimate.
@@ -113,17 +113,17 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "�
     share = progress.share
     # In the order of the line, each with its rank: the smaller, the more important.
     ranked = [
-        (1, Part("" if share is None else _percent(progress), "bold")),
-        (2, Part(f"{now.done} done", "green" if now.done else "")),
-        (0, Part(f"{now.failed} failed" if now.failed else "", "bold red")),
-        (4, Part(f"{now.cancelled} cancelled" if now.cancelled else "")),
-        (5, Part(f"{now.running} running")),
-        (7, Part("" if now.stuck else f"{now.queued} queued")),
-        (8, Part(rate_text(progress.rate) if progress.ended else "")),
+        (1, LinePart("" if share is None else _percent(progress), "bold")),
+        (2, LinePart(f"{now.done} done", "green" if now.done else "")),
+        (0, LinePart(f"{now.failed} failed" if now.failed else "", "bold red")),
+        (4, LinePart(f"{now.cancelled} cancelled" if now.cancelled else "")),
+        (5, LinePart(f"{now.running} running")),
+        (7, LinePart("" if now.stuck else f"{now.queued} queued")),
+        (8, LinePart(rate_text(progress.rate) if progress.ended else "")),
         *((6, part) for part in cores_parts(now, "/")),
-        (9, Part(f"{span(round(progress.elapsed))} elapsed")),
+        (9, LinePart(f"{span(round(progress.elapsed))} elapsed")),
         (0, end),
-        (3, Part(left_text(progress) if now.stuck else "")),
+        (3, LinePart(left_text(progress) if now.stuck else "")),
     ]
     ranked = [(rank, part) for rank, part in ranked if part.text]
     kept, with_bar = {0}, False
@@ -135,13 +135,17 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "�
     ranked = [(rank, part) for rank, part in ranked if rank in kept] or ranked[:1]
     if _width(ranked) > width:
         ranked = ranked[-1:]
-    line: list[Part] = []
+    line: list[LinePart] = []
     for i, (_, part) in enumerate(ranked):
-        line += [Part(", ", "dim"), part] if i else [part]
+        line += [LinePart(", ", "dim"), part] if i else [part]
     if with_bar and share is not None:
         room = min(_MOST_BAR, width - _width(ranked) - 1)
         full = int(room * share)
-        line = [Part(bar[0] * full, "green"), Part(bar[1] * (room - full) + " ", "dim"), *line]
+        line = [
+            LinePart(bar[0] * full, "green"),
+            LinePart(bar[1] * (room - full) + " ", "dim"),
+            *line,
+        ]
     return line
 
 
@@ -213,7 +217,7 @@ def _unfinished(now: Statistics) -> list[str]:
     return parts + ([f"{now.not_begun} not begun"] if now.not_begun else [])
 
 
-def _end(progress: Progress, width: int) -> Part:
+def _end(progress: Progress, width: int) -> LinePart:
     """Return the end of a live line: the estimate, or why there is none."""
     now = progress.now
     if now.stuck:
@@ -221,10 +225,10 @@ def _end(progress: Progress, width: int) -> Part:
         if len(text) > width - 20:
             wait = f"{_wait(now.stuck)} for a worker" if now.absent else "fit nowhere"
             text = f"{now.stuck} {wait}: grain why {now.stuck_task}"
-        return Part(text, "yellow")
+        return LinePart(text, "yellow")
     if _others_first(now):
-        return Part("other missions have the cores", "yellow")
-    return Part(left_text(progress, short=width < _NARROW))
+        return LinePart("other missions have the cores", "yellow")
+    return LinePart(left_text(progress, short=width < _NARROW))
 
 
 def _percent(progress: Progress) -> str:
@@ -252,9 +256,9 @@ def _wait(tasks: int) -> str:
     return "waits" if tasks == 1 else "wait"
 
 
-def _width_of(ranked: Iterable[tuple[int, Part]], kept: set[int]) -> int:
+def _width_of(ranked: Iterable[tuple[int, LinePart]], kept: set[int]) -> int:
     return _width([(rank, part) for rank, part in ranked if rank in kept])
 
 
-def _width(ranked: Iterable[tuple[int, Part]]) -> int:
+def _width(ranked: Iterable[tuple[int, LinePart]]) -> int:
     return sum(len(part.text) + 2 for _, part in ranked) - 2

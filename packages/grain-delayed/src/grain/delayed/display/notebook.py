@@ -17,7 +17,7 @@ from grain.delayed.display.lines import live_line
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from grain.delayed.display.lines import Part
+    from grain.delayed.display.lines import LinePart
     from grain.delayed.display.progress import Progress
 
 _LOOK = 0.5  # seconds between two looks
@@ -100,7 +100,7 @@ class NotebookView:
             self._bar.update(data, raw=True)
 
 
-def words(progress: Progress) -> list[Part]:
+def words(progress: Progress) -> list[LinePart]:
     """Return the parts of the line, without a bar."""
     return [part for part in live_line(progress, _WIDTH, ("", "")) if part.text.strip()]
 

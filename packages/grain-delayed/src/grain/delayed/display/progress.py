@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from grain.delayed.display.estimate import Estimate
     from grain.delayed.display.total import Total
-    from grain.head.base import KindNow
+    from grain.head.base import CallKindNow
     from grain.head.messages import Outlook
 
 _ENOUGH = 10  # looks from which a mean of cores says something, and ends from which a rate
@@ -46,7 +46,7 @@ class Progress:
         self._left: Estimate | None = None
         self._total = total
         self._source: Callable[[], Statistics] = lambda: NOTHING
-        self._kinds: Callable[[], Sequence[KindNow]] = lambda: ()
+        self._kinds: Callable[[], Sequence[CallKindNow]] = lambda: ()
         self._estimate_due = 0.0
         # The cores that this mission's tasks had lately, and when.
         self._rooms: deque[tuple[float, float]] = deque()
@@ -66,7 +66,7 @@ class Progress:
     def on_opened(
         self,
         source: Callable[[], Statistics],
-        kinds: Callable[[], Sequence[KindNow]] = lambda: (),
+        kinds: Callable[[], Sequence[CallKindNow]] = lambda: (),
     ) -> None:
         """Look at these statistics from now on; until then there are no tasks.
 

@@ -24,7 +24,7 @@ import outcome
 import trio
 
 from grain.delayed.function import is_async
-from grain.head import Cancelled, ExecutorClosed
+from grain.head import ExecutorClosed, TaskCancelled
 from grain.worker import Call
 from grain.worker.blocking import call_in_thread
 from grain.worker.job import name_of
@@ -335,7 +335,11 @@ class _Worksite:
 
     def _deliver(self, future: Future[Any], ended: Outcome) -> None:
         self._jobs.pop(future, None)
-        if self._failing and isinstance(ended, outcome.Error) and type(ended.error) is Cancelled:
+        if (
+            self._failing
+            and isinstance(ended, outcome.Error)
+            and type(ended.error) is TaskCancelled
+        ):
             return  # cancelled by the failing mission, whose exception is the outcome, in the end
         _resolve(future, ended)
 

@@ -33,7 +33,7 @@ from grain.delayed.graph import TaskNode
 from grain.delayed.leaves.leaf import Leaf
 from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking, one_line
 from grain.delayed.leaves.snapshot import Snapshots
-from grain.head import Cancelled
+from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import call_text, capture, name_of
@@ -71,7 +71,7 @@ class Submitter(Protocol):
     ) -> int:
         """Submit a call to the executor; return its number."""
 
-    def on_held_back(self, count: int) -> None:
+    def on_backing_off(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
 
     def on_cached(self, call: Call) -> None:
@@ -118,7 +118,7 @@ class LeafManager:
         # never ran.
         self._given_up = self._given_up_unbegun = 0
         # The leaves that are not with the executor, and the number of all that are not resolved.
-        self._held_back: dict[Leaf, None] = {}
+        self._backing_off: dict[Leaf, None] = {}
         self._unresolved = 0
         # While leaves are unresolved, a task waits for this event and so holds the nursery open.
         self._all_resolved: trio.Event | None = None
@@ -179,10 +179,10 @@ class LeafManager:
             self._hold_nursery_open()
         else:
             self._hold_nursery_open()
-            self._held_back[leaf] = None
+            self._backing_off[leaf] = None
             self._in_order.append(leaf)
             self._lookups.put(leaf)
-            self._mission.on_held_back(len(self._held_back))
+            self._mission.on_backing_off(len(self._backing_off))
         return leaf.node
 
     async def run_branch(self, call: Call, retry: Retry) -> Outcome:
@@ -216,7 +216,7 @@ class LeafManager:
         """
         return dataclasses.replace(
             now,
-            queued=now.queued + len(self._held_back),
+            queued=now.queued + len(self._backing_off),
             done=now.done + self._hits,
             cached=self._hits,
             cancelled=now.cancelled + self._given_up,
@@ -252,7 +252,7 @@ class LeafManager:
         keys = [leaf.key for leaf in leaves if leaf.key is not None]
         for leaf, result in zip(leaves, await self._cache.look_up(keys), strict=True):
             if result.hit:
-                del self._held_back[leaf]
+                del self._backing_off[leaf]
                 self._hits += 1
                 self._mission.on_cached(leaf.call)
                 self._resolve(leaf, outcome.Value(result.value))
@@ -269,7 +269,7 @@ class LeafManager:
             leaf = self._in_order[0]
             if leaf in self._missing:
                 self._missing.discard(leaf)
-                del self._held_back[leaf]
+                del self._backing_off[leaf]
                 self._in_order.popleft()
                 self._submit(leaf)
             elif leaf.node.outcome is not None:  # found, or cancelled
@@ -300,7 +300,7 @@ class LeafManager:
             self._failed(leaf, ended.error)
         elif leaf.key is not None and not self._cancelled:
             leaf.ended = ended
-            self._held_back[leaf] = None
+            self._backing_off[leaf] = None
             self._results.put(leaf)
         else:
             self._resolve(leaf, ended)
@@ -327,7 +327,7 @@ class LeafManager:
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
         self._mission.failures.take_back(error)
-        self._held_back[leaf] = None
+        self._backing_off[leaf] = None
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 
     def _on_retry(
@@ -348,7 +348,7 @@ class LeafManager:
 
     async def _submit_later(self, leaf: Leaf, delay: float) -> None:
         await trio.sleep(delay)
-        del self._held_back[leaf]
+        del self._backing_off[leaf]
         self._submit(leaf)
 
     async def _keep(self, leaves: list[Leaf]) -> None:
@@ -363,7 +363,7 @@ class LeafManager:
             await self._cache.keep(results)
         finally:
             for leaf in leaves:
-                self._held_back.pop(leaf, None)
+                self._backing_off.pop(leaf, None)
                 assert leaf.ended is not None
                 self._resolve(leaf, leaf.ended)
 
@@ -393,8 +393,8 @@ class LeafManager:
         except trio.Cancelled:
             # The executor resolves the leaves that it has; nobody else resolves the others.
             self._cancelled = True
-            for leaf in list(self._held_back):
-                error = Cancelled(f"{name_of(leaf.call.fn)} was cancelled")
+            for leaf in list(self._backing_off):
+                error = TaskCancelled(f"{name_of(leaf.call.fn)} was cancelled")
                 error.__cause__ = leaf.error
                 if leaf.ended is None:
                     self._given_up += 1

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head import Cancelled, ExecutorClosed, collapsed, flattened
+from grain.head import ExecutorClosed, TaskCancelled, collapsed, flattened
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers, Unreachable
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker.errors import PayloadError
@@ -42,7 +42,7 @@ _NOTED = 10
 # So many retries of one kind are reported one by one.
 _REPORTED = 3
 
-_FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
+_FINAL = (TaskCancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
 _MISTAKES = (
     TypeError, NameError, AttributeError, NotImplementedError, SyntaxError, TaskCrashed,
     TaskOutlivesWorkers,

@@ -25,7 +25,7 @@ from grain.delayed.advice import note_mistakes
 from grain.delayed.errors import MissionCancelled
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
-from grain.head import Cancelled, collapsed, collapsing
+from grain.head import TaskCancelled, collapsed, collapsing
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -310,6 +310,6 @@ def _more_important(
     if block is None or isinstance(block, asyncio.CancelledError):
         return mission
     ended = isinstance(mission, KeyboardInterrupt | SystemExit | MissionCancelled)
-    if isinstance(block, Cancelled) and ended:
+    if isinstance(block, TaskCancelled) and ended:
         return mission  # the block awaited a task that was cancelled for the same reason
     return collapsed(BaseExceptionGroup("a block and its mission failed", [block, mission]))

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.errors import MissionCancelled
-from grain.head import Cancelled, flattened
+from grain.head import TaskCancelled, flattened
 from grain.worker import DefaultInChildren
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def end_program(number: signal.Signals) -> None:
 
 
 def _follows(error: BaseException) -> bool:
-    return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | Cancelled)
+    return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | TaskCancelled)
 
 
 def in_ipython() -> bool:

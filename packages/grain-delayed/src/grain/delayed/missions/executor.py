@@ -99,12 +99,12 @@ class _Maker:
 
         options = self._options
         address, gnaw = config.head.listen, config.head.gnaw
-        words = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
+        words = [f"--idle-timeout={gnaw.idle_timeout}", f"--max-conn={gnaw.max_conn}"]
         words += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
         if gnaw.metrics:
             words += [f"--metrics={gnaw.metrics}"]
-        if gnaw.swarm:
-            words += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
+        if gnaw.pool:
+            words += [f"--pool={gnaw.pool}", f"--config={config.source or ''}"]
         if config.head.event_log.enabled:
             logs = config.head.event_log
             words += [f"--event-log={logs.folder}", f"--event-log-keep={logs.keep}"]

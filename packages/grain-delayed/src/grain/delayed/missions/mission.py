@@ -10,10 +10,10 @@ import outcome
 import trio
 
 from grain import GVAR
-from grain.delayed.advice import Advice, Caller, note_mistakes
+from grain.delayed.advice import Advice, ProgramCaller, note_mistakes
 from grain.delayed.graph import MissionTasks, TaskNode, woken_by
 from grain.delayed.missions.turns import Turns
-from grain.head import Cancelled, GrainExecutor
+from grain.head import GrainExecutor, TaskCancelled
 from grain.resource import ZERO
 from grain.worker import look_at
 from grain.worker.job import capture, name_of
@@ -78,7 +78,7 @@ class Mission:
         self.executor = executor
         self.branches = branches
         # By the nursery: what the functions are that run in it as branches.
-        self._callers = WeakKeyDictionary({branches: Caller.DELAYED})
+        self._callers = WeakKeyDictionary({branches: ProgramCaller.DELAYED})
         self.tasks = MissionTasks(recorded=run_log is not None)
         self._run_log = run_log
         self.ended = False
@@ -144,9 +144,9 @@ class Mission:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job
 
-    def on_held_back(self, count: int) -> None:
+    def on_backing_off(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
-        self._overload.on_held_back(count)
+        self._overload.on_backing_off(count)
 
     def on_cached(self, call: Call) -> None:
         """Take note that the result of a call was found in the cache."""
@@ -190,7 +190,7 @@ class Mission:
 
     def add_group(self, nursery: trio.Nursery) -> None:
         """Take note that the branches of a waitgroup run in a nursery."""
-        self._callers[nursery] = Caller.SUBTASK
+        self._callers[nursery] = ProgramCaller.SUBTASK
 
     async def _run_branch(
         self, call: Call, node: TaskNode, retry: Retry | None, number: int
@@ -209,7 +209,7 @@ class Mission:
             node(ended)
         finally:
             if node.outcome is None:
-                node(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))
+                node(outcome.Error(TaskCancelled(f"{name_of(call.fn)} was cancelled")))
 
     def on_program(self, command: Sequence[object]) -> None:
         """Take note that code of this process, the caller's, is about to run a program here."""
@@ -219,7 +219,11 @@ class Mission:
         # By the task's own nursery: what a branch starts in nurseries of its own is neither a
         # delayed function nor a subtask, and the advice must not treat it as such.
         nursery = trio.lowlevel.current_task().parent_nursery
-        caller = Caller.ROOT if nursery is None else self._callers.get(nursery, Caller.ROOT)
+        caller = (
+            ProgramCaller.ROOT
+            if nursery is None
+            else self._callers.get(nursery, ProgramCaller.ROOT)
+        )
         self.advice.on_program(look.function, command, caller)
 
     # ---- the whole

@@ -19,7 +19,7 @@ from grain.delayed.missions.report import Reporter
 from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.delayed.overload import WARN_QUEUED, Overload
 from grain.head import collapsing
-from grain.head.events import MissionCancelled, TaskBlocks
+from grain.head.events import CancelRequested, TaskBlocks
 from grain.worker import LoopWatchdog
 
 if sys.version_info < (3, 11):
@@ -65,8 +65,8 @@ async def mission(
     Args:
         local: the resources of the local worker. With it the mission schedules for itself, and
             workers join at the address of the configuration file, if there is one. Without it,
-            tasks go to Gnaw, the scheduler that your missions share, and to its workers; the
-            mission starts Gnaw if it does not run.
+            tasks go to the scheduler that your missions share, and to its workers; the
+            mission starts it if it does not run.
         config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or the nearest
             grain.toml in the current directory and those above it, else the defaults. False: none,
             and the mission keeps to itself: no other worker can join.
@@ -161,7 +161,7 @@ async def opened(
     def on_event(event: Event) -> None:
         if isinstance(event, TaskBlocks):
             advice.on_blocked(event.code, event.worker)
-        elif isinstance(event, MissionCancelled):
+        elif isinstance(event, CancelRequested):
             ending.cancel(event.by)
         else:
             reporter.on_event(event)

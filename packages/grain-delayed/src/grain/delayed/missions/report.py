@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from grain.delayed.display.total import Total
     from grain.delayed.display.views import View
-    from grain.head.base import KindNow
+    from grain.head.base import CallKindNow
     from grain.head.messages import Outlook
     from grain.resource import Resource
 
@@ -157,7 +157,7 @@ class Reporter:
     def on_opened(
         self,
         statistics: Callable[[], Statistics],
-        kinds: Callable[[], Sequence[KindNow]] = lambda: (),
+        kinds: Callable[[], Sequence[CallKindNow]] = lambda: (),
         tell: Callable[[Outlook], object] | None = None,
     ) -> None:
         """Show the progress of the mission from now on; until then there are no tasks.

@@ -43,7 +43,7 @@ _COMMAND = re.compile(
 _INDEX = re.compile(r"\w+(?::(?![-=?+])|\[).*", re.DOTALL)
 
 
-class Kind(Enum):
+class PlaceKind(Enum):
     """The kinds of places for a value in a line for sh."""
 
     WORD = "outside of quotes"
@@ -53,7 +53,7 @@ class Kind(Enum):
     NOTHING = "where nothing may stand"
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """The place of one value.
 
     Attributes:
@@ -62,20 +62,20 @@ class Place(NamedTuple):
         bare: True if a value that the shell reads as it is may be written without quotes.
     """
 
-    kind: Kind
+    kind: PlaceKind
     where: str = ""
     bare: bool = True
 
     def expansion(self, variable: str) -> str:
         """Return the expansion of a variable in this place."""
-        return f'"${{{variable}}}"' if self.kind is Kind.WORD else f"${{{variable}}}"
+        return f'"${{{variable}}}"' if self.kind is PlaceKind.WORD else f"${{{variable}}}"
 
     def written(self, value: str) -> str:
         """Return a value as one would type it in this place."""
-        if self.kind is Kind.QUOTED:
+        if self.kind is PlaceKind.QUOTED:
             # In an interactive bash, "!" stands for an earlier command in double quotes, too.
             return re.sub(r'([$`"\\])', r"\\\1", value).replace("!", "\"'!'\"")
-        if self.kind is not Kind.WORD or (self.bare and _BARE.fullmatch(value)):
+        if self.kind is not PlaceKind.WORD or (self.bare and _BARE.fullmatch(value)):
             return value
         return "'" + value.replace("'", "'\"'\"'") + "'"
 
@@ -85,7 +85,7 @@ def is_number(value: str) -> bool:
     return re.fullmatch(r"[+-]?(?:0|[1-9][0-9]*)", value) is not None
 
 
-def find_places(line: str) -> list[Place]:
+def find_places(line: str) -> list[ValuePlace]:
     """Return the place of each `HOLE` in a line for sh.
 
     Raises:
@@ -106,14 +106,14 @@ class _Lexer:
     def __init__(self, line: str) -> None:
         self._line = line
         self._at = 0
-        self._places: list[Place] = []
+        self._places: list[ValuePlace] = []
         self._frames: list[tuple[str, int]] = [("", 0)]
         self._depths = [0]
         self._lost = ""
         self._begin = 0
         self._here_documents: list[tuple[str, bool]] = []
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ValuePlace]:
         """Read the line, and return the places of its holes."""
         while self._at < len(self._line) and not self._lost:
             self._step()
@@ -129,7 +129,7 @@ class _Lexer:
             self._hole(opener)
         elif char == "\\":
             if self._line[self._at + 1 : self._at + 2] == HOLE:
-                self._places.append(Place(Kind.NOTHING, r"the place after a \ "[:-1]))
+                self._places.append(ValuePlace(PlaceKind.NOTHING, r"the place after a \ "[:-1]))
             self._at += 2
         elif char == "`":
             self._quotes(r"`(?:\\.|[^`\\])*`", "backquotes")
@@ -175,17 +175,17 @@ class _Lexer:
     def _hole(self, opener: str) -> None:
         line, at = self._line, self._at
         if opener == '"':
-            place = Place(Kind.QUOTED)
+            place = ValuePlace(PlaceKind.QUOTED)
         elif opener == "$((":
-            place = Place(Kind.NUMBER, "arithmetic")
+            place = ValuePlace(PlaceKind.NUMBER, "arithmetic")
         elif opener == "${" and _INDEX.fullmatch(line, self._frames[-1][1] + 2, at):
-            place = Place(Kind.NUMBER, "an index")
+            place = ValuePlace(PlaceKind.NUMBER, "an index")
         elif opener == "${":
-            place = Place(Kind.REFUSED, "${ }")
+            place = ValuePlace(PlaceKind.REFUSED, "${ }")
         else:
             before = line[:at]
-            place = Place(
-                Kind.WORD,
+            place = ValuePlace(
+                PlaceKind.WORD,
                 bare=_BEFORE.fullmatch(before[-1:]) is not None
                 and _AFTER.fullmatch(line[at + 1 : at + 2]) is not None
                 and _COMMAND.search(before[self._begin :]) is None
@@ -197,7 +197,7 @@ class _Lexer:
     def _dollar(self, *, in_quotes: bool) -> None:
         rest = self._line[self._at : self._at + 3]
         if rest[1:2] == HOLE:
-            self._places.append(Place(Kind.NOTHING, "the place after a $"))
+            self._places.append(ValuePlace(PlaceKind.NOTHING, "the place after a $"))
             self._at += 2
         elif rest.startswith("$'") and not in_quotes:
             self._quotes(r"\$'(?:\\.|[^'\\])*'", "$'...'")
@@ -265,7 +265,9 @@ class _Lexer:
         """Go on at a position, with a place for no value where one is on the way."""
         for hole in re.compile(HOLE).finditer(self._line, self._at, end):
             escaped = self._line[hole.start() - 1] in "$\\" and where != "single quotes"
-            self._places.append(Place(Kind.NOTHING if escaped else Kind.REFUSED, where))
+            self._places.append(
+                ValuePlace(PlaceKind.NOTHING if escaped else PlaceKind.REFUSED, where)
+            )
         self._at = end
 
     def _refuse_open(self, what: str) -> None:

@@ -29,8 +29,8 @@ from grain.map.errors import InputError, TemplateError
 from grain.map.inputs.shell import (
     HOLE,
     Danger,
-    Kind,
-    Place,
+    PlaceKind,
+    ValuePlace,
     code_words,
     find_danger,
     find_danger_in_words,
@@ -50,7 +50,7 @@ _FOREIGN = re.compile(r"\{(?:=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\
 
 SEQ, SLOT = -1, -2
 
-_NO_PLACE = Place(Kind.WORD)
+_NO_PLACE = ValuePlace(PlaceKind.WORD)
 _SCRIPT = 'Write a script of your own, which takes the value as "$1"'
 _ARGUMENT = (
     "Use --shell instead of sh -c; or give the value to the script as an argument: "
@@ -123,7 +123,7 @@ class Template:
             )
         holes = [part for word in self._words for part in word if isinstance(part, Hole)]
         self.uses_slot = any(hole.column == SLOT for hole in holes)
-        self._places: list[Place] = []
+        self._places: list[ValuePlace] = []
         # The words that a shell reads as a script, though the template is none.
         self._scripts: set[int] = set()
         # What evaluates text: for inputs of one column, and of several.
@@ -207,7 +207,7 @@ class Template:
         line = f"{sets}; shift {len(numbers)}; {''.join(texts)}"
         return ["sh", "-c", line, "sh", *numbers]
 
-    def _placed(self) -> Iterator[tuple[str | Hole, Place]]:
+    def _placed(self) -> Iterator[tuple[str | Hole, ValuePlace]]:
         """Yield the parts of the line for sh, and the places of holes."""
         places = iter(self._places)
         for part in self._words[0]:
@@ -231,7 +231,7 @@ class Template:
                 for value in self._values(hole, seq, record, None):
                     if i in self._scripts:
                         _check_number(hole, seq, value, "the script of another shell", _ARGUMENT)
-                    elif place.kind is Kind.NUMBER:
+                    elif place.kind is PlaceKind.NUMBER:
                         _check_number(hole, seq, value, place.where, _SCRIPT)
                     elif danger is not None and (objection := danger.objection(value)):
                         raise InputError(
@@ -375,13 +375,13 @@ def _text(word: Sequence[str | Hole], *, wide: bool = False) -> str:
     )
 
 
-def _check_place(hole: Hole, place: Place) -> None:
+def _check_place(hole: Hole, place: ValuePlace) -> None:
     """Refuse a template with a hole where no value may stand.
 
     Raises:
         TemplateError: it is such a template.
     """
-    if place.kind is Kind.NOTHING or (place.kind is Kind.REFUSED and not hole.is_number):
+    if place.kind is PlaceKind.NOTHING or (place.kind is PlaceKind.REFUSED and not hole.is_number):
         raise TemplateError(
             f"{hole.written} stands in {place.where}, where the shell would not fill it in. Write "
             f"it without quotes or in double quotes, as in 'prog {{}} \"of {{}}\"'; or set a "

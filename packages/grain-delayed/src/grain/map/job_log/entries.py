@@ -13,7 +13,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from grain.map.errors import LogError
+from grain.map.errors import ResultLogError
 
 HEADER = b"Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
 # Exitval of a job that its time limit ended, or whose end is unknown.
@@ -78,7 +78,7 @@ def read_line(line: bytes) -> JobLogEntry | None:
             os.fsdecode(command.replace(b"\0", b"\n")),
         )
     except ValueError:
-        raise LogError(f"no line of a result log: {os.fsdecode(line)[:200]!r}") from None
+        raise ResultLogError(f"no line of a result log: {os.fsdecode(line)[:200]!r}") from None
 
 
 class Past(Enum):
@@ -124,7 +124,7 @@ class History:
         if entry is None:
             return Past.NEVER_ENDED
         if entry[0] != digest:
-            raise LogError(
+            raise ResultLogError(
                 f"job {seq} is {command[:200]!r} now, and was another command when the result log "
                 "was written: the template or the inputs have changed. If inputs were only added, "
                 "removed or put in another order, --by-command identifies the jobs by their "

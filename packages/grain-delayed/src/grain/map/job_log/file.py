@@ -6,7 +6,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from grain.map.errors import LogError
+from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, read_line
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class JobLog:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LogError(
+            raise ResultLogError(
                 f"{self._path} is in use by another grain map; wait for its end, or use another "
                 "--joblog"
             ) from None
@@ -78,18 +78,18 @@ class JobLog:
                 self._count(line, history)
         # A file without a single newline may be anything but a torn header.
         if not length and not HEADER.startswith(torn):
-            raise LogError(f"{self._path} is no result log; use another --joblog")
+            raise ResultLogError(f"{self._path} is no result log; use another --joblog")
         return length
 
     def _count(self, line: bytes, history: History | None) -> None:
         try:
             entry = read_line(line)
-        except LogError as error:
-            raise LogError(f"{self._path}: {error}; use another --joblog") from None
+        except ResultLogError as error:
+            raise ResultLogError(f"{self._path}: {error}; use another --joblog") from None
         if entry is None:
             return
         if history is None:
-            raise LogError(
+            raise ResultLogError(
                 f"{self._path} has the results of an earlier run. --resume goes on with it, "
                 "--resume-failed also runs once more what failed; for a new run, remove the file "
                 "or use another --joblog"

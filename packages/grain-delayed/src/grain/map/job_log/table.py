@@ -13,7 +13,7 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from grain.map.errors import LogError
+from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, JobLogEntry
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ResultTable:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LogError(
+            raise ResultLogError(
                 f"{self._name} is in use by another grain map; wait for its end, or name another "
                 "file"
             ) from None
@@ -131,7 +131,7 @@ class ResultTable:
                 if piece.endswith(b"\n") and quotes % 2 == 0:
                     length = position
         if length and not go_on:
-            raise LogError(
+            raise ResultLogError(
                 f"{self._name} has the results of an earlier run. --resume with its --joblog goes "
                 "on with it; for a new run, remove the file or name another one"
             )

@@ -10,8 +10,8 @@ Theory of operation:
 2. Every connection to the server begins with a number that the server has drawn, and with the
    member's signature of it: who lacks the key, or has overheard a member, gets nowhere, and does
    not learn whether a meeting exists.
-3. The server is in the place of the Edge file. A head *leads* a meeting over a connection that it
-   keeps, and publishes its record there, sealed; others *look* at the record. With it they reach
+3. The server is in the place of the meeting file. A head *leads* a meeting over a connection that
+   it keeps, and publishes its record there, sealed; others *look* at the record. With it they reach
    the head by TCP, if the network lets them.
 4. They *call* it where it does not answer: they listen, and the server passes their addresses on,
    sealed. The head connects to them, if its network lets it.
@@ -29,5 +29,5 @@ Map:
 - ``call``: the addresses on which a member listens for the head, as bytes
 - ``client``: connections to the server
 - ``leader``: the decisions of a head that leads a meeting, without I/O
-- ``meeting``: a meeting at a bridge, in the place of an Edge file
+- ``meeting``: a meeting at a bridge, in the place of a meeting file
 """

@@ -13,9 +13,9 @@ from grain.edge.bridge.wire import (
     VERSION,
     AnyMessage,
     Greeting,
+    MemberRefused,
     MessageDecoder,
     Open,
-    Refusal,
     encode,
 )
 from grain.edge.errors import MeetingError, NotABridge, NotListed, OtherVersion, RemoteProtocolError
@@ -135,7 +135,7 @@ async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
         raise MeetingError(f"the bridge at {where} does not answer") from None
     except (trio.BrokenResourceError, RemoteProtocolError) as error:
         raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
-    if isinstance(message, Refusal):
+    if isinstance(message, MemberRefused):
         kind = NotListed if message.unlisted else MeetingError
         raise kind(f"the bridge at {where} refuses: {message.why}")
     return message

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grain.edge.bridge.call import unpack_call
-from grain.edge.bridge.wire import Beat, Call, Claim, Incoming, Leading, Publish, Record
+from grain.edge.bridge.wire import (
+    Beat,
+    Claim,
+    Incoming,
+    LeaderRecord,
+    Leading,
+    MemberListens,
+    Publish,
+)
 from grain.edge.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ MOST_CALLS = 1_000
 
 
 @dataclass(frozen=True)
-class Caller:
+class Listener:
     """A member that listens for the head.
 
     Attributes:
@@ -57,7 +65,7 @@ class Leader:
         self.epoch = epoch
         self.leads = False
         self.higher = 0
-        self.incumbent: Record | None = None
+        self.incumbent: LeaderRecord | None = None
         self.taking = 0
         self.calling = 0
         self._keys = keys
@@ -70,7 +78,9 @@ class Leader:
         sealed = self._keys.seal_claim(self.epoch, self._who)
         return [Claim(self.epoch, self._who, sealed)]
 
-    def on_message(self, message: AnyMessage) -> tuple[list[AnyMessage], Incoming | Caller | None]:
+    def on_message(
+        self, message: AnyMessage
+    ) -> tuple[list[AnyMessage], Incoming | Listener | None]:
         """Handle a message of the server.
 
         Returns:
@@ -86,12 +96,12 @@ class Leader:
             if self.leads and self.taking < MOST_TAKEN:
                 self.taking += 1
                 return [], message
-        elif isinstance(message, Call):
+        elif isinstance(message, MemberListens):
             addresses = unpack_call(self._keys.unseal_call(message.sealed), self.epoch)
             if self.leads and addresses and self.calling < MOST_CALLS:
                 self.calling += 1
-                return [], Caller(addresses)
-        elif isinstance(message, Record):
+                return [], Listener(addresses)
+        elif isinstance(message, LeaderRecord):
             self.leads, self.incumbent = False, message
             if (epoch := self._keys.claimed_epoch(message.claim)) > self.epoch:
                 self.higher = epoch

@@ -1,4 +1,4 @@
-"""A meeting at a bridge, in the place of an Edge file: claimed, published and read at the server.
+"""A meeting at a bridge, in the place of a meeting file: claimed, published and read at the server.
 
 Here are the connections of members and of the head; what the head decides is in `leader`.
 """
@@ -17,8 +17,8 @@ from grain.edge.address import BridgeAddress, join_host, parse_address
 from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, read_key
-from grain.edge.bridge.leader import Caller, Leader
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Called, Incoming, Ready, Record
+from grain.edge.bridge.leader import Leader, Listener
+from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Called, Incoming, Joined, LeaderRecord
 from grain.edge.errors import (
     EdgeError,
     MeetingError,
@@ -88,7 +88,7 @@ class BridgeMeeting:
             )
 
     @property
-    def lineage(self) -> str:
+    def meeting_id(self) -> str:
         """The meeting's name, the same for all its heads."""
         return self._keys.public.hex()[:32]
 
@@ -146,17 +146,17 @@ class BridgeMeeting:
         if not isinstance(called, Called):
             raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
 
-    async def _look(self) -> Record:
+    async def _look(self) -> LeaderRecord:
         connection = await connect(self._address, self._keys, "look")
         try:
             record = await answer(connection, self._where)
         finally:
             await trio.aclose_forcefully(connection.stream)
-        if not isinstance(record, Record):
+        if not isinstance(record, LeaderRecord):
             raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
         return record
 
-    def _unsealed(self, record: Record) -> MeetingRecord:
+    def _unsealed(self, record: LeaderRecord) -> MeetingRecord:
         try:
             opened = msgspec.json.decode(self._keys.unseal(record.sealed), type=MeetingRecord)
         except msgspec.MsgspecError as error:
@@ -174,7 +174,7 @@ class BridgeMeeting:
         except BaseException:
             await trio.aclose_forcefully(connection.stream)
             raise
-        if not isinstance(message, Ready):
+        if not isinstance(message, Joined):
             await trio.aclose_forcefully(connection.stream)
             raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
         return connection.stream
@@ -195,12 +195,12 @@ class BridgeMeeting:
         while True:
             # The first to come leads, whatever its epoch: that decides between heads which led
             # different servers of one address, one of which was started again.
-            taken: Record | None = await self._look()
+            taken: LeaderRecord | None = await self._look()
             if taken is None or not taken.epoch:
                 taken = await self._claim(leader)
             if taken is None:
                 self._leader = leader
-                return self.lineage, leader.epoch
+                return self.meeting_id, leader.epoch
             if not taken.sealed and trio.current_time() < until:
                 await trio.sleep(0.5)
                 continue
@@ -210,7 +210,7 @@ class BridgeMeeting:
                 host, pid = record.host, record.pid
             raise MeetingTaken(self.path, host, pid, taken.epoch, "it is connected to the bridge")
 
-    async def _claim(self, leader: Leader) -> Record | None:
+    async def _claim(self, leader: Leader) -> LeaderRecord | None:
         """Connect and claim; return None if this head leads now, else who does."""
         connection = await connect(self._address, self._keys, "lead")
         try:
@@ -296,7 +296,7 @@ class BridgeMeeting:
                 if stream is not None:
                     await greet(stream, incoming.source)
 
-            async def call_back(caller: Caller) -> None:
+            async def call_back(caller: Listener) -> None:
                 stream = None
                 try:
                     with trio.move_on_after(_CALL_BACK):
@@ -307,7 +307,7 @@ class BridgeMeeting:
                 if stream is not None:
                     await greet_back(stream)
 
-            def take_soon(member: Incoming | Caller) -> None:
+            def take_soon(member: Incoming | Listener) -> None:
                 if isinstance(member, Incoming):
                     nursery.start_soon(take, member)
                 else:
@@ -320,7 +320,10 @@ class BridgeMeeting:
                 await self._lead_again(leader)
 
     async def _lead_once(
-        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming | Caller], object]
+        self,
+        leader: Leader,
+        control: BridgeConnection,
+        take: Callable[[Incoming | Listener], object],
     ) -> None:
         """Take members until the connection is lost."""
 
@@ -341,7 +344,10 @@ class BridgeMeeting:
         _log.warning("%s", self._trouble)
 
     async def _take_all(
-        self, leader: Leader, control: BridgeConnection, take: Callable[[Incoming | Caller], object]
+        self,
+        leader: Leader,
+        control: BridgeConnection,
+        take: Callable[[Incoming | Listener], object],
     ) -> str:
         while True:
             try:

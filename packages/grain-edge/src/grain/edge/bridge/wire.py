@@ -1,6 +1,6 @@
 """The messages to and from a bridge's server: a length of four bytes, then MessagePack.
 
-The server speaks first. After `Ready` a connection carries the bytes of two members, which the
+The server speaks first. After `Joined` a connection carries the bytes of two members, which the
 server copies.
 """
 
@@ -76,7 +76,7 @@ class Open(BridgeMessage, frozen=True):
     token: bytes = b""
 
 
-class Refusal(BridgeMessage, frozen=True):
+class MemberRefused(BridgeMessage, frozen=True):
     """The server's last word to a member.
 
     Attributes:
@@ -106,7 +106,7 @@ class Leading(BridgeMessage, frozen=True):
     """The head leads."""
 
 
-class Record(BridgeMessage, frozen=True):
+class LeaderRecord(BridgeMessage, frozen=True):
     """The record of the head that leads.
 
     Attributes:
@@ -142,7 +142,7 @@ class Incoming(BridgeMessage, frozen=True):
     source: _Source
 
 
-class Call(BridgeMessage, frozen=True):
+class MemberListens(BridgeMessage, frozen=True):
     """A member listens for the head, which may connect to it.
 
     Attributes:
@@ -156,7 +156,7 @@ class Called(BridgeMessage, frozen=True):
     """The head has been sent the call."""
 
 
-class Ready(BridgeMessage, frozen=True):
+class Joined(BridgeMessage, frozen=True):
     """The last message of the server: the bytes of the other member follow."""
 
 
@@ -167,15 +167,15 @@ class Beat(BridgeMessage, frozen=True):
 AnyMessage = (
     Greeting
     | Open
-    | Refusal
+    | MemberRefused
     | Claim
     | Leading
-    | Record
+    | LeaderRecord
     | Publish
     | Incoming
-    | Call
+    | MemberListens
     | Called
-    | Ready
+    | Joined
     | Beat
 )
 

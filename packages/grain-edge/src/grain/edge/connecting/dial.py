@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from grain.edge.transports.heartbeat import Heartbeat
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
-"""Seconds between two looks at the Edge file while nobody serves, at least and at most."""
+"""Seconds between two looks at the meeting file while nobody serves, at least and at most."""
 
 _SHARE = 1 / 30  # the pause before the next look, of the time that was waited already
 
@@ -175,7 +175,7 @@ class Dialler:
             await trio.sleep(pause_after(trio.current_time() - begun))
             with suppress(MeetingError):
                 now = await self.meeting.read()
-                self._replaced = (now.lineage, now.epoch) != (record.lineage, record.epoch)
+                self._replaced = (now.meeting_id, now.epoch) != (record.meeting_id, record.epoch)
         scope.cancel()
 
     async def reach(
@@ -189,7 +189,7 @@ class Dialler:
         request = DialRequest(
             self.meeting,
             record,
-            self._hello(record.lineage, record.epoch),
+            self._hello(record.meeting_id, record.epoch),
             self.codec,
             same_kernel=record.boot == self._me.boot,
             fixed=self.address if isinstance(self.address, TcpAddress) else None,
@@ -298,7 +298,7 @@ async def dial(
     Raises:
         AddressError: not an address.
         DialError: no head was reached in time; lists what was tried.
-        EdgeError: something that waiting does not cure: an Edge file that is exposed or another
+        EdgeError: something that waiting does not cure: a meeting file that is exposed or another
             user's, or a head of another version.
     """
     dialler = Dialler(address, role, name or gethostname(), codec, transports, identity)
@@ -372,7 +372,7 @@ def _process_at(where: Address, record: MeetingRecord | None) -> tuple[str, Peer
     """Return the head of an address, as `head_here`.
 
     Args:
-        record: of the head that leads, if there is an Edge file with one.
+        record: of the head that leads, if there is a meeting file with one.
     """
     if isinstance(where, UnixAddress):
         try:

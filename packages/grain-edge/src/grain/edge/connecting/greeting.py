@@ -75,8 +75,8 @@ async def introduce(
         raise kind(f"refused by the head: {answer.reason}")
     if not isinstance(answer, Welcome):
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
-    if (answer.lineage, answer.epoch) != (hello.lineage, hello.epoch):
-        raise Refused("another head answered at this address; the Edge file is out of date")
+    if (answer.meeting_id, answer.epoch) != (hello.meeting_id, hello.epoch):
+        raise Refused("another head answered at this address; the meeting file is out of date")
     return answer, decoder
 
 
@@ -125,9 +125,9 @@ async def welcome(
 def _checked(hello: Message, answer: Welcome, admit: Callable[[Hello], str] | None) -> Hello:
     if not isinstance(hello, Hello):
         raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
-    if (hello.lineage, hello.epoch) != (answer.lineage, answer.epoch):
+    if (hello.meeting_id, hello.epoch) != (answer.meeting_id, answer.epoch):
         raise Refused(
-            f"this is epoch {answer.epoch} of its meeting, not the one that the Edge file named "
+            f"this is epoch {answer.epoch} of its meeting, not the one that the meeting file named "
             "when the peer read it"
         )
     if admit is not None and (reason := admit(hello)):

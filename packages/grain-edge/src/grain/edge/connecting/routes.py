@@ -25,10 +25,10 @@ from grain.edge.connecting.race import Route
 from grain.edge.connecting.reverse import await_head
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.transports import tcp, unix
-from grain.edge.transports.file_log import FIRST_SEGMENT
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, FileStream
 from grain.edge.transports.identity import HEAD, Credential, dialling_context
 from grain.edge.transports.interfaces import local_addresses
+from grain.edge.transports.segments import FIRST_SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -52,7 +52,7 @@ class DialRequest:
 
     Attributes:
         meeting: the meeting, for transports that use its directory.
-        record: the head's entry in the Edge file.
+        record: the head's entry in the meeting file.
         hello: the dialler's introduction.
         codec: the message types of the channel.
         same_kernel: True if the head runs on the dialler's kernel.
@@ -75,8 +75,8 @@ class DialRequest:
 def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[GreetedStream]]:
     """Return the routes to a head, the best first, by those transports that it offers.
 
-    An address that names a port has no other route: the head of the Edge file may be another one,
-    which shares the file for its keys alone.
+    An address that names a port has no other route: the head of the meeting file may be another
+    one, which shares the file for its keys alone.
     """
     if request.fixed is not None:
         transports = transports & {"tcp"}

@@ -68,13 +68,13 @@ class Serving:
 
     Attributes:
         address: the address served, complete.
-        lineage: the meeting's random name; empty for `unix://`.
+        meeting_id: the meeting's random name; empty for `unix://`.
         epoch: the leadership's number; 0 for `unix://`.
         targets: the addresses on which it listens, for people.
     """
 
     address: str
-    lineage: str
+    meeting_id: str
     epoch: int
     targets: tuple[str, ...]
 
@@ -128,7 +128,7 @@ async def serve(
         AddressError: not an address.
         MeetingTaken: a living head serves there.
         Superseded: another head took the meeting over.
-        MeetingError: the Edge file or filesystem is not fit; the class says why.
+        MeetingError: the meeting file or filesystem is not fit; the class says why.
     """
     where = parse_address(address)
     me = this_process()
@@ -140,19 +140,19 @@ async def serve(
     meeting: MeetingPlace
     if isinstance(where, BridgeAddress):
         meeting = bridge = BridgeMeeting(where)
-        lineage, epoch = await bridge.claim()
+        meeting_id, epoch = await bridge.claim()
     else:
         meeting = file = Meeting(where.edge, Disk())
         prober = _prober(where.edge, codec, me, math.inf if fixed else frozen, far)
-        lineage, epoch = await file.claim(me, prober)
+        meeting_id, epoch = await file.claim(me, prober)
     detours = Detours()
     acceptor = Acceptor(
-        _welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience, detours
+        _welcome(me, meeting_id, epoch), codec, heartbeat, handler, admit, patience, detours
     )
     mine, members = make_credentials()
     interfaces = wanted() if interfaces is None else interfaces
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed, interfaces, detours)
-    record = MeetingRecord(lineage, epoch, True, me.host, me.boot, me.space, me.pid, me.start)
+    record = MeetingRecord(meeting_id, epoch, True, me.host, me.boot, me.space, me.pid, me.start)
     head = _Head(leadership, record, members, on_trouble or (lambda *_: None))
     await head.run(transports & {"tcp"} if fixed else transports, str(where), watch, task_status)
 
@@ -162,8 +162,8 @@ async def prepare(address: str) -> None:
 
     Raises:
         AddressError: not an address.
-        CannotServe: the address names a port of another host, or one at which the head of its Edge
-            file does not listen.
+        CannotServe: the address names a port of another host, or one at which the head of its
+            meeting file does not listen.
         MeetingError: the file or filesystem is not fit.
     """
     where = parse_address(address)
@@ -200,7 +200,7 @@ async def _check_port(where: TcpAddress) -> None:
 
 
 async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
-    """Check that no living head of the Edge file listens elsewhere.
+    """Check that no living head of the meeting file listens elsewhere.
 
     Raises:
         CannotServe: one does.
@@ -218,13 +218,13 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
     )
 
 
-def _welcome(me: ProcessIdentity, lineage: str, epoch: int) -> Welcome:
+def _welcome(me: ProcessIdentity, meeting_id: str, epoch: int) -> Welcome:
     return Welcome(
         PROTOCOL,
         package_version(),
         me.host,
         me.pid,
-        lineage,
+        meeting_id,
         epoch,
         boot=me.boot,
         space=me.space,
@@ -300,10 +300,10 @@ def _prober(
 ) -> Callable[[MeetingRecord], Awaitable[str]]:
     """Return a check whether a head lives: it does if it answers in any way.
 
-    It goes by the Edge file, whatever port an address names: the head may listen elsewhere.
+    It goes by the meeting file, whatever port an address names: the head may listen elsewhere.
 
     Args:
-        edge: path of the Edge file.
+        edge: path of the meeting file.
         codec: the message types.
         frozen: seconds that a head has to answer whose process is here; inf if it lives all the
             same.
@@ -358,7 +358,7 @@ async def _sign_of_life_within(
 
     Args:
         seconds: for which it may answer nobody.
-        path: of the Edge file, or of the Unix socket.
+        path: of the meeting file, or of the Unix socket.
         alive: returns False once that has ended.
         answered: as `_answered`.
     """
@@ -383,7 +383,7 @@ class _Head:
 
     Args:
         leadership: the meeting, and how connections are taken.
-        record: the head's entry in the Edge file, without offers.
+        record: the head's entry in the meeting file, without offers.
         members: the credential that members use, which goes into the record.
         on_trouble: as of `serve`.
     """
@@ -428,7 +428,7 @@ class _Head:
                 else:
                     record = self._record
                     targets = tuple(target for offer in self._offers for target in offer.targets)
-                    task_status.started(Serving(address, record.lineage, record.epoch, targets))
+                    task_status.started(Serving(address, record.meeting_id, record.epoch, targets))
                     nursery.start_soon(
                         self._again, watch, self._watch, failed, nursery.cancel_scope
                     )

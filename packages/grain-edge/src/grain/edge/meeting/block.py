@@ -1,4 +1,4 @@
-"""The content of the Edge file: the head, and how it is reached. Pure functions.
+"""The content of the meeting file: the head, and how it is reached. Pure functions.
 
 Theory of operation. The file is one block of 4096 bytes, rewritten in place, never renamed over:
 on NFS a renamed-over file is missing for whoever looks meanwhile if the writer's host has it open
@@ -33,10 +33,10 @@ _HEAD = struct.Struct("!8sHHII16s")
 
 
 class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One leadership, as the Edge file describes it.
+    """One leadership, as the meeting file describes it.
 
     Attributes:
-        lineage: random name of the meeting, kept from head to head.
+        meeting_id: random name of the meeting, kept from head to head.
         epoch: number of the leadership, rising by at least 1 each time.
         open: the head serves; False after a clean end.
         host: name of the head's host.
@@ -46,13 +46,13 @@ class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         start: its start time in clock ticks since boot, as pids are used again.
         unix: path of its Unix socket, or empty.
         tcp: hosts and ports that it listens on, best first.
-        files: the head looks for peers in the Edge file's directory.
+        files: the head looks for peers in the meeting file's directory.
         authority: certificate of the meeting's throw-away authority, PEM, or empty.
         certificate: certificate of a member, PEM. The head's own is not here.
         key: the member's private key, PEM.
     """
 
-    lineage: str
+    meeting_id: str
     epoch: int
     open: bool
     host: str
@@ -105,7 +105,7 @@ def decode_block(data: bytes, path: str) -> MeetingRecord:
         )
     if not data.startswith(_MAGIC):
         raise NotAnEdgeFile(
-            f"{path}: is no Edge file; Grain does not overwrite it. Choose another address"
+            f"{path}: is no meeting file; Grain does not overwrite it. Choose another address"
         )
     _, form, _, length, crc, name = _HEAD.unpack_from(data)
     zeroed = data[:16] + bytes(4) + data[20:SIZE]
@@ -120,4 +120,4 @@ def decode_block(data: bytes, path: str) -> MeetingRecord:
     try:
         return msgspec.json.decode(data[_HEAD.size : _HEAD.size + length], type=MeetingRecord)
     except (msgspec.MsgspecError, ValueError) as e:
-        raise NotAnEdgeFile(f"{path}: has the form of an Edge file, but {e}") from e
+        raise NotAnEdgeFile(f"{path}: has the form of a meeting file, but {e}") from e

@@ -1,11 +1,11 @@
 """Leadership of a meeting: claiming, publishing and watching it.
 
-Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
+Beside the meeting file `P` lies the directory `P.d`, mode 0700. Rules:
 
 1. A leadership is claimed by exclusive creation of `P.d/claim.<epoch>`, with an epoch above all
    that exist. Nothing is ever locked.
-2. Only who holds the highest claim writes the Edge file. It looks at the claims before it writes,
-   and every 15 s after; a higher one makes it step down.
+2. Only who holds the highest claim writes the meeting file. It looks at the claims before it
+   writes, and every 15 s after; a higher one makes it step down.
 3. Should a slower writer have overwritten the file in between, the holder writes it again at its
    next look. Readers compare epochs, so they go back at most for that long.
 4. A claim whose holder died before it published is passed over after 10 s.
@@ -44,10 +44,10 @@ _CLAIM = re.compile(r"claim\.(\d{1,18})")
 
 
 class Meeting:
-    """One Edge file and its directory.
+    """One meeting file and its directory.
 
     Args:
-        path: absolute path of the Edge file.
+        path: absolute path of the meeting file.
         disk: threads to use.
         unpublished: seconds after which a claim without a record is passed over.
     """
@@ -100,7 +100,7 @@ class Meeting:
                 be seen from here, or "".
 
         Returns:
-            the meeting's lineage and the epoch claimed.
+            the meeting's meeting_id and the epoch claimed.
 
         Raises:
             MeetingTaken: a living head leads.
@@ -124,8 +124,8 @@ class Meeting:
                 continue
             epoch = max(published, passed, *claims, 0) + 1
             if await self.disk.run(self.directory, self._make_claim, epoch):
-                lineage = secrets.token_hex(16) if record is None else record.lineage
-                return lineage, epoch
+                meeting_id = secrets.token_hex(16) if record is None else record.meeting_id
+                return meeting_id, epoch
 
     async def living(
         self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
@@ -165,7 +165,7 @@ class Meeting:
         """Make the directory and the leader's claim again if somebody removed them.
 
         Returns:
-            True if the Edge file is there, too.
+            True if the meeting file is there, too.
 
         Raises:
             Superseded: another head leads; nothing is made.

@@ -1,4 +1,4 @@
-"""The meeting as a head and its diallers need it: with an Edge file, or at a bridge."""
+"""The meeting as a head and its diallers need it: with a meeting file, or at a bridge."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ Rules:
    bytes; who reads less is lost.
 3. Of two members between which bytes are copied, nothing more is read from one while the kernel has
    not taken what is for the other. So a slow reader slows its writer, and no more than `_PIECE`
-   bytes of a connection wait here. Where `Limits.copied` bytes of all wait, the kernel has to have
-   room for what is read next, and no more than `_SMALL` bytes are: so slow readers fill no memory
-   further, and others are copied as before, in smaller pieces.
+   bytes of a connection wait here. Where `MeetingLimits.copied` bytes of all wait, the kernel has
+   to have room for what is read next, and no more than `_SMALL` bytes are: so slow readers fill no
+   memory further, and others are copied as before, in smaller pieces.
 4. In each pass of the event loop one connection of each meeting has its turn, so a busy meeting
    with many connections delays another one as much as one with a single connection.
 5. Where memory for messages is short, nothing is read from who does not read.
@@ -34,7 +34,7 @@ from grain.edge.bridge.key import is_signed
 from grain.edge.bridge.wire import CHALLENGE, VERSION, Greeting, MessageDecoder, Open, encode
 from grain.edge.connecting.handshake_limiter import Handshakes, host_of
 from grain.edge.errors import RemoteProtocolError
-from grain.edge.relay.switchboard import Close, Limits, Send, Switchboard
+from grain.edge.relay.switchboard import Close, MeetingLimits, Send, Switchboard
 from grain.edge.transports import tcp
 from grain.edge.transports.listening import accept_forever
 from grain.edge.transports.sockets import fd_of
@@ -59,7 +59,7 @@ async def serve_bridge(
     *,
     memory: int | None = None,
     listed: frozenset[bytes] | None = None,
-    limits: Limits | None = None,
+    limits: MeetingLimits | None = None,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
     """Serve a bridge until cancelled, which closes all connections; for `nursery.start`.
@@ -80,7 +80,7 @@ async def serve_bridge(
     Raises:
         OSError: it cannot listen there.
     """
-    limits = limits or Limits()
+    limits = limits or MeetingLimits()
     if memory is not None:
         limits = replace(limits, memory=memory)
     most = max(_open_files() - _RESERVED, 64)
@@ -223,7 +223,7 @@ class _Link:
 
 class _Server:
     def __init__(
-        self, limits: Limits, listed: frozenset[bytes] | None, nursery: trio.Nursery
+        self, limits: MeetingLimits, listed: frozenset[bytes] | None, nursery: trio.Nursery
     ) -> None:
         self._switchboard = Switchboard(limits, listed)
         self._copied_most = limits.copied

@@ -42,15 +42,15 @@ from grain.edge.bridge.wire import (
     MOST,
     SILENCE,
     Beat,
-    Call,
     Called,
     Claim,
     Incoming,
+    Joined,
+    LeaderRecord,
     Leading,
+    MemberListens,
+    MemberRefused,
     Publish,
-    Ready,
-    Record,
-    Refusal,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ _STOPPED = 5.0  # seconds between two ticks, of one each second, after which it 
 
 
 @dataclass(frozen=True)
-class Limits:
+class MeetingLimits:
     """The limits of one meeting.
 
     Attributes:
@@ -145,7 +145,7 @@ class Splice:
 
 
 @dataclass(slots=True)
-class Line:
+class RelayedConnection:
     """One connection.
 
     Attributes:
@@ -181,7 +181,7 @@ class SourceState:
     """
 
     name: str
-    lines: dict[int, Line] = field(default_factory=dict)
+    lines: dict[int, RelayedConnection] = field(default_factory=dict)
     used: int = 0
     kept: int = 0
 
@@ -207,16 +207,16 @@ class MeetingState:
     claim: Claim = _NOBODY
     sealed: bytes = b""
     calls: int = 0
-    lines: dict[int, Line] = field(default_factory=dict)
+    lines: dict[int, RelayedConnection] = field(default_factory=dict)
     waiting: dict[bytes, int] = field(default_factory=dict)
     credit: float = 0.0
     at: float = 0.0
     charged: SourceState | None = None
 
     @property
-    def record(self) -> Record:
+    def record(self) -> LeaderRecord:
         """The record that members are shown."""
-        return Record(self.claim.epoch, self.sealed, self.claim.sealed)
+        return LeaderRecord(self.claim.epoch, self.sealed, self.claim.sealed)
 
 
 def network_of(source: str) -> str:
@@ -236,11 +236,11 @@ def network_of(source: str) -> str:
     return str(ipaddress.ip_network((address.packed, 64), strict=False))
 
 
-class Refused(Exception):
+class NotGranted(Exception):
     """A member does not get what it wants; the text is a sentence for it."""
 
 
-class Unlisted(Refused):
+class Unlisted(NotGranted):
     """A member is of a meeting that the operator has not listed."""
 
 
@@ -252,15 +252,15 @@ class Switchboard:
         listed: the names of those that are served; None for all.
     """
 
-    def __init__(self, limits: Limits, listed: frozenset[bytes] | None = None) -> None:
+    def __init__(self, limits: MeetingLimits, listed: frozenset[bytes] | None = None) -> None:
         self._limits = limits
         self._listed = listed
         self._meetings: dict[bytes, MeetingState] = {}
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, RelayedConnection] = {}
         self._sources: dict[str, SourceState] = {}
         self._kept = 0  # bytes for meetings and messages
         # The connections whose time is limited: heads, and members that wait.
-        self._timed: dict[int, Line] = {}
+        self._timed: dict[int, RelayedConnection] = {}
         self._effects: list[Send | Close | Splice] = []
         self._next = 0
         self._ticked = 0.0
@@ -299,15 +299,15 @@ class Switchboard:
         charged = self._sources.get(name) or SourceState(name)
         try:
             state = self._admit(meeting, charged, now)
-        except Refused as error:
-            refusal = Refusal(str(error), isinstance(error, Unlisted))
+        except NotGranted as error:
+            refusal = MemberRefused(str(error), isinstance(error, Unlisted))
             self._effects += [Send(number, refusal), Close(number)]
             return number
         self._sources[name] = charged
         if state.charged is None:
             state.charged = charged
             self._keep(charged, MEETING)
-        line = Line(state, purpose, source, charged, now)
+        line = RelayedConnection(state, purpose, source, charged, now)
         self._lines[number] = state.lines[number] = charged.lines[number] = line
         charged.used += 1
         try:
@@ -322,7 +322,7 @@ class Switchboard:
                 self._join(number, line)
             else:
                 self._take(number, line, token)
-        except Refused as error:
+        except NotGranted as error:
             self._refuse(number, line, str(error))
         return number
 
@@ -367,7 +367,7 @@ class Switchboard:
         line = self._lines.get(connection)
         if line is None:
             return
-        self._retire(connection, line)
+        self._detach(connection, line)
         self.on_unsent(connection, 0)
         del self._lines[connection]
         state = line.meeting
@@ -418,13 +418,15 @@ class Switchboard:
         state.credit = min(limits.burst, state.credit + (now - state.at) * limits.rate)
         state.at = now
         if len(state.lines) >= limits.each:
-            raise Refused(f"this meeting has {limits.each} connections, the most on this bridge")
+            raise NotGranted(f"this meeting has {limits.each} connections, the most on this bridge")
         if len(charged.lines) >= limits.of_source:
-            raise Refused(f"your host has {limits.of_source} connections, the most on this bridge")
+            raise NotGranted(
+                f"your host has {limits.of_source} connections, the most on this bridge"
+            )
         if state.credit < 1:
-            raise Refused("this meeting opens connections faster than this bridge allows")
+            raise NotGranted("this meeting opens connections faster than this bridge allows")
         if not state.lines and self._is_full(charged, MEETING):
-            raise Refused("the bridge has no memory left for further meetings; try again later")
+            raise NotGranted("the bridge has no memory left for further meetings; try again later")
         if len(self._lines) >= limits.connections:
             self._make_room(charged)
         state.credit -= 1
@@ -439,7 +441,7 @@ class Switchboard:
         """
         largest = max(self._sources.values(), key=lambda state: state.used, default=newcomer)
         if largest.used <= newcomer.used + 1:
-            raise Refused("the bridge has no room for further connections")
+            raise NotGranted("the bridge has no room for further connections")
         # Of two that are alike, `min` returns the first.
         used = ((n, line) for n, line in reversed(largest.lines.items()) if not line.over)
         self._end(*min(used, key=lambda item: item[0] == item[1].meeting.leader))
@@ -466,9 +468,9 @@ class Switchboard:
             Refused: it reads slowly, and there is no memory left for what waits for it.
         """
         if self.is_full_for(head):
-            raise Refused("the scheduler reads slowly, and the bridge has no memory left")
+            raise NotGranted("the scheduler reads slowly, and the bridge has no memory left")
 
-    def _claim(self, number: int, line: Line, claim: Claim) -> None:
+    def _claim(self, number: int, line: RelayedConnection, claim: Claim) -> None:
         state = line.meeting
         before = state.leader
         again = claim.who == state.claim.who and claim.epoch == state.claim.epoch
@@ -489,49 +491,49 @@ class Switchboard:
         for token, member in state.waiting.items():
             self._effects.append(Send(number, Incoming(token, self._lines[member].source)))
 
-    def _call(self, number: int, line: Line, sealed: bytes) -> None:
+    def _call(self, number: int, line: RelayedConnection, sealed: bytes) -> None:
         state = line.meeting
         if state.leader is None:
-            raise Refused("no scheduler is connected to the bridge")
+            raise NotGranted("no scheduler is connected to the bridge")
         if state.calls >= CALLS:
-            raise Refused("too many call the scheduler")
+            raise NotGranted("too many call the scheduler")
         self._check_reads(state.leader)
         if len(sealed) == CALL:
             state.calls += 1
-            self._effects += [Send(state.leader, Call(sealed)), Send(number, Called())]
+            self._effects += [Send(state.leader, MemberListens(sealed)), Send(number, Called())]
         self._end(number, line)
 
-    def _join(self, number: int, line: Line) -> None:
+    def _join(self, number: int, line: RelayedConnection) -> None:
         state = line.meeting
         if state.leader is None:
-            raise Refused("no scheduler is connected to the bridge")
+            raise NotGranted("no scheduler is connected to the bridge")
         if len(state.waiting) >= self._limits.waiting:
-            raise Refused("too many wait for the scheduler, which takes nobody")
+            raise NotGranted("too many wait for the scheduler, which takes nobody")
         self._check_reads(state.leader)
         line.token = secrets.token_bytes(16)
         state.waiting[line.token] = number
         self._timed[number] = line
         self._effects.append(Send(state.leader, Incoming(line.token, line.source)))
 
-    def _take(self, number: int, line: Line, token: bytes) -> None:
+    def _take(self, number: int, line: RelayedConnection, token: bytes) -> None:
         member = line.meeting.waiting.pop(token, None)
         if member is None:
-            raise Refused("who wanted to join waits no more")
+            raise NotGranted("who wanted to join waits no more")
         other = self._lines[member]
         del self._timed[member]
         line.partner, other.partner, other.token = member, number, b""
-        self._effects += [Send(member, Ready()), Send(number, Ready()), Splice(number, member)]
+        self._effects += [Send(member, Joined()), Send(number, Joined()), Splice(number, member)]
 
-    def _refuse(self, number: int, line: Line, why: str) -> None:
-        self._effects.append(Send(number, Refusal(why)))
+    def _refuse(self, number: int, line: RelayedConnection, why: str) -> None:
+        self._effects.append(Send(number, MemberRefused(why)))
         self._end(number, line)
 
-    def _end(self, number: int, line: Line) -> None:
+    def _end(self, number: int, line: RelayedConnection) -> None:
         """Close a connection; it counts until it is lost."""
-        self._retire(number, line)
+        self._detach(number, line)
         self._effects.append(Close(number))
 
-    def _retire(self, number: int, line: Line) -> None:
+    def _detach(self, number: int, line: RelayedConnection) -> None:
         """Take from a connection what it is in its meeting."""
         if line.over:
             return

@@ -27,6 +27,6 @@ Map:
 - ``liveness``: signs of life of a peer that sends nothing
 - ``listening``: accept connections for as long as it takes
 - ``file_stream``: a stream over two logs in a shared directory
-- ``file_log``: the logs, without I/O
+- ``segments``: the logs, without I/O
 - ``file_folder``: the logs' calls on the filesystem
 """

@@ -18,7 +18,7 @@ from grain.edge.meeting import files
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.edge.transports.file_log import Put
+    from grain.edge.transports.segments import Put
 
 REMOVALS = 10
 """Attempts at the removal of a directory in which others make and remove files."""

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import MeetingError
-from grain.edge.transports.file_log import BEAT, BLOB, DATA, END, LogReader, LogWriter
 from grain.edge.transports.heartbeat import Heartbeat
+from grain.edge.transports.segments import BEAT, BLOB, DATA, END, SegmentReader, SegmentWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.meeting.disk import Disk
     from grain.edge.transports.file_folder import Folder
-    from grain.edge.transports.file_log import LogRecord, Put
+    from grain.edge.transports.segments import LogRecord, Put
 
 BEAT_EVERY, LOST = 90.0, 300.0
 """Seconds between two beats of an idle side, and of silence after which the peer is lost."""
@@ -71,8 +71,8 @@ class FileStream(trio.abc.Stream):
         rung: bool = False,
     ) -> None:
         self._folder = folder
-        self._writer = LogWriter(outgoing)
-        self._reader = LogReader(incoming)
+        self._writer = SegmentWriter(outgoing)
+        self._reader = SegmentReader(incoming)
         self._disk = disk
         self._ring = ring
         self._rung = rung

@@ -1,9 +1,9 @@
 """The addresses of this host, best first, and those of them on which a head listens.
 
-Theory of operation. Members find a head by its Edge file, so they are hosts that share the file's
-disk. A disk of this host is shared with nobody, unless this host is a file server: loopback will
-do. A disk of a file server is reached by one network, on which the other hosts reach it, too: the
-kernel knows this host's address there. Of other disks nothing is known.
+Theory of operation. Members find a head by its meeting file, so they are hosts that share the
+file's disk. A disk of this host is shared with nobody, unless this host is a file server: loopback
+will do. A disk of a file server is reached by one network, on which the other hosts reach it, too:
+the kernel knows this host's address there. Of other disks nothing is known.
 
 This may be wrong: hosts may reach the file server by another network, and a disk of this host may
 be exported by a program that nobody sees. So it is a beginning and no limit. A member that reaches
@@ -132,7 +132,7 @@ def listening(path: str, interfaces: Sequence[str]) -> Listening:
     """Return where the head of a meeting listens; may block while a file server is away.
 
     Args:
-        path: of its Edge file; empty if there is none.
+        path: of its meeting file; empty if there is none.
         interfaces: as of `wanted`.
     """
     if ALL in interfaces:

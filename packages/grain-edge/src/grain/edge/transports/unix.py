@@ -34,12 +34,12 @@ _TRIES, _PAUSE = 50, 0.002  # to get the lock of a directory: how often, and sec
 def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S108  # checked below
     """Return the path where a head listens: in this host's /tmp, in a directory of this user.
 
-    Not beside the Edge file, as most shared filesystems hold no sockets; not in
+    Not beside the meeting file, as most shared filesystems hold no sockets; not in
     $XDG_RUNTIME_DIR, which ends with the last login while a head goes on. What earlier heads of
     the same meeting left is removed.
 
     Args:
-        meeting: path of the Edge file.
+        meeting: path of the meeting file.
         epoch: number of the leadership.
         base: a directory of this host in which everybody may make names.
 

@@ -10,5 +10,5 @@ Map:
 - ``event_log``: its event log
 - ``metrics``: the counts of its hub as metrics of Prometheus
 - ``metrics_port``: a small HTTP server for them
-- ``swarm``: workers that it keeps alive by ``grain scale``
+- ``pool``: workers that it keeps alive by ``grain scale``
 """

@@ -1,6 +1,6 @@
 """Gnaw: a hub in a process of its own, which missions start and which outlives them.
 
-It serves until no mission has been there for a while; then it retires its workers, and leaves. If
+It serves until no mission has been there for a while; then it drains its workers, and leaves. If
 another one serves at its address it leaves at once: two missions that start one at the same time
 end up with the same.
 """
@@ -31,9 +31,9 @@ from grain.edge.errors import (
 from grain.eventlog.store import KEEP, KEEP_GB
 from grain.head.collapse import collapsing
 from grain.head.gnaw.event_log import EventLogOptions, recording
-from grain.head.gnaw.swarm import SwarmSize, keep_swarm, swarm_size, withdraw_swarm
+from grain.head.gnaw.pool import PoolSize, keep_pool, pool_size, withdraw_pool
 from grain.head.hub.hub import GRACE, MAX_SILENCE
-from grain.head.service import CODEC, Service
+from grain.head.service import CODEC, HubService
 from grain.worker.logs import STANDARD_ERROR, LogFile, log_to
 
 if TYPE_CHECKING:
@@ -64,17 +64,17 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--log-file", default="", help="where it logs; by default standard error")
     parser.add_argument(
-        "--idle-quit", type=float, default=1800.0, metavar="SECONDS", help="without a mission"
+        "--idle-timeout", type=float, default=1800.0, metavar="SECONDS", help="without a mission"
     )
     parser.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
     parser.add_argument(
-        "--swarm",
-        type=swarm_size,
+        "--pool",
+        type=pool_size,
         default=0,
         metavar="N",
         help="workers to keep alive, by grain scale; auto for as many as the tasks need",
     )
-    parser.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
+    parser.add_argument("--config", default="", metavar="FILE", help="configuration for --pool")
     parser.add_argument(
         "--grace", type=float, default=GRACE, metavar="SECONDS", help="for peers that are away"
     )
@@ -114,11 +114,11 @@ def make_parser() -> argparse.ArgumentParser:
 async def run_gnaw(
     address: str = DEFAULT,
     *,
-    idle_quit: float = 1800.0,
+    idle_timeout: float = 1800.0,
     max_conn: float = math.inf,
     grace: float = GRACE,
     max_silence: float = MAX_SILENCE,
-    swarm: SwarmSize = 0,
+    pool: PoolSize = 0,
     config: str = "",
     metrics: str = "",
     frozen: float = FROZEN,
@@ -130,11 +130,11 @@ async def run_gnaw(
 
     Args:
         address: where it is met.
-        idle_quit: seconds without a mission after which it leaves.
+        idle_timeout: seconds without a mission after which it leaves.
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.
-        max_silence: as in `Service`.
-        swarm: how many workers are kept alive meanwhile, or ``"auto"``; 0 leaves that to others.
+        max_silence: as in `HubService`.
+        pool: how many workers are kept alive meanwhile, or ``"auto"``; 0 leaves that to others.
         config: the configuration file by which they are submitted.
         metrics: where it serves metrics; empty for nowhere.
         frozen: as of `serve`.
@@ -148,7 +148,9 @@ async def run_gnaw(
         grain.edge.errors.EdgeError: it cannot serve there.
     """
     with recording(event_log, address) as hub_log, collapsing():
-        service = Service(grace=grace, max_silence=max_silence, max_missions=max_conn, log=hub_log)
+        service = HubService(
+            grace=grace, max_silence=max_silence, max_missions=max_conn, log=hub_log
+        )
         async with trio.open_nursery() as nursery:
             head = partial(
                 serve,
@@ -172,30 +174,32 @@ async def run_gnaw(
                 nursery.start_soon(serve_metrics, metrics, service.hub)
             if log is not None and not _same_disk(log.path, address):
                 nursery.start_soon(_watch_log, log, service)
-            await _until_idle(service, idle_quit, swarm, config)
+            await _until_idle(service, idle_timeout, pool, config)
             await _farewell(service)
             nursery.cancel_scope.cancel()
 
 
-async def _until_idle(service: Service, idle_quit: float, swarm: SwarmSize, config: str) -> None:
-    """Keep the swarm until there is nothing to do; then withdraw its jobs.
+async def _until_idle(
+    service: HubService, idle_timeout: float, pool: PoolSize, config: str
+) -> None:
+    """Keep the pool until there is nothing to do; then withdraw its jobs.
 
-    Jobs that wait are cancelled before the workers are retired, or they would take their place.
+    Jobs that wait are cancelled before the workers are drained, or they would take their place.
     """
     while True:
         async with trio.open_nursery() as keeping:
-            if swarm:
-                keeping.start_soon(keep_swarm, swarm, config)
-            await _without_a_mission(service, idle_quit)
+            if pool:
+                keeping.start_soon(keep_pool, pool, config)
+            await _without_a_mission(service, idle_timeout)
             keeping.cancel_scope.cancel()
-        if swarm:
-            await withdraw_swarm(swarm, config)
+        if pool:
+            await withdraw_pool(pool, config)
         if service.hub.idle:
-            _log.info("no mission for %g s: leaving", idle_quit)
+            _log.info("no mission for %g s: leaving", idle_timeout)
             return
 
 
-async def _without_a_mission(service: Service, seconds: float) -> None:
+async def _without_a_mission(service: HubService, seconds: float) -> None:
     """Wait until no mission has been there for so long."""
     idle_since = trio.current_time()
     while trio.current_time() - idle_since < seconds:
@@ -204,9 +208,9 @@ async def _without_a_mission(service: Service, seconds: float) -> None:
             idle_since = trio.current_time()
 
 
-async def _farewell(service: Service) -> None:
-    """Retire the workers, and wait until they have left."""
-    service.hub.retire()
+async def _farewell(service: HubService) -> None:
+    """Drain the workers, and wait until they have left."""
+    service.hub.drain()
     service.dispatch()
     with trio.move_on_after(FAREWELL):
         while service.hub.registry.workers:  # noqa: ASYNC110 - a matter of seconds, once
@@ -214,14 +218,14 @@ async def _farewell(service: Service) -> None:
 
 
 def _same_disk(log: str, address: str) -> bool:
-    """Return True if a log is on the disk of the Edge file, which `serve` looks at."""
+    """Return True if a log is on the disk of the meeting file, which `serve` looks at."""
     where = parse_address(address)
     if where.edge is None:
         return False
     return Path(log).parent.stat().st_dev == Path(where.edge).parent.stat().st_dev
 
 
-async def _watch_log(log: LogFile, service: Service) -> None:
+async def _watch_log(log: LogFile, service: HubService) -> None:
     """Report to missions when nothing can be stored where the log is."""
     directory = str(Path(log.path).parent)
     troubled = False
@@ -270,11 +274,11 @@ def main(words: Sequence[str] | None = None) -> int:
             partial(
                 run_gnaw,
                 options.address,
-                idle_quit=options.idle_quit,
+                idle_timeout=options.idle_timeout,
                 max_conn=options.max_conn,
                 grace=options.grace,
                 max_silence=options.max_silence,
-                swarm=options.swarm,
+                pool=options.pool,
                 config=options.config,
                 metrics=options.metrics,
                 frozen=options.frozen,

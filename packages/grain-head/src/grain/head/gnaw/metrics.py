@@ -86,7 +86,7 @@ METRICS = (
 """All metrics, beside those of the process, which the client library has."""
 
 
-class RunTimes:
+class RunTimeHistogram:
     """The histogram of the times of runs.
 
     Args:
@@ -136,7 +136,7 @@ class HubCollector:
         values = self._values()
         for metric in METRICS:
             if metric.name not in values:
-                continue  # `RunTimes` has it
+                continue  # `RunTimeHistogram` has it
             labels = [metric.label] if metric.label else []
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.help, labels=labels)
@@ -164,7 +164,8 @@ class HubCollector:
             },
             "grain_missions": {state: states.count(state) for state in MISSION_STATES},
             "grain_tasks": {
-                state: tasks[state] for state in ("waiting", "held_back", "suspect", "running")
+                state: tasks[state]
+                for state in ("waiting", "awaiting_report", "suspect", "running")
             },
             "grain_tasks_unschedulable": {
                 "": sum(queue.waiting for queue in waiting if not queue.serving_shapes)
@@ -202,14 +203,14 @@ class Exposition:
     Args:
         hub: whose; the times of its runs are counted from now on.
         started: when it started, in seconds since Unix' epoch.
-        by_function: as of `RunTimes`.
+        by_function: as of `RunTimeHistogram`.
     """
 
     def __init__(self, hub: Hub, started: float, *, by_function: bool = False) -> None:
         # Of its own: the library's global one would have the metrics of other libraries, too.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(HubCollector(hub, started))
-        hub.tasks.on_run_time = RunTimes(self._registry, by_function=by_function).on_run
+        hub.tasks.on_run_time = RunTimeHistogram(self._registry, by_function=by_function).on_run
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:

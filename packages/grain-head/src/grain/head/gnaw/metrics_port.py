@@ -77,7 +77,7 @@ class MetricsServer:
         own_names_only: True to answer only if the request is for an address or for localhost. A
             page on the web can have a browser on this host ask for a name of its own, which
             resolves to this host then ("DNS rebinding"), and read the answer.
-        by_function: as of `grain.head.gnaw.metrics.RunTimes`.
+        by_function: as of `grain.head.gnaw.metrics.RunTimeHistogram`.
     """
 
     def __init__(

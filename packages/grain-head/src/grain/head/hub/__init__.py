@@ -44,7 +44,7 @@ Map:
 - ``quarantine``: tasks that run alone after crashes
 - ``functions``: which workers have which functions of missions
 - ``fair_share``: turns of missions of equal priority
-- ``notices``: requests that no worker here can meet, and troubles of the head, for missions
+- ``unschedulable``: requests that no worker here can meet, and troubles of the head, for missions
 - ``reports``: reports to missions of workers that run their tasks, or have other versions
 - ``names``: the names of peers, as people and commands use them
 - ``answers/``: the state of everything, for ``grain ls`` and ``grain top``

@@ -17,21 +17,21 @@ from grain.edge.version import Versions
 from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview, measured
 from grain.head.hub.answers.snapshot import (
+    draining_worker,
     find_mission,
     named_mission,
-    retired_worker,
     snapshot,
     task_facts,
 )
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
 from grain.head.hub.names import find_peer, labels, numbered
-from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
 from grain.head.hub.reports import WorkerReports
 from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
+from grain.head.hub.unschedulable import UnschedulableRequests
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
@@ -39,13 +39,13 @@ from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.resource import Cores
-from grain.worker.messages import Dismissed
+from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from grain.edge.messages import Message, Payload
-    from grain.edge.questions import RetiredWorker, StateAnswer
+    from grain.edge.questions import DrainingWorker, StateAnswer
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub_log import HubLog
 
@@ -132,7 +132,7 @@ class Hub:
         functions = parts.functions(self.registry, self._outgoing)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = parts.quarantine(self.scheduler, self.registry)
-        self._notices = Notices(self.registry, self.scheduler, self._outgoing)
+        self._unschedulable = UnschedulableRequests(self.registry, self.scheduler, self._outgoing)
         self._reports = WorkerReports(wall - now, self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,
@@ -142,7 +142,7 @@ class Hub:
             prefetch=self.prefetch,
             quarantine=self._quarantine,
             functions=functions,
-            notices=self._notices,
+            unschedulable=self._unschedulable,
             reports=self._reports,
             outgoing=self._outgoing,
         )
@@ -160,14 +160,14 @@ class Hub:
             self.tasks,
             self.registry,
             functions,
-            self._notices,
+            self._unschedulable,
             self._reports,
             self._outgoing,
             own_versions=versions,
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(self.tasks, self._notices.troubles)
+        self.overview = Overview(self.tasks, self._unschedulable.troubles)
         self._looked = now
 
     # ---- events
@@ -176,7 +176,7 @@ class Hub:
         """Handle one message from a peer; `dispatch` after all messages that arrived together.
 
         Raises:
-            BadMessage: it makes no sense: `dismiss` the peer. The records are consistent.
+            BadMessage: it makes no sense: `disconnect` the peer. The records are consistent.
         """
         self._look(now)
         check_message(message)
@@ -185,7 +185,7 @@ class Hub:
         elif isinstance(message, MISSION) and link not in self.workers.links:
             if isinstance(message, Synced):
                 # Before the answer to it: what the mission has not got by then is over.
-                self._notices.on_synced(link)
+                self._unschedulable.on_synced(link)
             self.missions.on_message(link, message, payload, now)
         else:
             self.workers.on_message(link, message, payload, now)
@@ -208,7 +208,7 @@ class Hub:
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now, ended=ended)
 
-    def dismiss(self, link: Link, why: str, now: float, *, refused: bool = False) -> None:
+    def disconnect(self, link: Link, why: str, now: float, *, refused: bool = False) -> None:
         """Detach a peer as if its connection were lost, and inform it; then close that.
 
         Args:
@@ -217,7 +217,7 @@ class Hub:
             refused: it makes no sense that it comes again with the same.
         """
         self.on_link_lost(link, now)
-        self._outgoing.post(link, Dismissed(why, "refused" if refused else "failed"))
+        self._outgoing.post(link, Disconnect(why, "refused" if refused else "failed"))
 
     def on_mission_ended(self, mission: str, now: float) -> None:
         """End a mission whose process is known to have ended: it cannot come back."""
@@ -236,14 +236,14 @@ class Hub:
             what: where, as a directory.
             why: the end of a sentence; empty if it is over.
         """
-        self._notices.on_trouble(what, why)
+        self._unschedulable.on_trouble(what, why)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
         self._look(now)
         self.missions.on_tick(now)
         self.workers.on_tick(now)
-        self._notices.on_tick(now)
+        self._unschedulable.on_tick(now)
 
     def _look(self, now: float) -> None:
         """Notice that this process was stopped: nobody could reach it meanwhile."""
@@ -298,7 +298,7 @@ class Hub:
     @property
     def troubles(self) -> Mapping[str, str]:
         """The troubles that keep this head from working as it should, by where they are."""
-        return self._notices.troubles
+        return self._unschedulable.troubles
 
     @property
     def idle(self) -> bool:
@@ -307,7 +307,7 @@ class Hub:
 
     def snapshot(self, now: float) -> StateAnswer:
         """Return the state of everything."""
-        return snapshot(self.tasks, now, self._versions, self._notices.troubles.values())
+        return snapshot(self.tasks, now, self._versions, self._unschedulable.troubles.values())
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.
@@ -368,7 +368,7 @@ class Hub:
                 "process stopped?"
             )
             return Explanation(task.number, "waiting", (why,))
-        if task.state is TaskState.HELD_BACK:
+        if task.state is TaskState.AWAITING_REPORT:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))
         if task.state is TaskState.SUSPECT:
@@ -384,7 +384,7 @@ class Hub:
             reasons += _backlogs(self.registry.workers.values())
         return Explanation(task.number, explanation.state, tuple(reasons))
 
-    def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[RetiredWorker]:
+    def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[DrainingWorker]:
         """Ask workers to leave, those that are away when they are back.
 
         Args:
@@ -393,9 +393,9 @@ class Hub:
         """
         workers = [one for one in self.registry.workers.values() if _goes_by(one, pattern)]
         own = labels(self.registry.workers.values())
-        before = [retired_worker(self.tasks, worker, own[worker.number]) for worker in workers]
+        before = [draining_worker(self.tasks, worker, own[worker.number]) for worker in workers]
         for worker in workers:
-            self.workers.retire(worker, at_once=at_once)
+            self.workers.drain(worker, at_once=at_once)
         return before
 
     def find(self, mission: str) -> FoundAnswer:
@@ -453,8 +453,8 @@ class Hub:
                 self.workers.inspect(link, lease, ask)
                 return
             answer = ProgramsAnswer([])
-        elif ask.about == "retire":
-            answer = self.retire(ask.pattern, at_once=ask.at_once)
+        elif ask.about == "drain":
+            answer = self.drain(ask.pattern, at_once=ask.at_once)
         elif ask.about == "ended":
             answer = self.workers.on_job_ended(ask.pattern, now)
         elif ask.about == "find":

@@ -11,8 +11,9 @@
 5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
     has left on the newer one. A mission that reads that shares its id with another process: it
     takes another id, and submits all again.
-6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
-    until that worker has reported or left, or until the grace period of this head's start is over.
+6.  A task that ran on a worker under this head's predecessor, as its mission reports, waits for
+    that report until that worker has reported or left, or until the grace period of this head's
+    start is over.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ class Missions:
         mission.last_submitted = -1
         mission.requests.clear()
         mission.refused.clear()
-        mission.noticed.clear()
+        mission.unschedulable.clear()
         mission.outlook = None
         mission.last_away = frozenset()
         mission.reported.clear()
@@ -243,7 +244,7 @@ class Missions:
         new = task is None or task.queue is None
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
-        # The queue is looked up again: one without tasks may have been retired meanwhile.
+        # The queue is looked up again: one without tasks may have been discarded meanwhile.
         resources, queue = mission.requests[message.request]
         task.queue = self._table.scheduler.queue(
             resources, queue.priority, mission.number, queue.interpreter
@@ -390,8 +391,8 @@ class Missions:
         if self._limbo_ends > now:
             return
         self._table.named.clear()
-        for worker in list(self._table.held_back):
-            self._table.enqueue_held_back(worker, now)
+        for worker in list(self._table.awaiting_report):
+            self._table.enqueue_awaiting_report(worker, now)
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):
             self._functions.sweep()

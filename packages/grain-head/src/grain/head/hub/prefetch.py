@@ -133,7 +133,7 @@ class Prefetch:
         self.append(lease, head.chain)
         return True
 
-    def dismiss(self, lease: LeaseRecord) -> None:
+    def forget(self, lease: LeaseRecord) -> None:
         """Let a run that was adopted as under way, and cannot be there, begin no chain."""
         heads = lease.worker.chain_heads
         for key in [key for key, head in heads.items() if head is lease]:
@@ -208,4 +208,4 @@ class Prefetch:
 
 
 def _takes_more(worker: WorkerRecord) -> bool:
-    return worker.takes_runs and not (worker.reserved or worker.retired is not None)
+    return worker.takes_runs and not (worker.reserved or worker.told_to_drain is not None)

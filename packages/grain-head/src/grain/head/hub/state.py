@@ -16,7 +16,7 @@ from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
-from grain.worker.messages import AckRuns, Dismissed
+from grain.worker.messages import AckRuns, Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.edge.questions import Ask
     from grain.eventlog.usage import Report
     from grain.head.hub_log import HubLog
-    from grain.head.messages import Crash, Ending, Notice, Outlook
+    from grain.head.messages import Crash, Ending, Outlook, Unschedulable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
     from grain.worker.messages import Attempt
@@ -62,14 +62,14 @@ class Outgoing:
             self._acknowledged.setdefault(link, []).append(attempt)
 
     def replace(self, link: Link, what: str) -> None:
-        """Dismiss a connection whose peer's id is in use on another one.
+        """Disconnect a connection whose peer's id is in use on another one.
 
         That is most often the peer itself, which has left the old connection: then nobody reads
         this. Otherwise two processes have one id, and this one is to take another.
         """
         self.drop(link)
         why = f"another connection is in use for this {what}: another process may have its id"
-        self.post(link, Dismissed(why, "replaced"))
+        self.post(link, Disconnect(why, "replaced"))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages queued since the last call, by link."""
@@ -263,7 +263,7 @@ class MissionRecord(PeerRecord):
         "last_away",
         "last_submitted",
         "logged",
-        "noticed",
+        "unschedulable",
         "outlook",
         "parked",
         "paused",
@@ -303,8 +303,8 @@ class MissionRecord(PeerRecord):
         self.outlook: Outlook | None = None
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
-        # The requests of this link that were looked at, each with the last notice about it.
-        self.noticed: dict[int, Notice | None] = {}
+        # The requests of this link that were looked at, each with the last message about it.
+        self.unschedulable: dict[int, Unschedulable | None] = {}
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
         # The ids of the workers that the mission was informed of on this link.
@@ -344,7 +344,7 @@ class TaskState(Enum):
     """In a queue of the scheduler, by its ``scheduler_id``."""
     SUSPECT = "suspect"
     """``suspect``: it crashed before, and waits for a worker of its own."""
-    HELD_BACK = "held back"
+    AWAITING_REPORT = "awaiting report"
     """``awaits``: it ran on that worker under another head, and the worker has yet to report; or
     `ITS_MISSION`, which is to confirm outcomes first."""
     LEASED = "leased"
@@ -431,7 +431,7 @@ class TaskRecord:
             return TaskState.WAITING
         if self.suspect:
             return TaskState.SUSPECT
-        return TaskState.HELD_BACK if self.awaits else TaskState.DORMANT
+        return TaskState.AWAITING_REPORT if self.awaits else TaskState.DORMANT
 
     @property
     def how(self) -> str:
@@ -559,10 +559,10 @@ class WorkerRecord(PeerRecord):
         "leases",
         "over",
         "reserved",
-        "retired",
         "sent",
         "serving",
         "session",
+        "told_to_drain",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
@@ -575,7 +575,7 @@ class WorkerRecord(PeerRecord):
         # True while the worker is reserved for a task that is to run alone, or runs it.
         self.reserved = False
         # None until the worker is asked to leave; then True if it is to leave at once.
-        self.retired: bool | None = None
+        self.told_to_drain: bool | None = None
         # This hub's count of its connections; in the present one, how many leases were sent, and
         # how many of those have arrived.
         self.session = 0

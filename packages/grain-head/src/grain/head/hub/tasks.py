@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
     from grain.head.hub.functions import FunctionTable
-    from grain.head.hub.notices import Notices
     from grain.head.hub.prefetch import Prefetch
     from grain.head.hub.quarantine import Quarantine
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
+    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.hub_log import HubLog
     from grain.head.messages import Ending
     from grain.head.scheduler.scheduler import Scheduler
@@ -83,14 +83,14 @@ class TaskTable:
         prefetch: decides what waits on workers.
         quarantine: decides where suspects run.
         functions: sends functions to workers.
-        notices: informs missions of requests that no worker can meet.
+        unschedulable: informs missions of requests that no worker can meet.
         reports: informs missions of workers.
         outgoing: takes the messages.
 
     Attributes:
         by_scheduler_id: what each of the scheduler's tasks is here: a task that waits, or a lease
             that holds resources.
-        held_back: the tasks that wait for a worker's report, by the worker's id.
+        awaiting_report: the tasks that wait for a worker's report, by the worker's id.
         done: how many tasks have resolved with a value.
         failed: how many have failed for good. A failure counts when its mission has confirmed it,
             as nobody else knows that it tries the task again.
@@ -107,7 +107,7 @@ class TaskTable:
         prefetch: Prefetch,
         quarantine: Quarantine,
         functions: FunctionTable,
-        notices: Notices,
+        unschedulable: UnschedulableRequests,
         reports: WorkerReports,
         outgoing: Outgoing,
     ) -> None:
@@ -118,16 +118,16 @@ class TaskTable:
         self.quarantine = quarantine
         self.shares = FairShare()
         self.by_scheduler_id: dict[int, TaskRecord | LeaseRecord] = {}
-        self.held_back: dict[str, dict[TaskRecord, None]] = {}
+        self.awaiting_report: dict[str, dict[TaskRecord, None]] = {}
         # The workers that missions name for tasks which have another run elsewhere: if that comes
-        # to nothing, the task is held back for the worker named, as long as others are.
+        # to nothing, the task awaits that worker's report, as long as others are.
         self.named: dict[TaskRecord, str] = {}
         self.done = self.failed = self.retried = 0
         # Takes the name of the function and the seconds of each run that ended by itself.
         self.on_run_time: Callable[[str, float], object] | None = None
         self._wall = wall
         self._functions = functions
-        self._notices = notices
+        self._unschedulable = unschedulable
         self._reports = reports
         self._outgoing = outgoing
         self._last_scheduler_id = 0
@@ -149,7 +149,7 @@ class TaskTable:
             task.mission.parked[task] = None
             return
         if not queue.serving_shapes:
-            self._notices.on_waiting(task, queue, now)
+            self._unschedulable.on_waiting(task, queue, now)
         if task.crashes:
             if blamed(task.crashes) >= SOLO:
                 task.suspect = True
@@ -166,13 +166,13 @@ class TaskTable:
     def hold_back(self, task: TaskRecord, worker: str) -> None:
         """Let a task wait for the report of the worker that it ran on under another head."""
         task.awaits = worker
-        self.held_back.setdefault(worker, {})[task] = None
+        self.awaiting_report.setdefault(worker, {})[task] = None
 
-    def enqueue_held_back(self, worker: str, now: float) -> None:
-        """Let the tasks that were held back for a worker, and not adopted, wait for room."""
+    def enqueue_awaiting_report(self, worker: str, now: float) -> None:
+        """Let the tasks that awaited a worker's report, and not adopted, wait for room."""
         if self.named:
             self.named = {task: named for task, named in self.named.items() if named != worker}
-        for task in list(self.held_back.get(worker, ())):
+        for task in list(self.awaiting_report.get(worker, ())):
             self.withdraw(task)
             # Its mission takes it to run on that worker.
             self._outgoing.post(task.mission.link, Started("", (task.number,)))
@@ -193,10 +193,10 @@ class TaskTable:
             del task.mission.parked[task]
             task.awaits = ""
         elif task.awaits:
-            others = self.held_back[task.awaits]
+            others = self.awaiting_report[task.awaits]
             del others[task]
             if not others:
-                del self.held_back[task.awaits]
+                del self.awaiting_report[task.awaits]
             task.awaits = ""
 
     # ---- starting
@@ -785,7 +785,7 @@ class TaskTable:
                 self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
             )
         except ValueError as error:
-            self.prefetch.dismiss(lease)
+            self.prefetch.forget(lease)
             raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
         lease.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[lease.scheduler_id] = lease
@@ -828,7 +828,7 @@ class TaskTable:
             waiting=self.scheduler.waiting
             + self.prefetch.in_chains
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
-            held_back=sum(map(len, self.held_back.values())),
+            awaiting_report=sum(map(len, self.awaiting_report.values())),
             running=self.scheduler.running,
             done=self.done,
             failed=self.failed,

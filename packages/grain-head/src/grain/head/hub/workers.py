@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import JobEndedAnswer, Program, ProgramsAnswer, pack
+from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, ProgramState, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import LostWorker, MissionRecord, Questions, WorkerRecord
@@ -28,6 +28,7 @@ from grain.worker.messages import (
     ArrivedCount,
     Backlog,
     CoresComputed,
+    Drain,
     Draining,
     Inspect,
     Inspected,
@@ -37,7 +38,6 @@ from grain.worker.messages import (
     Leaving,
     LoopBlocked,
     RegisterWorker,
-    Retire,
     RunEnded,
     TasksPrinted,
     WorkerRegistered,
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
-    from grain.head.hub.notices import Notices
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.messages import Ask
 
 ENDED = 30.0
@@ -78,7 +78,7 @@ class Workers:
         table: has the tasks that run on them.
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
-        notices: is informed when workers come and go.
+        unschedulable: is informed when workers come and go.
         reports: reports workers to missions.
         outgoing: takes the messages.
         own_versions: this head's.
@@ -94,7 +94,7 @@ class Workers:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
-        notices: Notices,
+        unschedulable: UnschedulableRequests,
         reports: WorkerReports,
         outgoing: Outgoing,
         *,
@@ -105,7 +105,7 @@ class Workers:
         self._table = table
         self._registry = registry
         self._functions = functions
-        self._notices = notices
+        self._unschedulable = unschedulable
         self._reports = reports
         self._own_versions = own_versions
         self._outgoing = outgoing
@@ -136,7 +136,7 @@ class Workers:
                 self._pass_on(worker, message, now)
             case Inspected():
                 link, answer = self._questions.pop(message.question)
-                programs = ProgramsAnswer([Program(*one) for one in message.programs])
+                programs = ProgramsAnswer([ProgramState(*one) for one in message.programs])
                 self._outgoing.post(link, answer, pack(programs))
             case Backlog() | Draining():
                 self._on_readiness(worker, message, now)
@@ -167,7 +167,7 @@ class Workers:
         before = worker.takes_runs
         if isinstance(message, Draining):
             worker.draining = True
-            self._notices.on_draining(worker, now)
+            self._unschedulable.on_draining(worker, now)
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
@@ -287,12 +287,12 @@ class Workers:
         if worker.takes_runs and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
         self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch, self._own_versions))
-        if worker.retired is not None:
-            self._outgoing.post(worker.link, Retire(worker.retired))
+        if worker.told_to_drain is not None:
+            self._outgoing.post(worker.link, Drain(worker.told_to_drain))
         self._functions.on_changed()
-        self._notices.on_workers_changed()
+        self._unschedulable.on_workers_changed()
         self._reports.on_worker(worker)
-        self._table.enqueue_held_back(worker.id, now)
+        self._table.enqueue_awaiting_report(worker.id, now)
 
     # ---- leaving
 
@@ -350,8 +350,8 @@ class Workers:
         self._registry.remove_worker(worker)
         if worker.link is not None:
             self.links.pop(worker.link, None)
-        self._notices.on_workers_changed()
-        self._table.enqueue_held_back(worker.id, now)
+        self._unschedulable.on_workers_changed()
+        self._table.enqueue_awaiting_report(worker.id, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the workers whose grace period is over."""
@@ -396,7 +396,7 @@ class Workers:
         for worker in self._registry.workers.values():
             worker.deadline += seconds
 
-    def retire(self, worker: WorkerRecord, *, at_once: bool) -> None:
+    def drain(self, worker: WorkerRecord, *, at_once: bool) -> None:
         """Ask a worker to leave; one that is away gets the message when it is back."""
-        worker.retired = at_once or worker.retired is True
-        self._outgoing.post(worker.link, Retire(at_once))
+        worker.told_to_drain = at_once or worker.told_to_drain is True
+        self._outgoing.post(worker.link, Drain(at_once))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
 
 # So many tasks are looked at one by one; of a longer queue, a bound is given.
 _COUNTED = 10_000
@@ -139,7 +139,7 @@ def reserved_text(worker: str, start: float, now: float) -> str:
     return f"{worker} is reserved for it, and takes it within {seconds} s"
 
 
-def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerState]) -> str:
+def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]) -> str:
     """Return the sentence on workers of which none has room for the tasks of a queue.
 
     Args:
@@ -156,7 +156,7 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerState]) 
     return f"not enough {free} on {where}"
 
 
-def _missing(queue: TaskQueue, worker: WorkerState) -> set[str]:
+def _missing(queue: TaskQueue, worker: WorkerAccount) -> set[str]:
     """Return the kinds of which a worker has enough for a queue, but not enough free."""
     if not worker.supply.total.request(queue.space):
         return set()
@@ -166,7 +166,7 @@ def _missing(queue: TaskQueue, worker: WorkerState) -> set[str]:
     return {kind for kind, part in asked.items() if not free.get(kind, ZERO).request(part)}
 
 
-def _why_not(queue: TaskQueue, worker: WorkerState, now: float) -> str:
+def _why_not(queue: TaskQueue, worker: WorkerAccount, now: float) -> str:
     """Return the reason why a queue's oldest task does not run on a worker."""
     left = worker.end - now
     if not queue.runs_on(worker.shape.interpreter):

@@ -11,7 +11,7 @@ A worker with a sticky reservation is at no level: what may start there depends 
 too. `ReservedWorkers` has these, grouped by the queues whose tasks may.
 
 Workers of one level also have the same interpreter: each interpreter has levels of its own, which
-its workers refer to (`WorkerState.peers`). So to look up a level costs the same as if there were
+its workers refer to (`WorkerAccount.peers`). So to look up a level costs the same as if there were
 one interpreter.
 """
 
@@ -27,7 +27,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from grain.head.scheduler.state import TaskQueue, WorkerState
+    from grain.head.scheduler.state import TaskQueue, WorkerAccount
 
 # Levels without workers are dropped when there are this many levels, or twice as many as had
 # workers the last time.
@@ -48,10 +48,10 @@ class LevelIndex:
         self._prune_at = _FEW
 
     def of(self, interpreter: str) -> dict[Hashable, Level]:
-        """Return the levels of the workers with an interpreter: the `WorkerState.peers` of each."""
+        """Return the levels of the workers with an interpreter (their `WorkerAccount.peers`)."""
         return self._levels.setdefault(interpreter, {})
 
-    def level_of(self, worker: WorkerState, account: Supply) -> Level:
+    def level_of(self, worker: WorkerAccount, account: Supply) -> Level:
         """Return the level of what is free in an account of a worker's resources.
 
         With the worker's supply it is the level at which the worker is, or where to place it.
@@ -64,7 +64,7 @@ class LevelIndex:
             self._catch_up(level)
         return level
 
-    def place(self, worker: WorkerState, level: Level) -> None:
+    def place(self, worker: WorkerAccount, level: Level) -> None:
         """Move a worker to a level."""
         old = worker.level
         if old is level:
@@ -79,7 +79,7 @@ class LevelIndex:
                 if missing & bit:
                     self._push(queue, level)
 
-    def remove(self, worker: WorkerState) -> None:
+    def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out: it left, or takes no more tasks."""
         if worker.level is not None:
             worker.level.remove(worker)
@@ -125,7 +125,7 @@ class LevelIndex:
     def _all(self) -> Iterator[Level]:
         return chain.from_iterable(levels.values() for levels in self._levels.values())
 
-    def _new(self, key: Hashable, worker: WorkerState, account: Supply) -> Level:
+    def _new(self, key: Hashable, worker: WorkerAccount, account: Supply) -> Level:
         if sum(map(len, self._levels.values())) >= self._prune_at:
             self._prune()
         self._count += 1
@@ -168,20 +168,20 @@ class ReservedWorkers:
     """The workers with sticky reservations, grouped by the queues whose tasks may start there."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, dict[int, WorkerState]] = {}  # by bits of queues, by id
+        self._groups: dict[int, dict[int, WorkerAccount]] = {}  # by bits of queues, by id
         self._masks: dict[int, int] = {}  # by id
 
-    def __iter__(self) -> Iterator[WorkerState]:
+    def __iter__(self) -> Iterator[WorkerAccount]:
         return chain.from_iterable(group.values() for group in self._groups.values())
 
-    def place(self, worker: WorkerState, mask: int) -> None:
+    def place(self, worker: WorkerAccount, mask: int) -> None:
         """Put a worker where tasks of the queues of a bit mask may start, and no others."""
         if self._masks.get(worker.id) != mask:
             self.remove(worker)
             self._masks[worker.id] = mask
             self._groups.setdefault(mask, {})[worker.id] = worker
 
-    def remove(self, worker: WorkerState) -> None:
+    def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out, if it is here."""
         mask = self._masks.pop(worker.id, None)
         if mask is not None:
@@ -190,7 +190,7 @@ class ReservedWorkers:
             if not group:
                 del self._groups[mask]
 
-    def find(self, queue: TaskQueue, now: float) -> WorkerState | None:
+    def find(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
         """Return a worker on which a task of a queue may start now, or None."""
         for mask, group in self._groups.items():
             if mask & queue.bit:

@@ -16,7 +16,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from grain.head.scheduler.state import Level, WorkerState
+    from grain.head.scheduler.state import Level, WorkerAccount
     from grain.resource import Resource, RunTimes
 
 # So many queues without tasks are kept.
@@ -74,7 +74,7 @@ class QueueTable:
         self.levels = LevelIndex(self.by_bit)
         self.reserved = ReservedWorkers()
         self.shapes: dict[Hashable, Shape] = {}
-        self.unplaced: dict[int, WorkerState] = {}
+        self.unplaced: dict[int, WorkerAccount] = {}
 
     def get(
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float = 0.0
@@ -123,7 +123,7 @@ class QueueTable:
                 # Shorter limits may suit workers that were out of the question.
                 self.untried |= queue.bit & self.nonempty
 
-    def startable(self, worker: WorkerState) -> tuple[Level, int]:
+    def startable(self, worker: WorkerAccount) -> tuple[Level, int]:
         """Return the level of what a worker has free, and the bits of queues that it lets start.
 
         A sticky reservation lets start the tasks that it is for, those that fit beside them, and
@@ -142,7 +142,7 @@ class QueueTable:
                 allowed |= bits
         return level, level.mask & allowed
 
-    def settle(self, worker: WorkerState, level: Level, mask: int) -> None:
+    def settle(self, worker: WorkerAccount, level: Level, mask: int) -> None:
         """Put a worker into the index, as `startable` says."""
         if worker.reservation is not None and worker.reservation.sticky:
             self.levels.remove(worker)
@@ -151,18 +151,18 @@ class QueueTable:
             self.reserved.remove(worker)
             self.levels.place(worker, level)
 
-    def place(self, worker: WorkerState) -> None:
+    def place(self, worker: WorkerAccount) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""
         level, mask = self.startable(worker)
         self.settle(worker, level, mask)
         self.untried |= mask & self.nonempty
 
-    def open_to_all(self, worker: WorkerState) -> None:
+    def open_to_all(self, worker: WorkerAccount) -> None:
         """Let tasks of all queues try a worker again."""
         worker.open_to_all = True
         self.unplaced[worker.id] = worker
 
-    def withdraw(self, worker: WorkerState) -> None:
+    def withdraw(self, worker: WorkerAccount) -> None:
         """Let no more tasks start on a worker."""
         self.unplaced.pop(worker.id, None)
         self.levels.remove(worker)
@@ -179,7 +179,7 @@ class QueueTable:
         shape.workers += 1
         return shape
 
-    def leave(self, worker: WorkerState) -> None:
+    def leave(self, worker: WorkerAccount) -> None:
         """Forget a worker."""
         self.withdraw(worker)
         shape = worker.shape
@@ -198,7 +198,7 @@ class QueueTable:
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float
     ) -> TaskQueue:
         if len(self.by_request) - self.nonempty.bit_count() > _IDLE:
-            self._retire()
+            self._discard_unused()
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self.by_bit)
         queue = TaskQueue(request, priority, bit, self._run_times, share, interpreter, seen)
         self.by_request[priority, request, share, interpreter, seen] = self.by_bit[bit] = queue
@@ -216,7 +216,7 @@ class QueueTable:
             self.open_to_all(worker)
         return queue
 
-    def _retire(self) -> None:
+    def _discard_unused(self) -> None:
         """Forget the queues that have no tasks, waiting or running."""
         for key, queue in list(self.by_request.items()):
             if not queue.running and not self.nonempty & queue.bit:

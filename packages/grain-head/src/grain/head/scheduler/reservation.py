@@ -23,12 +23,12 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.head.scheduler.state import TaskQueue, WorkerState
+    from grain.head.scheduler.state import TaskQueue, WorkerAccount
     from grain.resource import Resource
 
 
 def best_reservation(
-    queue: TaskQueue, workers: Iterable[WorkerState], now: float
+    queue: TaskQueue, workers: Iterable[WorkerAccount], now: float
 ) -> Reservation | None:
     """Return the reservation with the earliest start, or None if no worker has the time.
 
@@ -45,7 +45,7 @@ def best_reservation(
     return best
 
 
-def reservation_on(queue: TaskQueue, worker: WorkerState, now: float) -> tuple[Reservation, int]:
+def reservation_on(queue: TaskQueue, worker: WorkerAccount, now: float) -> tuple[Reservation, int]:
     """Return the reservation of a worker for a queue, and how many runs have to end before it.
 
     The runs that end last may go on beside the task as long as there is room for both; the first
@@ -65,7 +65,7 @@ def reservation_on(queue: TaskQueue, worker: WorkerState, now: float) -> tuple[R
     return Reservation(queue, worker, now, future, beside), 0
 
 
-def beside_task(queue: TaskQueue, worker: WorkerState) -> Supply:
+def beside_task(queue: TaskQueue, worker: WorkerAccount) -> Supply:
     """Return an account of what the worker has beside the task, all else being free."""
     future = Supply(worker.supply.total)
     future.alloc(queue.space)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import StarvationGuard
-from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, split_time
+from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerAccount, split_time
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Scheduler:
     ) -> None:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
-        self.workers: dict[int, WorkerState] = {}
+        self.workers: dict[int, WorkerAccount] = {}
         self._queues = QueueTable(self.run_times)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
@@ -75,7 +75,7 @@ class Scheduler:
         left = None if wtime is None else wtime.T
         end = math.inf if left is None else now + left
         supply = Supply(space)
-        new = self.workers[worker] = WorkerState(
+        new = self.workers[worker] = WorkerAccount(
             worker,
             name,
             supply,
@@ -440,7 +440,7 @@ class Scheduler:
                 self._guard.on_dispatched(now)
                 return starts
 
-    def _refill(self, worker: WorkerState, starts: list[Start], now: float) -> None:
+    def _refill(self, worker: WorkerAccount, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
         if not worker.open_to_all and self._hand_over(worker, starts, now):
             return  # its place in the index has not changed
@@ -460,7 +460,7 @@ class Scheduler:
                 queues.open_to_all(worker)
                 return
 
-    def _hand_over(self, worker: WorkerState, starts: list[Start], now: float) -> bool:
+    def _hand_over(self, worker: WorkerAccount, starts: list[Start], now: float) -> bool:
         """Let the first tasks take over what ended runs of their own queue held.
 
         Nothing is then given back and allocated again, and no other task gets room. The first tasks
@@ -489,7 +489,7 @@ class Scheduler:
                 return True
         return not worker.returned
 
-    def _first(self, fitting: int, worker: WorkerState, now: float) -> TaskQueue | None:
+    def _first(self, fitting: int, worker: WorkerAccount, now: float) -> TaskQueue | None:
         """Return the first queue of a bit mask whose oldest task may start on a worker."""
         for _, _, queue in self._queues.order:
             if (
@@ -516,15 +516,15 @@ class Scheduler:
         starts.append(self._start(queue, worker, now))
         self._queues.place(worker)
 
-    def _place(self, worker: WorkerState) -> None:
+    def _place(self, worker: WorkerAccount) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""
         worker.give_back()
         worker.open_to_all = False
         self._queues.place(worker)
 
-    def _find(self, queue: TaskQueue, now: float) -> WorkerState | None:
+    def _find(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
         """Return the worker on which the oldest task of a queue is to start now, if any."""
-        best: WorkerState | None = None
+        best: WorkerAccount | None = None
         tightest = 0.0
         for level in self._queues.levels.fitting(queue):
             slack = level.slack[queue.bit]
@@ -541,7 +541,7 @@ class Scheduler:
         return best or self._queues.reserved.find(queue, now)
 
     def _start(
-        self, queue: TaskQueue, worker: WorkerState, now: float, held: Resource | None = None
+        self, queue: TaskQueue, worker: WorkerAccount, now: float, held: Resource | None = None
     ) -> Start:
         """Start the first task of a queue, with ``held`` or with what is allocated for it."""
         if queue.urgent is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from grain.head.scheduler.queues import QueueTable
-    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
 
 MAX_OVERTAKES = 64
 """The number of times that a task may be overtaken before a worker is reserved for it, where run
@@ -69,7 +69,7 @@ class StarvationGuard:
     """
 
     def __init__(
-        self, workers: Mapping[int, WorkerState], queues: QueueTable, max_overtakes: int | None
+        self, workers: Mapping[int, WorkerAccount], queues: QueueTable, max_overtakes: int | None
     ) -> None:
         self._workers = workers
         self._queues = queues
@@ -89,7 +89,7 @@ class StarvationGuard:
             return max(self._max_overtakes, 1)
         return MAX_OVERTAKES + MORE_OVERTAKES * max(len(self._workers) - FEW_WORKERS, 0)
 
-    def permits(self, queue: TaskQueue, worker: WorkerState, now: float) -> bool:
+    def permits(self, queue: TaskQueue, worker: WorkerAccount, now: float) -> bool:
         """Return True if a reservation with a known start lets a queue's oldest task start.
 
         Sticky reservations are considered by `QueueTable.startable`, at less cost.
@@ -142,7 +142,7 @@ class StarvationGuard:
             if reservation is not None and not reservation.sticky:
                 self._add(reservation)
 
-    def on_overtaken(self, taker: Task, worker: WorkerState, now: float) -> None:
+    def on_overtaken(self, taker: Task, worker: WorkerAccount, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
         mask = worker.shape.mask
         limit = self.limit
@@ -255,14 +255,14 @@ class StarvationGuard:
                 level, mask = self._queues.startable(worker)
                 self._queues.settle(worker, level, mask)
 
-    def _fastest(self, queue: TaskQueue, now: float) -> WorkerState | None:
+    def _fastest(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
         """Return the worker on which the fewest runs have to end before a task fits, if any."""
         able = (worker for worker in self._reservable(queue) if worker.has_time(queue, now))
         few = nsmallest(_COMPARED, islice(able, _SAMPLE), key=lambda worker: len(worker.tasks))
         best = best_reservation(queue, few, now)
         return None if best is None else best.worker
 
-    def _reservable(self, queue: TaskQueue) -> Iterator[WorkerState]:
+    def _reservable(self, queue: TaskQueue) -> Iterator[WorkerAccount]:
         """Yield the workers that could be reserved for the tasks of a queue."""
         for worker in self._workers.values():
             if worker.reservation is None and not worker.draining and worker.shape.mask & queue.bit:
@@ -279,6 +279,6 @@ class StarvationGuard:
         reservation.worker.reservation = None
 
 
-def _sticky(queue: TaskQueue, worker: WorkerState) -> Reservation:
+def _sticky(queue: TaskQueue, worker: WorkerAccount) -> Reservation:
     """Return a reservation of a worker beside which nothing runs that may stay."""
     return Reservation(queue, worker, math.inf, beside_task(queue, worker), {})

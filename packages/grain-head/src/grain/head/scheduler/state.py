@@ -64,7 +64,7 @@ class Task:
         self.age = age
         self.urgency = urgency
         self.cancelled = False
-        self.worker: WorkerState | None = None
+        self.worker: WorkerAccount | None = None
         self.held = ZERO
         self.started = 0.0
         self.until = math.inf
@@ -253,7 +253,7 @@ class TaskQueue:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
 
 
-class WorkerState:
+class WorkerAccount:
     """One worker: its account, the tasks that run on it, and its place in the index.
 
     Attributes:
@@ -401,20 +401,20 @@ class Level:
         self.in_heap = 0
         self.slack: dict[int, float] = {}
         self.order: list[tuple[float, int]] = []
-        self.workers: list[WorkerState] = []
+        self.workers: list[WorkerAccount] = []
 
-    def add(self, worker: WorkerState) -> None:
+    def add(self, worker: WorkerAccount) -> None:
         """Put a worker into its place."""
         at = bisect_left(self.order, worker.order)
         self.order.insert(at, worker.order)
         self.workers.insert(at, worker)
 
-    def remove(self, worker: WorkerState) -> None:
+    def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out."""
         at = bisect_left(self.order, worker.order)
         del self.order[at], self.workers[at]
 
-    def candidates(self, queue: TaskQueue, now: float) -> Iterable[WorkerState]:
+    def candidates(self, queue: TaskQueue, now: float) -> Iterable[WorkerAccount]:
         """Return the workers with enough time left for a queue's tasks, in order of preference.
 
         A task with a known limit goes where the least time remains that still suffices, and leaves
@@ -448,7 +448,7 @@ class Reservation:
     def __init__(
         self,
         queue: TaskQueue,
-        worker: WorkerState,
+        worker: WorkerAccount,
         start: float,
         future: Supply,
         beside: dict[int, Resource],

@@ -24,7 +24,7 @@ from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
 from grain.worker.agent.spool import Spool, SpooledOutcome
-from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, WorkerRegistered
+from grain.worker.messages import Cancel, Disconnect, Drain, Ended, RunEnded, WorkerRegistered
 from grain.worker.processes.computing import Computing, keep_looking
 from grain.worker.runner.settings import RunnerSettings
 
@@ -249,12 +249,12 @@ class Agent:
             if isinstance(message, WorkerRegistered):
                 _log.info("registered at the scheduler, which runs %s", message.versions)
                 self._lifecycle.on_linked()
-            elif isinstance(message, Dismissed):
+            elif isinstance(message, Disconnect):
                 _log.error("the scheduler has ended the connection: %s", message.why)
                 if message.because == "replaced":
                     self._session.rename(secrets.token_hex(8))
-            elif isinstance(message, Retire):
-                self._lifecycle.on_quit(now, force=message.at_once)
+            elif isinstance(message, Drain):
+                self._lifecycle.on_drain(now, force=message.at_once)
             self._session.on_message(message, payload, now)
         self._settle()
 

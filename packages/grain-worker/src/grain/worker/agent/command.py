@@ -44,7 +44,7 @@ _PART = 32  # of the machine's memory, outcomes may take one; what is more is sp
 _log = logging.getLogger("grain.worker")
 
 EPILOG = """\
-exit codes: 0 it left as it was asked to (a signal, the end of its job, grain quit); 1 it could not
+exit codes: 0 it left as it was asked to (a signal, the end of its job, grain drain); 1 it could not
 work; 2 a mistake on the command line; 3 there was no scheduler for --give-up seconds
 """
 

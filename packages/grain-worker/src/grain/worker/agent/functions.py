@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.worker.messages import Cancel, DefineFunction, ForgetFunctions, Inspect, Run
+from grain.worker.messages import Cancel, DefineFunction, ForgetFunctions, Inspect, StartRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from grain.edge.messages import Message, Payload
 
-    Order = tuple[Run | Cancel | ForgetFunctions | Inspect, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect, Payload]
     """An order of a session to a runner; the payload of a run is its arguments."""
 
 
@@ -65,7 +65,7 @@ class FunctionFeed:
         batch: list[tuple[Message, Payload]] = []
         for order in orders:
             message = order[0]
-            if isinstance(message, Run):
+            if isinstance(message, StartRun):
                 digest = message.function
                 if digest not in self._sent:
                     function = self._store.get(digest)

@@ -2,7 +2,7 @@
 
     SERVING --> DRAINING --> CANCELLING --> KILLING --> OVER
 
-1. SERVING ends, and DRAINING begins: at the first signal, when asked to quit, when there has been
+1. SERVING ends, and DRAINING begins: at the first signal, when asked to drain, when there has been
    no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs must have
    ended, but not before half of the time is over: the jobs of debug queues are short. From then on
    the worker takes no new runs.
@@ -124,9 +124,9 @@ class Lifecycle:
         self._over_at = min(self._over_at, over)
         self._cancel_at = min(self._cancel_at, max(now, over - CANCEL - FLUSH))
 
-    def on_quit(self, now: float, *, force: bool) -> None:
+    def on_drain(self, now: float, *, force: bool) -> None:
         """Take the request to leave; by force: without waiting for the ends of runs."""
-        self._drain("asked to quit")
+        self._drain("asked to drain")
         if force:
             self._cancel_at = min(self._cancel_at, now)
 

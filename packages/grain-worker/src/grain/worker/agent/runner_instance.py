@@ -13,7 +13,7 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.edge.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
-from grain.worker.messages import Ended, Inspected, Ready, Run
+from grain.worker.messages import Ended, Inspected, Ready, StartRun
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import (
     BLOCKED,
@@ -84,7 +84,7 @@ class RunnerInstance:
         self._blocked = 0.0
         self.state = InstanceState.STARTING
         self.failure = ""
-        self.runs: dict[Attempt, Run] = {}
+        self.runs: dict[Attempt, StartRun] = {}
         self.served = False
 
     # ---- orders
@@ -98,7 +98,7 @@ class RunnerInstance:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False  # `live` is about to notice
         for message, _ in orders:
-            if isinstance(message, Run):
+            if isinstance(message, StartRun):
                 self.runs[message.attempt] = message
                 self.served = True
         return True

@@ -23,7 +23,7 @@ import trio
 
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Cancel, Ended, Run, chain_of
+from grain.worker.messages import Cancel, Ended, StartRun, chain_of
 from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RunnerProcess:
         # Instances that have died, and of which something may be left.
         self._dying: set[RunnerInstance] = set()
         # Runs that wait for the next instance.
-        self._waiting: deque[tuple[Run, Payload]] = deque()
+        self._waiting: deque[tuple[StartRun, Payload]] = deque()
         self._changed = trio.Event()
         self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -122,13 +122,13 @@ class RunnerProcess:
             message = order[0]
             if isinstance(message, Cancel) and self._withdraw(message):
                 continue
-            if isinstance(message, Run) and message.chain and self._predecessor_died(message):
+            if isinstance(message, StartRun) and message.chain and self._predecessor_died(message):
                 self._report_unrun(Ended(message.attempt, "returned"))
                 continue
             accepted.append(order)
         if accepted and (self._instance is None or not self._instance.post(accepted)):
             for message, payload in accepted:
-                if isinstance(message, Run):
+                if isinstance(message, StartRun):
                     self._waiting.append((message, payload))
                 elif isinstance(message, Cancel):
                     self._withdraw(message)
@@ -144,7 +144,7 @@ class RunnerProcess:
         """Leave it no more time than that for what is left when it ends."""
         self._grace = min(self._grace, seconds)
 
-    def _predecessor_died(self, run: Run) -> bool:
+    def _predecessor_died(self, run: StartRun) -> bool:
         """Return True if the chain of a run was under way in a process that has died.
 
         The resources of that chain are free when nothing is left of the process. Until then the

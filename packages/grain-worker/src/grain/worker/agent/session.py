@@ -29,6 +29,7 @@ from grain.worker.messages import (
     Cancel,
     CoresComputed,
     DefineFunction,
+    Drain,
     Ended,
     ForgetFunctions,
     Inspect,
@@ -41,10 +42,9 @@ from grain.worker.messages import (
     LoopBlocked,
     Outlived,
     RegisterWorker,
-    Retire,
     Revoke,
-    Run,
     RunEnded,
+    StartRun,
     Status,
     TasksPrinted,
     chain_of,
@@ -134,8 +134,8 @@ class WorkerSession:
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
             connection are lost.
-        to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a `Run`
-            is its arguments.
+        to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a
+            `StartRun` is its arguments.
         functions: the functions that runs call.
         runs: the runs that have not ended.
         kept: the outcomes that the head has not acknowledged.
@@ -294,7 +294,7 @@ class WorkerSession:
                 self.to_runner.append((message, None))
             case Inspect():
                 self._inspect(message)
-            case Retire():
+            case Drain():
                 self.drain(now, now if message.at_once else math.inf)
             case _:
                 pass  # WorkerRegistered concerns the agent
@@ -349,7 +349,7 @@ class WorkerSession:
         if lease.chain:
             chain = chain_of(lease)
             self._chains.join(chain, run, self.runs.get(chain), now)
-        order = Run(
+        order = StartRun(
             attempt,
             lease.res,
             lease.limit,

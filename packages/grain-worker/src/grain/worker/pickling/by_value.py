@@ -55,7 +55,7 @@ NAMED: frozenset[type] = frozenset({FunctionType, CachedFunction}) | TYPING
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set})
 
 
-class Place(NamedTuple):
+class ClassPlace(NamedTuple):
     """The place of a class: the key and the bytes of its bundle, and its number there."""
 
     key: str
@@ -67,7 +67,7 @@ class Classes:
     """The classes that travel by value, of one end: a mission or a runner."""
 
     def __init__(self) -> None:
-        self._places: weakref.WeakKeyDictionary[type, Place] = weakref.WeakKeyDictionary()
+        self._places: weakref.WeakKeyDictionary[type, ClassPlace] = weakref.WeakKeyDictionary()
         self._classes_by_key: weakref.WeakValueDictionary[tuple[str, int], type]
         self._classes_by_key = weakref.WeakValueDictionary()
 
@@ -115,7 +115,7 @@ class Classes:
             reached += unknown
         key = secrets.token_hex(12)
         for number, cls in enumerate(reached):
-            self._places[cls] = Place(key, blob, number)
+            self._places[cls] = ClassPlace(key, blob, number)
             self._classes_by_key[key, number] = cls
 
     def _dilled(
@@ -161,7 +161,7 @@ class Classes:
         loaded = self.undill(blob)
         for i, new in enumerate(loaded):
             if self._classes_by_key.setdefault((key, i), new) is new:
-                self._places[new] = Place(key, blob, i)
+                self._places[new] = ClassPlace(key, blob, i)
         return self._classes_by_key[key, number]
 
     @functools.cached_property
@@ -216,7 +216,7 @@ class Reducer:
     """
 
     def __init__(
-        self, places: Mapping[type, Place], inline: frozenset[type], *, copy_all: bool
+        self, places: Mapping[type, ClassPlace], inline: frozenset[type], *, copy_all: bool
     ) -> None:
         self.unknown: dict[type, None] = {}
         self.code = False
@@ -267,7 +267,7 @@ class Reducer:
 def reduces_to_code(reduction: Any) -> bool:
     """Return True if a reduction by `Classes.reduce` has bytecode."""
     arguments = reduction[1]
-    return dilled_code(arguments.blob if isinstance(arguments, Place) else arguments[0])
+    return dilled_code(arguments.blob if isinstance(arguments, ClassPlace) else arguments[0])
 
 
 def importable(obj: Any) -> bool:

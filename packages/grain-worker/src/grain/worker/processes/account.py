@@ -21,7 +21,7 @@ _MOST = 64  # programs that are kept one by one, because one that ran beside the
 _STATUSES = 400  # more than there are: 256 exit codes, 64 signals
 
 
-class Share(NamedTuple):
+class ProgramPeak(NamedTuple):
     """The peak of one program, and when it ran."""
 
     began: float
@@ -43,7 +43,7 @@ class Programs:
     def __init__(self) -> None:
         self.total = _NOTHING
         self._running: dict[object, float] = {}
-        self._ended: list[Share] = []
+        self._ended: list[ProgramPeak] = []
 
     def begin(self, program: object, now: float) -> None:
         """Note the start of a program, which is any object of its own."""
@@ -59,7 +59,7 @@ class Programs:
         began = self._running.pop(program)
         total, peak, measured_by = self.total, 0.0, self.total.measured_by
         if usage is not None:
-            self._ended.append(Share(began, now, usage.peak_memory))
+            self._ended.append(ProgramPeak(began, now, usage.peak_memory))
             peak = largest_sum(self._ended)
             if peak > total.peak_memory or measured_by == "none":
                 measured_by = usage.measured_by
@@ -83,7 +83,7 @@ class Programs:
         self._ended = [share for share in self._ended if share.ended > oldest]
         if len(self._ended) > _MOST:
             half = self._ended[: _MOST // 2]
-            one = Share(min(s.began for s in half), half[-1].ended, largest_sum(half))
+            one = ProgramPeak(min(s.began for s in half), half[-1].ended, largest_sum(half))
             self._ended = [one, *self._ended[_MOST // 2 :]]
 
 
@@ -101,7 +101,7 @@ def last_outputs(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[str, 
     return tuple(dict.fromkeys(path for path in (*before, *added)))[-OUTPUTS:]
 
 
-def largest_sum(shares: list[Share]) -> float:
+def largest_sum(shares: list[ProgramPeak]) -> float:
     """Return the largest sum of the peaks of programs that ran at the same time."""
     if len(shares) == 1:
         return shares[0].peak

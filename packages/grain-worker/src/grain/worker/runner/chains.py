@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from grain.worker.messages import chain_of
 
 if TYPE_CHECKING:
-    from grain.worker.messages import Attempt, Run
+    from grain.worker.messages import Attempt, StartRun
 
 Beside = TypeVar("Beside")
 
@@ -29,10 +29,10 @@ class WaitingRuns(Generic[Beside]):
     """
 
     def __init__(self) -> None:
-        self.chains: dict[Attempt, deque[tuple[Run, Beside]]] = {}
+        self.chains: dict[Attempt, deque[tuple[StartRun, Beside]]] = {}
         self.count = 0
 
-    def admit(self, run: Run, payload: Beside, *, first_runs: bool) -> bool:
+    def admit(self, run: StartRun, payload: Beside, *, first_runs: bool) -> bool:
         """Return True if a run begins at once; otherwise it waits for `pop_successor`.
 
         Args:
@@ -50,7 +50,7 @@ class WaitingRuns(Generic[Beside]):
         self.count += 1
         return False
 
-    def pop_successor(self, run: Run) -> tuple[Run, Beside] | None:
+    def pop_successor(self, run: StartRun) -> tuple[StartRun, Beside] | None:
         """Return the run that begins when this one has ended, if one waits for that."""
         chain = chain_of(run)
         waiting = self.chains.get(chain)

@@ -24,7 +24,7 @@ from grain.worker.messages import (
     ForgetFunctions,
     Inspect,
     Inspected,
-    Run,
+    StartRun,
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
@@ -123,7 +123,7 @@ class PooledNursery:
     def start(
         self,
         execute: Callable[..., Awaitable[None]],
-        run: Run,
+        run: StartRun,
         call: Call,
         res: Resource,
         settings: RunSettings | None,
@@ -181,7 +181,7 @@ class _Execution(Generic[Arriving, Departing]):
     def take(self, batch: Batch[Arriving | None]) -> None:
         """Carry out the messages of a head or an agent."""
         for message, payload in batch:
-            if type(message) is Run:
+            if type(message) is StartRun:
                 if not message.chain or self._waiting.admit(
                     message, payload, first_runs=chain_of(message) in self._runs
                 ):
@@ -218,7 +218,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._threads.end_run(cores)
         self._cores.clear()
 
-    def _start(self, run: Run, payload: Arriving | None) -> None:
+    def _start(self, run: StartRun, payload: Arriving | None) -> None:
         attempt = run.attempt
         if attempt in self._runs:
             return  # delivered twice
@@ -241,7 +241,7 @@ class _Execution(Generic[Arriving, Departing]):
             # For a later run, which then need not wait for a nursery.
             self._nursery.start_soon(self._open_pooled)
 
-    def _start_successor(self, run: Run) -> None:
+    def _start_successor(self, run: StartRun) -> None:
         """Start the run that waits for the end of this one, if there is one."""
         successor = self._waiting.pop_successor(run)
         if successor is not None:
@@ -259,7 +259,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     # ---- runs; each is a task of its own
 
-    async def _refuse(self, run: Run, error: PayloadError) -> None:
+    async def _refuse(self, run: StartRun, error: PayloadError) -> None:
         self._end(run, outcome.Error(error), None)
         self._start_successor(run)
 
@@ -273,7 +273,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     async def _run_pooled(
         self,
-        run: Run,
+        run: StartRun,
         call: Call,
         res: Resource,
         settings: RunSettings | None,
@@ -300,7 +300,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     async def _run_in_scope(
         self,
-        run: Run,
+        run: StartRun,
         call: Call,
         res: Resource,
         settings: RunSettings | None,
@@ -315,7 +315,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def _job(
         self,
-        run: Run,
+        run: StartRun,
         call: Call,
         res: Resource,
         settings: RunSettings | None,
@@ -345,7 +345,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def _end(
         self,
-        run: Run,
+        run: StartRun,
         ended: Outcome | None,
         call: Call | None,
         account: RunAccount | None = None,

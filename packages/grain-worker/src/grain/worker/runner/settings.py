@@ -17,7 +17,7 @@ from grain.worker.messages import MissionSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.worker.messages import Run
+    from grain.worker.messages import StartRun
 
 _MISSIONS = 64  # missions whose settings are remembered
 
@@ -83,7 +83,7 @@ class Settings:
         # changes nothing, None.
         self._missions: dict[bytes, tuple[MissionSettings, RunSettings, RunSettings | None]] = {}
 
-    def of(self, run: Run, function: object) -> RunSettings | None:
+    def of(self, run: StartRun, function: object) -> RunSettings | None:
         """Return the settings of a run that calls a function; None if they change nothing.
 
         Raises:

@@ -11,7 +11,7 @@ from grain.worker.errors import PayloadError
 if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.job import Call, Outcome, RunSettings
-    from grain.worker.messages import DefineFunction, ForgetFunctions, Run
+    from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
     from grain.worker.processes.account import RunAccount
 
 Arriving = TypeVar("Arriving", contravariant=True)
@@ -30,7 +30,7 @@ class Translation(Protocol[Arriving, Departing]):
         """Take in a function, or forget some."""
 
     def decode(
-        self, run: Run, payload: Arriving | None
+        self, run: StartRun, payload: Arriving | None
     ) -> tuple[Call, Resource, RunSettings | None]:
         """Return the call, the resources and the settings of a run.
 
@@ -68,7 +68,9 @@ class MemoryTranslation:
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Call | None) -> None:
         """Do nothing: functions travel within calls."""
 
-    def decode(self, run: Run, payload: Call | None) -> tuple[Call, Resource, RunSettings | None]:
+    def decode(
+        self, run: StartRun, payload: Call | None
+    ) -> tuple[Call, Resource, RunSettings | None]:
         """Return the payload, which is the call, and the resources of the run."""
         if payload is None:
             raise PayloadError("a run came without its call")

@@ -80,7 +80,7 @@ class Look(NamedTuple):
     frames: tuple[FrameType, ...]
 
 
-class Account:
+class BlockedTime:
     """The account of the time for which functions have blocked a loop; decides what is reported.
 
     Args:
@@ -132,7 +132,7 @@ class LoopWatchdog:
         self._report = report
         self._interval = interval
         self._glance = min(_GLANCE, patience / 4)
-        self._account = Account(patience)
+        self._account = BlockedTime(patience)
         self._token = trio.lowlevel.current_trio_token()
         self._watched = threading.get_ident()
         self._answered = threading.Event()

@@ -23,10 +23,10 @@ from grain.worker.messages import (
     Inspect,
     Inspected,
     Ready,
-    Run,
+    StartRun,
 )
 
-CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready, Inspect, Inspected)
+CODEC = Codec(StartRun, Cancel, Ended, DefineFunction, ForgetFunctions, Ready, Inspect, Inspected)
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)
 """A silent runner is blocked by a tasklet, and not dead: only the end of its process is a death."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Report
     from grain.resource import Resource
     from grain.worker.job import Outcome, RunSettings
-    from grain.worker.messages import ForgetFunctions, Run
+    from grain.worker.messages import ForgetFunctions, StartRun
     from grain.worker.processes.account import RunAccount
 
     Tasklet = Callable[..., Awaitable[Any]]
@@ -74,7 +74,7 @@ class WireTranslation:
                 self._unloaded.pop(digest, None)
                 self._loaded.pop(digest, None)
 
-    def decode(self, run: Run, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
+    def decode(self, run: StartRun, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
         """See `Translation.decode`."""
         if payload is None:
             raise PayloadError("a task came without its arguments")

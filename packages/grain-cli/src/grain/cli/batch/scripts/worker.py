@@ -49,23 +49,23 @@ def worker_job(
         script=asked,
         main=_command(config, most_memory, '"$grain_worker"' if path else "grain-worker"),
         path=path,
-        time_left=None if asked.walltime is None else asked.walltime - worker.held_back.walltime,
-        warning=warning_lead(asked.walltime, worker.held_back.walltime),
-        grace=worker.held_back.walltime,
+        time_left=None if asked.walltime is None else asked.walltime - worker.reserve.walltime,
+        warning=warning_lead(asked.walltime, worker.reserve.walltime),
+        grace=worker.reserve.walltime,
         notes=_notes(config),
         env=tuple(worker.env.items()),
         extra_args=tuple(extra_args),
     )
 
 
-def warning_lead(walltime: int | None, held_back: int) -> int:
+def warning_lead(walltime: int | None, reserve: int) -> int:
     """Return the seconds between the batch system's warning and the end of the job.
 
     The warning comes a minute before the worker must have ended; in short jobs, after half of the
     time.
     """
-    lead = held_back + MARGIN
-    return lead if walltime is None else max(min(lead, walltime // 2), held_back)
+    lead = reserve + MARGIN
+    return lead if walltime is None else max(min(lead, walltime // 2), reserve)
 
 
 def resources(config: Config, most_memory: float | None = None) -> dict[str, Any]:
@@ -74,11 +74,11 @@ def resources(config: Config, most_memory: float | None = None) -> dict[str, Any
     ``"auto"`` makes the worker detect the amount on its node. With
     ``{"auto": {"less": 0.5, "most": 8}}`` it detects, subtracts 0.5, and takes 8 at most. Cores are
     always detected: the CPU ids of the job are known only on the node. Memory and walltime are the
-    configured ones minus what is held back, or detected. A configured walltime is left out here, as
+    configured ones less the reserve, or detected. A configured walltime is left out here, as
     the script counts it down.
     """
     worker, asked = config.worker, config.worker.script
-    held = worker.held_back
+    held = worker.reserve
     offer: dict[str, Any] = {
         "Cores": "auto" if asked.cores is None else {"auto": {"most": asked.cores}},
         "GPUs": "auto",
@@ -105,8 +105,8 @@ def _command(config: Config, most_memory: float | None, program: str) -> str:
 
 
 def _notes(config: Config) -> tuple[str, ...]:
-    asked, held = config.worker.script, config.worker.held_back
+    asked, held = config.worker.script, config.worker.reserve
     memory = f"{held.memory:g} GB" + ("" if asked.memory is None else f" of {asked.memory:g}")
     time = format_walltime(held.walltime)
     whole = "" if asked.walltime is None else f" of {format_walltime(asked.walltime)}"
-    return (f"Held back for the worker itself (worker.held_back): {memory}, {time}{whole}.",)
+    return (f"Reserved for the worker itself (worker.reserve): {memory}, {time}{whole}.",)

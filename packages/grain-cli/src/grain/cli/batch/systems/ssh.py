@@ -117,7 +117,7 @@ class Ssh:
             alive.append((number, one.cpus))
             yield SubmittedJob(number, member.name, member.log_file, one.cpus)
 
-    def _free_places(self, alive: Iterable[str]) -> list[ssh.Place]:
+    def _free_places(self, alive: Iterable[str]) -> list[ssh.SharedHost]:
         """Return a host for each free place, those first on which no other is taken."""
         used = [_host(one) for one in alive]
         ranked = [

@@ -58,7 +58,7 @@ MEMORY_RESOURCES = ("h_vmem", "mem_free", "virtual_free", "h_rss")
 _LISTED = "`qconf -sc` lists the resources of your site."
 
 
-class Resource(NamedTuple):
+class SiteResource(NamedTuple):
     """A resource of a site.
 
     Attributes:
@@ -71,14 +71,14 @@ class Resource(NamedTuple):
     consumable: str
 
 
-def resources(output: str) -> dict[str, Resource]:
+def resources(output: str) -> dict[str, SiteResource]:
     """Read ``qconf -sc``; the resources by name."""
     lines = (line.split() for line in output.splitlines() if not line.startswith("#"))
-    read = [Resource(one[0], one[1], one[5]) for one in lines if len(one) >= 8]
+    read = [SiteResource(one[0], one[1], one[5]) for one in lines if len(one) >= 8]
     return {one.name: one for one in read}
 
 
-def memory_option(asked: Script, site: Mapping[str, Resource]) -> str:
+def memory_option(asked: Script, site: Mapping[str, SiteResource]) -> str:
     """Return the request for memory, as in ``h_vmem=3840M``.
 
     Raises:

@@ -80,14 +80,14 @@ echo {_END}
 """Text that prints pid, start and name of each script that runs."""
 
 
-class Place(NamedTuple):
+class SharedHost(NamedTuple):
     """A host, and the number of workers that share it."""
 
     host: str
     workers: int
 
 
-class Started(NamedTuple):
+class StartedProcess(NamedTuple):
     """The answer to a start: pid and start of the process, and its CPUs."""
 
     pid: int
@@ -95,14 +95,15 @@ class Started(NamedTuple):
     cpus: tuple[int, ...]
 
 
-def places(hosts: Iterable[str]) -> list[Place]:
+def places(hosts: Iterable[str]) -> list[SharedHost]:
     """Read the hosts of a configuration.
 
     >>> places(["n1", "me@n2:2"])
     [Place(host='n1', workers=1), Place(host='me@n2', workers=2)]
     """
     return [
-        Place(host, int(count or 1)) for host, _, count in (text.partition(":") for text in hosts)
+        SharedHost(host, int(count or 1))
+        for host, _, count in (text.partition(":") for text in hosts)
     ]
 
 
@@ -111,7 +112,7 @@ def script(job: BatchJob) -> str:
     return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'
 
 
-def start(job: BatchJob, folder: str, place: Place, taken: Collection[int]) -> str:
+def start(job: BatchJob, folder: str, place: SharedHost, taken: Collection[int]) -> str:
     """Return the text that starts a job's script as a process in a session of its own.
 
     Args:
@@ -163,7 +164,7 @@ def free_words(count: int, where: str) -> str:
     return f"{count} CPUs of {where} are free"
 
 
-def started(host: str, output: str) -> Started:
+def started(host: str, output: str) -> StartedProcess:
     """Read the answer to `start`.
 
     Raises:
@@ -177,7 +178,7 @@ def started(host: str, output: str) -> Started:
     match = re.search(r"^grain-started (\d+) (\d+) ([\d,]+)$", output, re.MULTILINE)
     if not match or not _complete(output):
         raise unreadable(f"ssh {host}", output)
-    return Started(int(match[1]), match[2], tuple(map(int, match[3].split(","))))
+    return StartedProcess(int(match[1]), match[2], tuple(map(int, match[3].split(","))))
 
 
 def query(pids: Iterable[str]) -> str:

@@ -102,5 +102,5 @@ def _worker(table: TaskTable, worker: WorkerRecord, now: float) -> WorkerSupply:
         left=None if scheduled.end == math.inf else scheduled.end - now,
         running=len(scheduled.tasks),
         idle=0.0 if scheduled.tasks else max(now - scheduled.idle_since, 0.0),
-        draining=worker.draining or worker.retired is not None,
+        draining=worker.draining or worker.told_to_drain is not None,
     )

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypedDict
 from msgspec.structs import astuple
 
 from grain.edge.questions import (
+    DrainingWorker,
     EndedMission,
     MissionState,
     PeerVersions,
     QueueState,
-    RetiredWorker,
     StateAnswer,
     WorkerState,
 )
@@ -138,10 +138,10 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
     return None if isinstance(peer, str) else peer
 
 
-def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> RetiredWorker:
+def draining_worker(table: TaskTable, worker: WorkerRecord, label: str) -> DrainingWorker:
     """Return what is shown of a worker that is asked to leave."""
     running = len(table.scheduler.workers[worker.number].tasks)
-    return RetiredWorker(worker.name, label, worker.host, worker_state(worker), running)
+    return DrainingWorker(worker.name, label, worker.host, worker_state(worker), running)
 
 
 def named_mission(table: TaskTable, mission: MissionRecord) -> MissionState:
@@ -157,7 +157,7 @@ def worker_state(worker: WorkerRecord) -> str:
         return "away"
     if not worker.serving:
         return "joining"
-    if worker.draining or worker.retired is not None:
+    if worker.draining or worker.told_to_drain is not None:
         return "draining"
     return "serving" if worker.backlog is None else "paused"
 
@@ -222,9 +222,9 @@ def _counts(table: TaskTable) -> tuple[Counter[int], Counter[int]]:
     for queue in table.scheduler.queues.values():
         waiting[queue.share] += queue.waiting
     # Both of these ran before, so there are no more than once fitted on the workers.
-    held_back = chain.from_iterable(table.held_back.values())
+    awaiting_report = chain.from_iterable(table.awaiting_report.values())
     parked = chain.from_iterable(mission.parked for mission in table.registry.missions.values())
-    for task in (*table.quarantine.waiting, *held_back, *parked):
+    for task in (*table.quarantine.waiting, *awaiting_report, *parked):
         waiting[task.mission.number] += 1
     return running, waiting
 

@@ -1,4 +1,4 @@
-"""``grain quit``: let workers go."""
+"""``grain drain``: let workers go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
-    from grain.edge.questions import RetiredWorker, WorkerState
+    from grain.edge.questions import DrainingWorker, WorkerState
 
 _LISTED = 20  # names at most in a message
 
@@ -34,7 +34,7 @@ _WILD = frozenset("*?[")
 @config_option
 @click.argument("pattern", metavar="PATTERN", required=False, shell_complete=completion.workers)
 @click.pass_context
-def quit(  # noqa: A001 - its name
+def drain(
     ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str | None
 ) -> None:
     """Let workers go.
@@ -45,26 +45,26 @@ def quit(  # noqa: A001 - its name
 
     \b
     Examples:
-      grain quit w093015-0
-      grain quit '*'                  all of them, when their tasks are done
-      grain quit -f 'w09*'            at once; their tasks run again elsewhere
+      grain drain w093015-0
+      grain drain '*'                  all of them, when their tasks are done
+      grain drain -f 'w09*'            at once; their tasks run again elsewhere
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask, ask_state
-        from grain.edge.questions import Ask, RetiredWorker
+        from grain.edge.questions import Ask, DrainingWorker
 
         config = load_config(ctx, config_file)
         if pattern is None:
             raise click.UsageError(_missing(config, patience))
         absent: NoScheduler | None = None
-        workers: list[RetiredWorker] = []
+        workers: list[DrainingWorker] = []
         try:
             if not set(pattern) & _WILD:
                 state = ask_state(config, patience=patience)
                 refuse_ambiguous(state.workers, pattern)
-            question = Ask("retire", pattern=pattern, at_once=force)
-            workers = ask(config, question, list[RetiredWorker], patience=patience)
+            question = Ask("drain", pattern=pattern, at_once=force)
+            workers = ask(config, question, list[DrainingWorker], patience=patience)
         except NoScheduler as error:
             absent = error
         for worker in workers:
@@ -96,7 +96,7 @@ def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
         which = ", ".join(f"{clean(one.label)} on {clean(one.host)}" for one in same)
         raise click.ClickException(
             f"{len(same)} workers are called {name!r}: {which}; "
-            f"`grain quit '{clean(name)}@*'` lets all of them go"
+            f"`grain drain '{clean(name)}@*'` lets all of them go"
         )
 
 
@@ -115,10 +115,10 @@ def _missing(config: Config, patience: float) -> str:
         return "no worker is here, and none waits for its job; `grain up` submits some"
     listed = ", ".join(clean(name) for name in names[:_LISTED])
     more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"name the workers, as in: grain quit {clean(names[0])}; there are: {listed}{more}"
+    return f"name the workers, as in: grain drain {clean(names[0])}; there are: {listed}{more}"
 
 
-def _farewell(worker: RetiredWorker, force: bool) -> str:
+def _farewell(worker: DrainingWorker, force: bool) -> str:
     count = worker.running
     tasks = "1 task" if count == 1 else f"{count} tasks"
     later = " once it is back" if worker.state == "away" else ""
@@ -164,7 +164,7 @@ def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
         if not (pending or local or force):
             yield (
                 f"{what} runs, but is not with the scheduler (yet); "
-                f"`grain quit -f {clean(job.record.name)}` cancels it"
+                f"`grain drain -f {clean(job.record.name)}` cancels it"
             )
             continue
         open_system(config).cancel([job.record.id])

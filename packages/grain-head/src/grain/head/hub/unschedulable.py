@@ -1,10 +1,10 @@
-"""Notices to missions: requests that no worker here can ever meet, and troubles of the head.
+"""Messages to missions: requests that no worker here can ever meet, and troubles of the head.
 
 1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
     connection; and all those that have waiting tasks when the set of workers has changed, at most
     once a second.
-2.  A mission gets a notice when the answer changes: there are no workers at all, there are some
-    and none fits, or one fits by now, which takes the earlier notice back.
+2.  A mission gets a message when the answer changes: there are no workers at all, there are some
+    and none fits, or one fits by now, which takes the earlier message back.
 3.  A worker that is away, has yet to report what it has, or waits for missions that take their
     outcomes, may be back in a moment: as long as it would do, nothing is said.
     One that takes no more runs as its time is nearly over most often has a successor, which
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.messages import LastAway, Notice, Trouble
+from grain.head.messages import LastAway, Trouble, Unschedulable
 
 if TYPE_CHECKING:
     from grain.head.hub.state import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         WorkerRecord,
     )
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import TaskQueue, WorkerState
+    from grain.head.scheduler.state import TaskQueue, WorkerAccount
 
 SUCCESSOR = 120.0
 """Seconds in which the successor of a worker whose time is over may come: `grain scale` looks at
@@ -44,15 +44,15 @@ _NEAR = 120.0
 class _Expected(NamedTuple):
     """The successor of a worker: like it, and expected until then."""
 
-    worker: WorkerState
+    worker: WorkerAccount
     until: float
 
 
-class Notices:
-    """The notices of a hub.
+class UnschedulableRequests:
+    """The messages of a hub about requests that no worker can meet.
 
     Args:
-        registry: has the missions, with the notices that they got on this connection, and the
+        registry: has the missions, with the messages that they got on this connection, and the
             workers.
         scheduler: knows what workers can do.
         outgoing: takes the messages.
@@ -86,7 +86,7 @@ class Notices:
 
     def on_waiting(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
         """Look at the request of a task that no worker serves, unless it was looked at before."""
-        if task.request not in task.mission.noticed:
+        if task.request not in task.mission.unschedulable:
             self._update(task.mission, task.request, queue, now)
 
     def on_workers_changed(self) -> None:
@@ -117,10 +117,10 @@ class Notices:
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
-                elif number in mission.noticed:
+                elif number in mission.unschedulable:
                     # None waits any more: one that comes later is looked at again.
                     self._send(mission, number, None)
-                    del mission.noticed[number]
+                    del mission.unschedulable[number]
 
     def _report_last(self, now: float) -> None:
         """Report to missions that wait for nothing but workers that are away."""
@@ -156,34 +156,34 @@ class Notices:
     def _send(
         self, mission: MissionRecord, number: int, why: str | None, *, larger: bool = False
     ) -> None:
-        """Send a notice if it is another one than the last; its text alone makes no difference."""
-        notice = None
+        """Send a message if it is another one than the last; its text alone makes no difference."""
+        message = None
         if why is not None:
-            notice = Notice(number, why, bool(self._scheduler.workers), larger)
-        before = mission.noticed.get(number)
-        mission.noticed[number] = notice
-        if notice is not None:
-            if before is None or before.workers != notice.workers:
-                self._outgoing.post(mission.link, notice)
+            message = Unschedulable(number, why, bool(self._scheduler.workers), larger)
+        before = mission.unschedulable.get(number)
+        mission.unschedulable[number] = message
+        if message is not None:
+            if before is None or before.workers != message.workers:
+                self._outgoing.post(mission.link, message)
         elif before is not None:
-            self._outgoing.post(mission.link, Notice(number, ""))
+            self._outgoing.post(mission.link, Unschedulable(number, ""))
 
     def _may_come_back(self, queue: TaskQueue) -> bool:
         for worker in self._registry.workers.values():
             waits = not worker.serving or worker.backlog is not None
-            leaves = not waits or worker.draining or worker.retired is not None
+            leaves = not waits or worker.draining or worker.told_to_drain is not None
             if not leaves and _would_do(self._scheduler.workers[worker.number], queue):
                 return True
         return False
 
     def _may_be_replaced(self, mission: MissionRecord, number: int, queue: TaskQueue) -> bool:
         # What was said already is not taken back for a successor that is not here.
-        if mission.noticed.get(number) is not None:
+        if mission.unschedulable.get(number) is not None:
             return False
         return any(_would_do(one.worker, queue) for one in self._expected)
 
 
-def _would_do(worker: WorkerState, queue: TaskQueue) -> bool:
+def _would_do(worker: WorkerAccount, queue: TaskQueue) -> bool:
     """Return True if a worker can run tasks of a queue when it is empty, time limits aside."""
     runs = queue.runs_on(worker.shape.interpreter)
     return runs and bool(worker.supply.total.request(queue.space))

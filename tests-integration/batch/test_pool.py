@@ -37,8 +37,8 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
     (tmp_path / "edge").mkdir(mode=0o700)
     address = f"edge://{tmp_path}/edge/meeting"
     (tmp_path / "grain.toml").write_text(CONFIG.format(address=address))
-    idle_quit = {"idle": "8", "signal": "600"}[end]
-    gnaw = ("grain.head", "--address", address, "--idle-quit", idle_quit, "--swarm", "3")
+    idle_timeout = {"idle": "8", "signal": "600"}[end]
+    gnaw = ("grain.head", "--address", address, "--idle-timeout", idle_timeout, "--pool", "3")
     with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(600):
         env: dict[str, Any] = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
 

@@ -1,4 +1,4 @@
-"""The swarm: workers that Gnaw keeps alive by `grain scale`, where grain-cli is installed.
+"""The pool: workers that Gnaw keeps alive by `grain scale`, where grain-cli is installed.
 
 Submitting jobs is the business of grain-cli, which this package starts as a child and does not
 import.
@@ -23,14 +23,14 @@ AGAIN = 60.0
 PATIENCE = 30.0
 """Seconds that the child has for a submission under way when this process leaves."""
 
-SwarmSize = int | Literal["auto"]
+PoolSize = int | Literal["auto"]
 """The number of workers to keep alive; ``"auto"`` for as many as the tasks need."""
 
 _log = logging.getLogger("grain.head")
 
 
-def swarm_size(text: str) -> SwarmSize:
-    """Return the size of a swarm that a command line names.
+def pool_size(text: str) -> PoolSize:
+    """Return the size of a pool that a command line names.
 
     Raises:
         ValueError: it is none.
@@ -38,7 +38,7 @@ def swarm_size(text: str) -> SwarmSize:
     return "auto" if text == "auto" else int(text)
 
 
-def command(size: SwarmSize, config: str, parent: int) -> list[str]:
+def command(size: PoolSize, config: str, parent: int) -> list[str]:
     """Return the command line of a child that ends with its parent, however that ends."""
     chosen = ["-c", config] if config else []
     return [
@@ -52,7 +52,7 @@ def _folder(config: str) -> Path:
     return Path(config).parent if config else Path.home()
 
 
-async def keep_swarm(size: SwarmSize, config: str) -> None:
+async def keep_pool(size: PoolSize, config: str) -> None:
     """Keep workers alive until cancelled; then the child ends, and its jobs stay.
 
     Args:
@@ -61,7 +61,7 @@ async def keep_swarm(size: SwarmSize, config: str) -> None:
             its directory.
     """
     if importlib.util.find_spec("grain.cli") is None:
-        _log.warning("no workers are submitted: head.gnaw.swarm needs grain-cli, pip install it")
+        _log.warning("no workers are submitted: head.gnaw.pool needs grain-cli, pip install it")
         return
     words = command(size, config, os.getpid())
     while True:
@@ -86,14 +86,14 @@ async def _end(child: trio.Process) -> None:
     child.kill()
 
 
-async def withdraw_swarm(size: SwarmSize, config: str) -> None:
-    """Cancel the jobs that `keep_swarm` submitted and that still wait.
+async def withdraw_pool(size: PoolSize, config: str) -> None:
+    """Cancel the jobs that `keep_pool` submitted and that still wait.
 
     Takes half a minute at most. The log says so if jobs are left.
 
     Args:
-        size: as for `keep_swarm`, which must have ended.
-        config: as for `keep_swarm`.
+        size: as for `keep_pool`, which must have ended.
+        config: as for `keep_pool`.
     """
     if importlib.util.find_spec("grain.cli") is None:
         return
@@ -103,4 +103,4 @@ async def withdraw_swarm(size: SwarmSize, config: str) -> None:
             words, check=False, cwd=_folder(config), stdin=b"", stdout=STANDARD_ERROR
         )
     if limit.cancelled_caught or done.returncode:
-        _log.warning("jobs that wait may be left: see `grain ls`, `grain quit` cancels them")
+        _log.warning("jobs that wait may be left: see `grain ls`, `grain drain` cancels them")

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge.transports.file_log import (
+from grain.edge.transports.segments import (
     BEAT,
     BLOB,
     DATA,
     END,
     FIRST_SEGMENT,
     MAX_BLOB,
-    LogReader,
     LogRecord,
-    LogWriter,
     Put,
+    SegmentReader,
+    SegmentWriter,
 )
 
 
@@ -37,18 +37,18 @@ class Store:
             else:
                 self.files[put.name][put.offset : put.offset + len(put.data)] = put.data
 
-    def content(self, reader: LogReader, record: LogRecord) -> bytes:
+    def content(self, reader: SegmentReader, record: LogRecord) -> bytes:
         if record.kind == DATA:
             return record.body
         if record.kind == BLOB:
             return bytes(self.files[f"{reader.name}.b{record.seq}"])
         return b""
 
-    def read(self, reader: LogReader, size: int) -> list[LogRecord]:
+    def read(self, reader: SegmentReader, size: int) -> list[LogRecord]:
         data = bytes(self.files[reader.segment][reader.offset : reader.offset + size])
         return reader.feed(data)
 
-    def drain(self, reader: LogReader, size: int) -> bytes:
+    def drain(self, reader: SegmentReader, size: int) -> bytes:
         out = b""
         while True:
             before = (reader.segment, reader.offset)
@@ -76,7 +76,7 @@ def test_records_are_read_as_written_across_segments_and_blobs(
     pieces: list[Any], size: int
 ) -> None:
     """Across segments and blobs, with looks in between."""
-    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store, writer, reader = Store(), SegmentWriter("up"), SegmentReader("up")
     sent, got = b"", b""
     for piece in pieces:
         if piece == "look":
@@ -97,7 +97,7 @@ def test_records_are_read_as_written_across_segments_and_blobs(
 @given(st.integers(0, 3000), st.integers(1, 3000))
 def test_half_a_record_is_read_when_the_rest_comes(cut: int, size: int) -> None:
     """A record that is there in part gives nothing, and everything when the rest comes."""
-    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store, writer, reader = Store(), SegmentWriter("up"), SegmentReader("up")
     first = writer.append(b"first", 0)
     store.put(first)
     second = writer.append(bytes([1]) * size, 0)
@@ -115,7 +115,7 @@ def test_half_a_record_is_read_when_the_rest_comes(cut: int, size: int) -> None:
 @given(st.integers(0, 8 * 400 - 1))
 def test_flipped_bits_are_never_believed(bit: int) -> None:
     """Damage stops the reader at the record before it; repaired, it goes on."""
-    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store, writer, reader = Store(), SegmentWriter("up"), SegmentReader("up")
     sent = b"".join(bytes([n]) * 20 for n in range(1, 10))
     for n in range(1, 10):
         store.put(writer.append(bytes([n]) * 20, 0))
@@ -130,7 +130,7 @@ def test_flipped_bits_are_never_believed(bit: int) -> None:
 
 @given(st.binary(max_size=500))
 def test_noise_is_no_record(noise: bytes) -> None:
-    reader = LogReader("up")
+    reader = SegmentReader("up")
 
     assert reader.feed(noise) == []
     assert reader.offset == 0
@@ -138,7 +138,7 @@ def test_noise_is_no_record(noise: bytes) -> None:
 
 def test_storing_a_write_twice_changes_nothing() -> None:
     """A write that failed, or whose thread came late, may be done again."""
-    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store, writer, reader = Store(), SegmentWriter("up"), SegmentReader("up")
     puts = writer.append(b"a" * 100, 0) + writer.append(b"b" * 300_000, 0)
     puts += writer.append(b"c" * 30, 0)
     for n in range(len(puts) + 1):
@@ -152,7 +152,7 @@ def test_storing_a_write_twice_changes_nothing() -> None:
 
 def test_files_may_be_removed_once_acknowledged() -> None:
     """Blobs and finished segments, when all of them is received and not before."""
-    writer = LogWriter("up")
+    writer = SegmentWriter("up")
     for n in range(4):
         writer.append(bytes([n]) * 30_000, 0)
     writer.append(b"x" * 300_000, 0)
@@ -167,7 +167,7 @@ def test_files_may_be_removed_once_acknowledged() -> None:
 
 def test_a_segment_is_never_larger_than_it_was_made() -> None:
     """Nothing is written beyond the size that was allocated and synced at first."""
-    store, writer = Store(), LogWriter("up")
+    store, writer = Store(), SegmentWriter("up")
     for n in range(1, 300):
         store.put(writer.append(b"y" * (n * 97 % 30_000 + 1), 0))
 
@@ -177,7 +177,7 @@ def test_a_segment_is_never_larger_than_it_was_made() -> None:
 
 def test_a_record_of_another_place_is_not_taken() -> None:
     """Such as an old page, whole and undamaged, that a server brings up again."""
-    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store, writer, reader = Store(), SegmentWriter("up"), SegmentReader("up")
     store.put(writer.append(b"one", 0))
     one = bytes(store.files["up.0"][:28])
     assert store.drain(reader, 1000) == b"one"
@@ -191,7 +191,7 @@ def test_a_record_of_another_place_is_not_taken() -> None:
 def test_a_blob_that_no_writer_makes_is_no_record(size: int) -> None:
     """So nobody takes memory for it."""
     rest = struct.pack("!QQB", 1, 0, BLOB) + struct.pack("!QI", size, 0)
-    reader = LogReader("up")
+    reader = SegmentReader("up")
 
     assert reader.feed(struct.pack("!II", 12, zlib.crc32(rest)) + rest) == []
     assert reader.doubtful

@@ -42,7 +42,7 @@ def proven_after(seconds: float | None) -> float:
     return PROVEN if seconds is None else min(PROVEN, seconds / 4)
 
 
-class SwarmJobState(Enum):
+class PoolJobState(Enum):
     """The state of a job, by the last report of the batch system that names it.
 
     ========  =======================================================  =======================
@@ -66,7 +66,7 @@ class SwarmJobState(Enum):
     MISSED = auto()
 
 
-class SwarmJob:
+class PoolJob:
     """A job that counts, from its submission until it is over.
 
     Args:
@@ -83,18 +83,18 @@ class SwarmJob:
         self._proven_after = proven_after
         self.proven = False
         self.failed = False
-        self._state = SwarmJobState.NEW
+        self._state = PoolJobState.NEW
         # Since when it runs, or ran when it was missed: one that comes back has run all the time.
         self._began: float | None = None
 
     def on_waiting(self) -> None:
         """Note that it is in the queue: it is new, or was put back."""
-        self._state = SwarmJobState.WAITING
+        self._state = PoolJobState.WAITING
         self._began = None
 
     def on_stuck(self) -> bool:
         """Note that it never starts by itself; return True if this is its first such report."""
-        self._state = SwarmJobState.STUCK
+        self._state = PoolJobState.STUCK
         self._began = None
         before, self.failed = self.failed, True
         return not before
@@ -102,11 +102,11 @@ class SwarmJob:
     @property
     def stuck(self) -> bool:
         """True if it never starts by itself, by the last report."""
-        return self._state is SwarmJobState.STUCK
+        return self._state is PoolJobState.STUCK
 
     def on_running(self, now: float) -> bool:
         """Note that it runs; return True if it has just proven itself."""
-        self._state = SwarmJobState.RUNNING
+        self._state = PoolJobState.RUNNING
         if self._began is None:
             self._began = now
         before = self.proven
@@ -116,14 +116,14 @@ class SwarmJob:
     @property
     def running(self) -> bool:
         """True if it runs, by the last report."""
-        return self._state is SwarmJobState.RUNNING
+        return self._state is PoolJobState.RUNNING
 
     def on_unlisted(self, now: float) -> bool:
         """Note a report that it is gone; return True if it is over."""
-        if self._state in {SwarmJobState.MISSED, SwarmJobState.STUCK}:
+        if self._state in {PoolJobState.MISSED, PoolJobState.STUCK}:
             return True
-        if self._state is not SwarmJobState.NEW or now - self.submitted >= UNLISTED:
-            self._state = SwarmJobState.MISSED
+        if self._state is not PoolJobState.NEW or now - self.submitted >= UNLISTED:
+            self._state = PoolJobState.MISSED
             self._prove(now)
         return False
 
@@ -132,7 +132,7 @@ class SwarmJob:
             self.proven = True
 
 
-class Swarm:
+class JobPool:
     """The jobs of one `grain scale`.
 
     Args:
@@ -146,7 +146,7 @@ class Swarm:
     def __init__(self, size: int, proven_after: float = PROVEN) -> None:
         self._size = size
         self._proven_after = proven_after
-        self._jobs: dict[str, SwarmJob] = {}
+        self._jobs: dict[str, PoolJob] = {}
         self._leaving: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._failed_at = -math.inf
@@ -174,7 +174,7 @@ class Swarm:
     def submitted(self, jobs: Iterable[str], now: float) -> None:
         """Count jobs that the batch system has accepted."""
         for one in jobs:
-            self._jobs[one] = SwarmJob(now, self._proven_after)
+            self._jobs[one] = PoolJob(now, self._proven_after)
 
     def refused(self, now: float) -> None:
         """Begin a pause, as the batch system has refused a job."""

@@ -65,7 +65,7 @@ class Put:
     new: bool = False
 
 
-class LogWriter:
+class SegmentWriter:
     """The writer of one direction.
 
     Args:
@@ -186,7 +186,7 @@ class LogRecord:
     blob: tuple[int, int] = (0, 0)
 
 
-class LogReader:
+class SegmentReader:
     """The reader of one direction.
 
     Args:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.cli.batch import JobPhase, JobState
-from grain.cli.scaling.swarm import PAUSES, PROVEN, UNLISTED, Swarm, proven_after
+from grain.cli.scaling.pool import PAUSES, PROVEN, UNLISTED, JobPool, proven_after
 
 PENDING, RUNNING, ENDING = (
     JobState(JobPhase.PENDING),
@@ -18,25 +18,25 @@ STUCK = JobState(JobPhase.STUCK, "PartitionTimeLimit")
 
 
 class World:
-    """A swarm, a clock, and a batch system of which the test decides everything."""
+    """A pool, a clock, and a batch system of which the test decides everything."""
 
     def __init__(self, size: int, proven_after: float = PROVEN) -> None:
-        self.swarm = Swarm(size, proven_after)
+        self.pool = JobPool(size, proven_after)
         self.now = 1000.0
         self.states: dict[str, JobState] = {}
         self.count = 0
 
     def look(self, seconds: float = 10.0) -> list[str]:
         self.now += seconds
-        asked = {one: self.states[one] for one in self.swarm.jobs}
-        return self.swarm.look(asked, self.now)
+        asked = {one: self.states[one] for one in self.pool.jobs}
+        return self.pool.look(asked, self.now)
 
     def submit(self, state: JobState = PENDING) -> list[str]:
         """Submit what is wanted."""
-        ids = [str(self.count + one) for one in range(self.swarm.wanted(self.now))]
+        ids = [str(self.count + one) for one in range(self.pool.wanted(self.now))]
         self.count += len(ids)
         self.states.update(dict.fromkeys(ids, state))
-        self.swarm.submitted(ids, self.now)
+        self.pool.submitted(ids, self.now)
         return ids
 
     def change(self, which: int, state: JobState) -> None:
@@ -76,24 +76,24 @@ def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
             world.change(which, state)
         world.look(seconds)
         if refused:
-            world.swarm.refused(world.now)
+            world.pool.refused(world.now)
         world.submit()
 
         assert world.alive <= size
-        assert len(world.swarm.jobs) <= size
+        assert len(world.pool.jobs) <= size
 
 
 @given(size=st.integers(1, 6), fates=FATES)
 @settings(deadline=None)
 def test_as_many_jobs_as_asked_for_run_in_the_end(size: int, fates: Fates) -> None:
-    """As soon as jobs run again, the swarm has the number asked for, whatever the past."""
+    """As soon as jobs run again, the pool has the number asked for, whatever the past."""
     world = World(size)
     for seconds, changes, refused in fates:
         for which, state in changes:
             world.change(which, state)
         world.look(seconds)
         if refused:
-            world.swarm.refused(world.now)
+            world.pool.refused(world.now)
         world.submit()
     for one, state in world.states.items():
         world.states[one] = GONE if state.phase is JobPhase.GONE else RUNNING
@@ -101,7 +101,7 @@ def test_as_many_jobs_as_asked_for_run_in_the_end(size: int, fates: Fates) -> No
         world.look(PAUSES[1])
         world.submit(RUNNING)
 
-    assert size == len(world.swarm.jobs) == world.alive
+    assert size == len(world.pool.jobs) == world.alive
 
 
 def test_all_at_once_to_begin_with() -> None:
@@ -131,14 +131,14 @@ def test_a_job_whose_worker_leaves_has_its_successor_before_it_ends() -> None:
     world.look()
     world.look(PROVEN)
 
-    world.swarm.leaving(["0"])
+    world.pool.leaving(["0"])
     assert ["2"] == world.submit()
     assert [] == world.submit()
     world.states["0"] = GONE
     world.look()
     world.look()
-    world.swarm.leaving([])
-    assert ["1", "2"] == world.swarm.jobs
+    world.pool.leaving([])
+    assert ["1", "2"] == world.pool.jobs
     assert [] == world.submit()
 
 
@@ -169,10 +169,10 @@ def test_after_a_failure_one_is_tried() -> None:
     world.look(1.0)
     pauses = []
     for _ in range(9):
-        for one in world.swarm.jobs:
+        for one in world.pool.jobs:
             world.states[one] = GONE
         assert world.look(UNLISTED) + world.look()
-        pauses.append(world.swarm.pause(world.now))
+        pauses.append(world.pool.pause(world.now))
         assert [] == world.submit()
         world.now += pauses[-1]
         [_] = world.submit(RUNNING)
@@ -181,7 +181,7 @@ def test_after_a_failure_one_is_tried() -> None:
     assert [30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0, 1800.0] == pauses
 
     world.look(PROVEN)
-    assert 0 == world.swarm.failures
+    assert 0 == world.pool.failures
     assert 3 == len(world.submit())
 
 
@@ -191,7 +191,7 @@ def test_a_new_job_need_not_be_listed_at_once() -> None:
     world.submit(GONE)
 
     assert [] == world.look(UNLISTED - 1)
-    assert ["0"] == world.swarm.jobs
+    assert ["0"] == world.pool.jobs
     assert ["0"] == world.look(2) + world.look(2)
 
 
@@ -207,7 +207,7 @@ def test_a_job_that_is_queued_again_has_not_failed() -> None:
     world.states["0"] = GONE
     world.look()
 
-    assert (["0"], 0) == (world.swarm.jobs, world.swarm.failures)
+    assert (["0"], 0) == (world.pool.jobs, world.pool.failures)
 
 
 def test_jobs_that_fail_one_by_one_have_failed_once() -> None:
@@ -218,12 +218,12 @@ def test_jobs_that_fail_one_by_one_have_failed_once() -> None:
     for one in ("0", "1", "2", "3"):
         world.states[one] = GONE
         assert [one] == world.look(5.0) + world.look(5.0)
-        assert (1, 30.0) == (world.swarm.failures, world.swarm.pause(world.now))
+        assert (1, 30.0) == (world.pool.failures, world.pool.pause(world.now))
 
     world.now += 30.0
     [one] = world.submit(GONE)
     assert [one] == world.look(UNLISTED) + world.look()
-    assert (2, 60.0) == (world.swarm.failures, world.swarm.pause(world.now))
+    assert (2, 60.0) == (world.pool.failures, world.pool.pause(world.now))
 
 
 def test_a_job_that_never_starts_is_one_failure_and_counts_until_it_is_gone() -> None:
@@ -233,13 +233,13 @@ def test_a_job_that_never_starts_is_one_failure_and_counts_until_it_is_gone() ->
     world.states[one] = STUCK
 
     assert [one] == world.look()
-    assert [one] == world.swarm.stuck
+    assert [one] == world.pool.stuck
     assert [] == world.look()
-    assert (1, []) == (world.swarm.failures, world.submit())
+    assert (1, []) == (world.pool.failures, world.submit())
     world.states[one] = GONE
     assert [] == world.look()
-    assert ([], []) == (world.swarm.stuck, world.swarm.jobs)
-    assert 0 < world.swarm.pause(world.now) <= PAUSES[0]
+    assert ([], []) == (world.pool.stuck, world.pool.jobs)
+    assert 0 < world.pool.pause(world.now) <= PAUSES[0]
     world.now += PAUSES[0]
     assert 1 == len(world.submit())
 
@@ -251,4 +251,4 @@ def test_a_job_that_is_stuck_no_more_is_not_cancelled() -> None:
     world.states[one] = RUNNING
     world.look()
 
-    assert [] == world.swarm.stuck
+    assert [] == world.pool.stuck
