@@ -235,13 +235,14 @@ def check_types(session: nox.Session, version: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, rules, spelling, imports, maps, docstrings, prose, changelog, YAML files."""
+    """Check format, rules, spelling, imports, maps, names, docstrings, prose, changelog, YAML files."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("typos")
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
+    session.run("python", "tools/check_names.py")
     session.run("python", "-m", "tools.check_docstrings")
     session.run("python", "tools/check_prose.py")
     session.run("python", "tools/bump.py", "--check")

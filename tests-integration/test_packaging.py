@@ -221,6 +221,23 @@ class TestMaps:
         assert "more than 12; make a room of some" in done.stdout
 
 
+class TestNames:
+    """The names of classes."""
+
+    def test_a_name_with_two_meanings_and_a_needless_exception_are_found(
+        self, checkout: Path
+    ) -> None:
+        packages = checkout / "packages"
+        (packages / "grain-head/src/grain/head/new.py").write_text("class Cores:\n    pass\n")
+        log = packages / "grain-edge/src/grain/eventlog/schema.py"
+        log.write_text(log.read_text().replace("class WorkerLeft(", "class Departed("))
+        done = run(checkout, "tools/check_names.py")
+
+        assert "Cores: a class in packages/grain-head/src/grain/head/new.py and in " in done.stdout
+        assert "WorkerLeft: occurs once, so it needs no exception\n" in done.stdout
+        assert 1 == done.returncode
+
+
 class TestDocstrings:
     """The docstrings of the source."""
 

@@ -63,7 +63,7 @@ class Top(App[int]):
     CSS = """
     Screen { background: ansi_default; color: ansi_default; overflow: hidden; }
     Pane { height: 1; }
-    Line { height: 1; }
+    TextLine { height: 1; }
     Page { height: 1fr; }
     WorkerScreen Pane { height: 1fr; }
     Input { height: 1; border: none; padding: 0; display: none; background: ansi_default; }

@@ -263,7 +263,6 @@ class MissionRecord(PeerRecord):
         "last_away",
         "last_submitted",
         "logged",
-        "unschedulable",
         "outlook",
         "parked",
         "paused",
@@ -280,6 +279,7 @@ class MissionRecord(PeerRecord):
         "tasks",
         "unconfirmed",
         "unconfirmed_bytes",
+        "unschedulable",
         "workers",
     )
 
