@@ -29,6 +29,7 @@ from grain.worker.messages import (
 )
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
+from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
@@ -425,7 +426,8 @@ class SimulatedMission(SimulatedPeer):
                 self.requests[request] = number
             arguments = pack((self.session.id, self.session._last_task + 1))
             function = b"f" + self.session.id.encode()
-            task = self.session.submit(number, function, arguments, chance.choice((0.0, 0.0, 5.0)))
+            urgency = chance.choice((0.0, 0.0, 5.0))
+            task = self.session.submit(remote_task(number, function, arguments, urgency))
             self.story.submitted.append(task)
         self.flush()
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
-from grain.head.testing import SimulatedJob, simulate
+from grain.head.testing import SimulatedTask, simulate
 from grain.resource import Cores
 from tools.bench import say
 
@@ -45,7 +45,7 @@ def batch(
     rng = random.Random(seed)
     sizes = sizes.copy()
     rng.shuffle(sizes)
-    jobs = [SimulatedJob(Cores(n), rng.uniform(SHORTEST, LONGEST)) for n in sizes]
+    jobs = [SimulatedTask(Cores(n), rng.uniform(SHORTEST, LONGEST)) for n in sizes]
     area = sum(n * job.duration for n, job in zip(sizes, jobs, strict=True))
     least = max(area / (cores * workers), *(job.duration for job in jobs))
     result = simulate([Cores(cores)] * workers, jobs, max_overtakes=limit)
@@ -72,7 +72,7 @@ def stream(
     for _ in range(tasks):
         at += rng.expovariate(0.9 * workers * cores / mean)
         size = cores if rng.random() < 0.05 else rng.choice([1, 2])
-        jobs.append(SimulatedJob(Cores(size), rng.uniform(SHORTEST, LONGEST), at))
+        jobs.append(SimulatedTask(Cores(size), rng.uniform(SHORTEST, LONGEST), at))
     started = simulate([Cores(cores)] * workers, jobs, max_overtakes=limit).started
     wide: list[float] = []
     narrow: list[float] = []

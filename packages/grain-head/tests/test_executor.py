@@ -129,7 +129,7 @@ async def test_an_executor_that_was_closed_early_cannot_be_entered() -> None:
 
 async def test_jobs_are_refused_outside_of_the_block_which_is_entered_once() -> None:
     executor = GrainExecutor(Cores(1))
-    with pytest.raises(ExecutorClosed, match="takes no jobs"):
+    with pytest.raises(ExecutorClosed, match="takes no tasks"):
         executor.submit(Cores(1), nap, 1)
     async with executor:
         executor.close()

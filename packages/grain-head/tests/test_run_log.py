@@ -16,8 +16,8 @@ from grain.head.task_log import amounts
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
 from grain.worker.job import LEFT_OUT, CallLabels
 from grain.worker.messages import TIME_OVER, Outlived
-from grain_testkit.kept_jobs import KeptJobs
 from grain_testkit.kept_lines import KeptLines
+from grain_testkit.submitted_tasks import SubmittedTasks
 
 if TYPE_CHECKING:
     from grain.resource import Resource
@@ -49,7 +49,7 @@ def written() -> Recorder:
 @pytest.fixture
 def log(written: Recorder) -> RunLog:
     log = written.log = RunLog(written, "m", written.now)
-    KeptJobs(log, Cores(1), 9)
+    SubmittedTasks(log, Cores(1), 9)
     log.tick()
     for worker in ("w1", "w2"):
         log.on_message(WorkerFacts(f"id-{worker}", worker, "n17", {"Cores": [0, 5]}, 99.0, "j8"))
@@ -163,8 +163,8 @@ def test_a_run_that_failed_has_its_call_and_no_other_run_has_one(written: Record
         return f"f({task})"
 
     log = written.log = RunLog(written, "m", written.now)
-    KeptJobs(log, Cores(1), 9)
-    log.follow(log._jobs, call_of=call_of)
+    SubmittedTasks(log, Cores(1), 9)
+    log.follow(log._tasks, call_of=call_of)
     log.on_message(WorkerFacts("id-w1", "w1", "n17", {"Cores": 2}))
     log.on_message(Started("id-w1", (1, 2, 3, 4, 5)))
     log.on_message(Started("", (4,)))  # handed back

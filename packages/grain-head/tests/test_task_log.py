@@ -18,8 +18,8 @@ from grain.head.task_log import HELD, LISTED, RequestWords
 from grain.resource import Cores
 from grain.worker.messages import Lease
 from grain_testkit.hub_harness import HubHarness
-from grain_testkit.kept_jobs import KeptJobs
 from grain_testkit.kept_lines import KeptLines
+from grain_testkit.submitted_tasks import SubmittedTasks
 
 CORES = Cores(2)
 
@@ -50,20 +50,20 @@ def log(written: KeptLines, clock: Clock) -> RunLog:
 
 
 @pytest.fixture
-def jobs(log: RunLog) -> KeptJobs:
-    """The jobs of a mission that has had its share of listed tasks, with numbers up to `LISTED`."""
-    jobs = KeptJobs(log, CORES)
+def kept(log: RunLog) -> SubmittedTasks:
+    """The tasks of a mission with its share of listed tasks, of numbers up to `LISTED`."""
+    kept = SubmittedTasks(log, CORES)
     log.on_message(WorkerFacts("id-w", "w", "n17", {"Cores": 2}))
     for _ in range(LISTED):
-        run(log, jobs)
-    return jobs
+        run(log, kept)
+    return kept
 
 
-def run(log: RunLog, jobs: KeptJobs, function: str = "f", *, retry_of: int = 0) -> int:
+def run(log: RunLog, kept: SubmittedTasks, function: str = "f", *, retry_of: int = 0) -> int:
     """Note a task that does nothing, as an executor does."""
-    task = jobs.submit(function, CORES, 0, retry_of)
+    task = kept.submit(function, CORES, 0, retry_of)
     log.on_messages([Started("id-w", (task,))])
-    jobs.end(task)
+    kept.end(task)
     return task
 
 
@@ -76,38 +76,38 @@ def counts(written: KeptLines) -> list[tuple[str, int]]:
 
 
 def test_the_first_brief_tasks_of_a_second_are_listed_and_the_others_counted(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
     for _ in range(5):
-        run(log, jobs)
+        run(log, kept)
         clock.reading += 0.01
     log.close()
     assert list(range(1, LISTED + 1)) == [line.task for line in written.of(RunEnded)]
     assert [("f", 5)] == counts(written)
-    run(log, jobs)
+    run(log, kept)
     log.close()
     assert [6] == listed(written)
 
 
 def test_tasks_of_two_functions_in_turns_are_counted_apart(
-    log: RunLog, jobs: KeptJobs, written: KeptLines
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
 ) -> None:
     for _ in range(3):
-        run(log, jobs)
-        run(log, jobs, "g")
+        run(log, kept)
+        run(log, kept, "g")
     log.close()
     assert [("f", 3), ("g", 3)] == counts(written)
 
 
 def test_a_count_has_the_times_of_its_tasks_and_what_they_ask_for(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
-    one, two = jobs.submit("f", CORES), jobs.submit("f", CORES)
+    one, two = kept.submit("f", CORES), kept.submit("f", CORES)
     clock.reading += 0.5
     log.on_messages([Started("id-w", (one, two))])
     clock.reading += 0.125
-    jobs.end(one, 0.125)
-    jobs.end(two, 0.0625)
+    kept.end(one, 0.125)
+    kept.end(two, 0.0625)
     log.close()
     (line,) = written.of(BriefTasks)
     assert (2, 100.5, 0.1875, 1.0625, {"Cores": 2}, "Cores(2)") == (
@@ -117,24 +117,24 @@ def test_a_count_has_the_times_of_its_tasks_and_what_they_ask_for(
 
 
 def test_functions_and_requests_are_counted_apart(
-    log: RunLog, jobs: KeptJobs, written: KeptLines
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
 ) -> None:
     one = Cores(1)
     for function, request in [("f", CORES), ("g", CORES), ("f", one), ("f", CORES)]:
-        jobs.end(jobs.submit(function, request))
+        kept.end(kept.submit(function, request))
     log.close()
     assert [("f", 2), ("g", 1), ("f", 1)] == counts(written)
 
 
 def test_a_task_whose_run_was_not_brief_is_listed_with_its_start(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
-    task = jobs.submit("f", CORES, 7)
+    task = kept.submit("f", CORES, 7)
     clock.reading += 0.5
     log.on_messages([Started("id-w", (task,))])
     clock.reading += 0.5
     report = encode_report(RunReport(started=100.6, ended=101.0))
-    log.ended(task, None, job=jobs.jobs.pop(task), report=report)
+    log.ended(task, None, record=kept.tasks.pop(task), report=report)
     log.close()
     (submitted,) = [line for line in written.of(TaskSubmitted) if line.task == task]
     (started,) = [line for line in written.of(TaskStarted) if line.task == task]
@@ -145,13 +145,13 @@ def test_a_task_whose_run_was_not_brief_is_listed_with_its_start(
 
 
 def test_a_failure_a_cancellation_and_a_further_attempt_are_listed(
-    log: RunLog, jobs: KeptJobs, written: KeptLines
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
 ) -> None:
     for error, cancelled in ((ValueError("no"), False), (KeyError(), True)):
-        task = jobs.submit("f", CORES)
+        task = kept.submit("f", CORES)
         log.on_messages([Started("id-w", (task,))])
-        log.ended(task, error, job=jobs.jobs.pop(task), cancelled=cancelled)
-    run(log, jobs, retry_of=LISTED + 1)
+        log.ended(task, error, record=kept.tasks.pop(task), cancelled=cancelled)
+    run(log, kept, retry_of=LISTED + 1)
     log.close()
     for kind in TaskSubmitted, TaskStarted, RunEnded:
         assert [1, 2, 3] == listed(written, kind)
@@ -159,22 +159,24 @@ def test_a_failure_a_cancellation_and_a_further_attempt_are_listed(
     assert [] == counts(written)
 
 
-def test_a_task_that_ran_twice_is_listed(log: RunLog, jobs: KeptJobs, written: KeptLines) -> None:
-    task = jobs.submit("f", CORES)
+def test_a_task_that_ran_twice_is_listed(
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
+) -> None:
+    task = kept.submit("f", CORES)
     for worker in "id-w", "id-w", "", "id-w":  # the second one after a loss of the connection
         log.on_message(Started(worker, (task,)))
     log.on_message(WorkerEnded("id-x"))
     log.on_message(WorkerEnded("id-w"))
-    jobs.end(task)
+    kept.end(task)
     log.close()
     ends = [(line.outcome, line.attempt) for line in written.of(RunEnded) if line.task == task]
     assert [("returned", 1), ("value", 2)] == ends
 
 
 def test_lines_are_written_in_the_order_of_their_times_once_nothing_is_older(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
-    task = jobs.submit("f", CORES)
+    task = kept.submit("f", CORES)
     clock.reading += 0.5
     log.on_message(WorkerEnded("id-w", "it burnt"))
     written.flush()
@@ -196,12 +198,12 @@ def test_lines_are_written_in_the_order_of_their_times_once_nothing_is_older(
 def test_what_is_submitted_with_the_last_reading_follows_an_end_before_it(
     log: RunLog, clock: Clock, written: KeptLines
 ) -> None:
-    """An executor reads the clock once for jobs that leave together; an end may come between."""
-    jobs = KeptJobs(log, CORES)
-    first, second = (jobs.submit("f", CORES) for _ in range(2))
+    """An executor reads the clock once for kept that leave together; an end may come between."""
+    kept = SubmittedTasks(log, CORES)
+    first, second = (kept.submit("f", CORES) for _ in range(2))
     clock.reading += 1.0
-    log.ended(first, None, job=jobs.jobs.pop(first))
-    jobs.jobs[second].submitted = log.now  # as if only now
+    log.ended(first, None, record=kept.tasks.pop(first))
+    kept.tasks[second].submitted = log.now  # as if only now
     log.close()
 
     lines = [line for line in written.lines if isinstance(line, (TaskSubmitted, RunEnded))]
@@ -210,10 +212,14 @@ def test_what_is_submitted_with_the_last_reading_follows_an_end_before_it(
 
 
 def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    log: RunLog,
+    kept: SubmittedTasks,
+    written: KeptLines,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(task_log, "WAITING", 3)
-    tasks = [jobs.submit("f", CORES) for _ in range(8)]
+    tasks = [kept.submit("f", CORES) for _ in range(8)]
     clock.reading += HELD
     seen = []
     for _ in range(2):
@@ -221,8 +227,8 @@ def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
         seen.append(listed(written, TaskSubmitted))
     assert [[1, 2, 3], [1, 2, 3, 4, 5, 6]] == seen
     log.room = 0
-    jobs.end(tasks[6])
-    log.ended(tasks[7], ValueError(), job=jobs.jobs.pop(tasks[7]))
+    kept.end(tasks[6])
+    log.ended(tasks[7], ValueError(), record=kept.tasks.pop(tasks[7]))
     log.close()
     assert [1, 2, 3, 4, 5, 6, 8] == listed(written, TaskSubmitted)
     assert [("f", 1)] == counts(written)
@@ -233,16 +239,16 @@ def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
 
 
 def test_without_a_flush_that_was_asked_for_the_notes_are_written_all_the_same(
-    jobs: KeptJobs, written: KeptLines, clock: Clock
+    kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
-    jobs.submit("f", CORES)
+    kept.submit("f", CORES)
     clock.reading += 60
-    jobs.submit("f", CORES)
+    kept.submit("f", CORES)
     assert [1] == listed(written, TaskSubmitted)
 
 
 def test_when_the_clock_was_set_the_lines_that_are_held_are_written_before(
-    log: RunLog, jobs: KeptJobs, written: KeptLines
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
 ) -> None:
     log.on_message(WorkerEnded("id-w", "it burnt"))
     written.clock_was_set = True
@@ -251,13 +257,13 @@ def test_when_the_clock_was_set_the_lines_that_are_held_are_written_before(
 
 
 def test_a_counted_task_leaves_nothing_behind(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
-    task = jobs.submit("f", CORES)
+    task = kept.submit("f", CORES)
     log.on_messages([Started("id-w", (task,))])
     log.on_message(WorkerEnded("id-x"))
     log.on_message(WorkerEnded("id-w"))  # it looks at the starts
-    jobs.end(task)
+    kept.end(task)
     clock.reading += HELD
     while written.flush():
         clock.reading += HELD
@@ -287,13 +293,13 @@ def test_the_counts_of_missions_of_a_scheduler_are_apart(clock: Clock) -> None:
 
 
 def test_readers_add_counted_and_listed_tasks_up(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
     for _ in range(10):
-        task = jobs.submit("f", CORES)
+        task = kept.submit("f", CORES)
         log.on_messages([Started("id-w", (task,))])
         clock.reading += 0.1
-        jobs.end(task, 0.1)
+        kept.end(task, 0.1)
     log.close()
     assembly, totals = RunAssembly(), Totals()
     for line in written.lines:
@@ -312,12 +318,12 @@ def test_readers_add_counted_and_listed_tasks_up(
 
 
 def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(
-    log: RunLog, jobs: KeptJobs, written: KeptLines, clock: Clock
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
 ) -> None:
     for _ in range(LISTED + 5):
-        jobs.submit("f", CORES)
+        kept.submit("f", CORES)
     clock.reading += HELD
-    jobs.end(jobs.submit("f", CORES))
+    kept.end(kept.submit("f", CORES))
     written.flush()
     assert LISTED == len(listed(written, TaskSubmitted))
     written.flush()
@@ -325,13 +331,13 @@ def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(
 
 
 def test_brief_tasks_that_end_together_are_counted_with_the_times_of_each(
-    log: RunLog, written: KeptLines, jobs: KeptJobs, clock: Clock
+    log: RunLog, written: KeptLines, kept: SubmittedTasks, clock: Clock
 ) -> None:
     submitted = clock.reading
-    job = jobs.jobs.pop(jobs.submit("f", CORES))
+    record = kept.tasks.pop(kept.submit("f", CORES))
     clock.reading += 5.0
     log.tick()
-    log.count(job, 3, 0.6, 3 * submitted + 2.0)
+    log.count(record, 3, 0.6, 3 * submitted + 2.0)
     log.close()
 
     [line] = written.of(BriefTasks)

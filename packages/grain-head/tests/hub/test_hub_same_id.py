@@ -27,6 +27,7 @@ from grain.worker.messages import (
     Revoke,
 )
 from grain_testkit.hub_harness import held
+from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from grain_testkit.hub_harness import HubHarness
@@ -73,7 +74,7 @@ def test_a_mission_whose_id_was_taken_submits_all_again_under_another() -> None:
     session = MissionSession("m", "name")
     session.on_connected()
     request = session.request({"Cores": 1})
-    tasks = [session.submit(request, b"f", b"") for _ in range(2)]
+    tasks = [session.submit(remote_task(request)) for _ in range(2)]
     session.on_message(Started("w", tuple(tasks[:1])), None)
     session.on_message(Disconnect("taken", "replaced"), None)
     disconnected = session.take_disconnect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grain.head.messages import Resolved
 from grain.remote_exer import MissionSession
 from grain.worker.payload import Function, Payloads
+from grain_testkit.submitted_tasks import remote_task
 
 
 async def energy(name: str) -> float:
@@ -16,7 +17,7 @@ def session_with(*arguments: bytes) -> tuple[MissionSession, Function]:
     function = session.define(Payloads().dump_function(energy))
     request = session.request({"Cores": 1})
     for one in arguments:
-        session.submit(request, function.digest, one)
+        session.submit(remote_task(request, function.digest, one))
     return session, function
 
 

@@ -60,6 +60,7 @@ from grain.worker import Call
 from grain.worker.messages import TIME_OVER, Disconnect, Outlived
 from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
+from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -235,7 +236,7 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     """Those of tasks cancelled while no head was there, and of outcomes that arrive at once."""
     session = MissionSession("m", "mission")
     request = session.request({})
-    tasks = [session.submit(request, b"f", b"") for _ in range(300_000)]
+    tasks = [session.submit(remote_task(request)) for _ in range(300_000)]
     for task in tasks:
         session.cancel(task)
     session.on_connected()
@@ -253,7 +254,7 @@ def test_a_failure_that_is_tried_again_is_confirmed_as_such_and_as_nothing_else(
     session = MissionSession("m", "mission")
     request = session.request({})
     for _ in range(3):
-        session.submit(request, b"f", b"")
+        session.submit(remote_task(request))
     session.on_connected()
     for task in (1, 2):
         session.on_message(Resolved(task, "error"), b"")
@@ -386,7 +387,7 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     """It has workers that the last one had not."""
     session = MissionSession("id", "opt")
     for _ in range(2):
-        session.submit(session.request({"Cores": 64}), b"", b"")
+        session.submit(remote_task(session.request({"Cores": 64})))
     session.on_connected()
     for request in (0, 1):
         session.on_message(Unschedulable(request, "no worker is here", workers=False), None)
@@ -736,7 +737,7 @@ async def test_the_log_has_the_calls_that_failed_unless_their_arguments_are_larg
 def test_cores_are_those_of_others_if_no_task_of_the_mission_ran_when_they_were_counted() -> None:
     """So a worker that has just left does not seem to be busy for others."""
     session = MissionSession("m", "m")
-    task = session.submit(session.request({"Cores": 1}), b"", b"")
+    task = session.submit(remote_task(session.request({"Cores": 1})))
     session.on_connected()
     seen = []
     for message, given in ((Started("w", (task,)), 2), (Started("", (task,)), 2), (None, 0)):

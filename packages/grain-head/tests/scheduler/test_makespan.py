@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grain.head.testing import SimulatedJob, simulate
+from grain.head.testing import SimulatedTask, simulate
 from grain.resource import Cores
 
 
@@ -18,7 +18,7 @@ def test_a_mixed_workload_takes_at_most_3_or_4_percent_more_than_it_has_to(
     rng = random.Random(seed)
     sizes = [1, 2, 4, 8] * 50 * workers
     rng.shuffle(sizes)
-    jobs = [SimulatedJob(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
+    jobs = [SimulatedTask(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
     area = sum(n * job.duration for n, job in zip(sizes, jobs, strict=True))
     least = max(area / 8 / workers, *(job.duration for job in jobs))
 

@@ -13,7 +13,7 @@ Map:
 - ``campaign``: grain-edge: the event log of a screening in which much goes wrong
 - ``programs``: programs in Python, started as users start them
 - ``kept_lines``: grain-edge: an event log in memory
-- ``kept_jobs``: grain-head: jobs for an event log
+- ``submitted_tasks``: grain-head: tasks as executors keep them, for logs and sessions
 - ``browser``: a headless Chromium, by its DevTools protocol
 - ``small_log``: grain-edge: an event log of five tasks
 - ``frames_wire``: grain-edge: frames through memory

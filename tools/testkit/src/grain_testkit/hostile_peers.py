@@ -40,6 +40,7 @@ from grain_testkit.hostile_messages import (
     payloads,
     travel,
 )
+from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -74,7 +75,7 @@ class Honest:
         self.exchange()
 
     def submit(self) -> None:
-        self.expected.add(self.mission.submit(self.request, F.digest, b"arguments"))
+        self.expected.add(self.mission.submit(remote_task(self.request, F.digest, b"arguments")))
 
     def exchange(self) -> None:
         """Let messages travel until there are none; every run ends at once."""
@@ -209,7 +210,7 @@ def lie_to_a_mission(script: Script, counts: Counter[str]) -> None:
     session.on_connected()
     request = session.request({"Cores": 1})
     session.define(F)
-    tasks = {session.submit(request, F.digest, b"") for _ in range(3)}
+    tasks = {session.submit(remote_task(request, F.digest)) for _ in range(3)}
     resolved = []
     for step in script:
         try:

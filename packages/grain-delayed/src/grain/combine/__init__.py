@@ -1,15 +1,15 @@
-"""The structured frontend: blocks that wait for the jobs that were started in them.
+"""The structured frontend: blocks that wait for the tasks that were started in them.
 
     from grain.combine import exec1, open_waitgroup, run
 
 A mission is the same for both frontends: waitgroups can be opened wherever delayed functions can
-be called, and the other way round. A job of a group is a task of the mission whose node reports its
-end to the group.
+be called, and the other way round. A task of a group is a task of the mission whose node reports
+its end to the group.
 
 Map:
 
 - ``block``: `open_waitgroup` and `exec1`: the block around a group, and a group of one
-- ``waitgroup``: the group: its jobs, their failures, their results
+- ``waitgroup``: the group: its tasks, their failures, their results
 - ``errors``: the errors of this package
 """
 

@@ -1,4 +1,4 @@
-"""`open_waitgroup`: the block in which a group takes jobs; `exec1`: a single one."""
+"""`open_waitgroup`: the block in which a group takes tasks; `exec1`: a single one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
-    """Open a block whose end waits for the jobs and branches that were started in it.
+    """Open a block whose end waits for the tasks and branches that were started in it.
 
     The group then has their results, in order of submission::
 
@@ -39,13 +39,13 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
     Groups can be open inside of one another, and several at once. They work where delayed
     functions can be called: in a mission, outside of its leaves.
 
-    The first job or branch that fails cancels the others and the block, and the block raises its
+    The first task or branch that fails cancels the others and the block, and the block raises its
     exception, in no group. If more failed before they could be cancelled, a note on the exception
     names them. A block that is left by an exception or cancelled from outside cancels all of them,
     and ends when nothing of them is left. Calls of delayed functions are not part of a group.
 
     Raises:
-        Exception: the exception of the block, or of the first job that failed.
+        Exception: the exception of the block, or of the first task that failed.
         grain.delayed.NotInMission: no mission runs here; or this is asyncio code around one.
     """
     mission = current_mission(open_waitgroup)
@@ -78,7 +78,7 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
 async def exec1(
     res: Resource, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Run a single job and wait for its result: a waitgroup for one.
+    """Run a single task and wait for its result: a waitgroup for one.
 
     Args:
         res: the resources it needs.
@@ -88,7 +88,7 @@ async def exec1(
         Its result.
 
     Raises:
-        Exception: its exception. If the wait is cancelled, the job is cancelled, and nothing of it
+        Exception: its exception. If the wait is cancelled, the task is cancelled, and nothing of it
             is left afterwards.
         grain.delayed.NotInMission, grain.resource.Infeasible, TypeError: as of `open_waitgroup`
             and `WaitGroup.submit`.

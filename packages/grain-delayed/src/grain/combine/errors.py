@@ -6,7 +6,7 @@ class CombineError(Exception):
 
 
 class WaitGroupClosed(CombineError, RuntimeError):
-    """A job was submitted to a waitgroup after its block had ended."""
+    """A task was submitted to a waitgroup after its block had ended."""
 
 
 class ResultsNotReady(CombineError, RuntimeError):

@@ -1,4 +1,4 @@
-"""`WaitGroup`: jobs that are awaited, cancelled and reported together."""
+"""`WaitGroup`: tasks that are awaited, cancelled and reported together."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class GroupState(Enum):
     """The states of a waitgroup, as its repr shows them."""
 
     OPEN = "open"
-    FAILED = "failed"  # its block was left by an exception, or a job has failed
+    FAILED = "failed"  # its block was left by an exception, or a task has failed
     DONE = "done"
 
 
-class GroupJob(TaskNode):
-    """The node of a job, which reports its end to the group; the group raises its failure."""
+class GroupTask(TaskNode):
+    """The node of a task, which reports its end to the group; the group raises its failure."""
 
     __slots__ = ("group",)
 
@@ -51,7 +51,7 @@ class GroupJob(TaskNode):
         self.awaited = True
 
     def __call__(self, ended: Outcome) -> None:
-        """Take the outcome of the job, and report it to the group."""
+        """Take the outcome of the task, and report it to the group."""
         super().__call__(ended)
         group, self.group = self.group, None  # or one kept result would keep all others
         if group is not None:
@@ -59,19 +59,19 @@ class GroupJob(TaskNode):
 
 
 class WaitGroup:
-    """A group of jobs and branches; `open_waitgroup` makes it, and it takes them in that block."""
+    """A group of tasks and branches; `open_waitgroup` makes it, and it takes them in that block."""
 
     def __init__(self, mission: Mission, nursery: trio.Nursery) -> None:
         self._mission = mission
         self._nursery = nursery
         mission.add_group(nursery)
-        self._jobs: list[GroupJob] = []
-        # The ids, for the executor's `cancel`, of the jobs that have not ended; not of branches.
-        self._ids: dict[GroupJob, int] = {}
+        self._tasks: list[GroupTask] = []
+        # The ids, for the executor's `cancel`, of the tasks that have not ended; not of branches.
+        self._ids: dict[GroupTask, int] = {}
         self._pending = 0
         self._idle = trio.Event()
-        self._last: GroupJob | None = None
-        self._failed: GroupJob | None = None
+        self._last: GroupTask | None = None
+        self._failed: GroupTask | None = None
         self._failed_first = False  # before the block was left by an exception
         self._state = GroupState.OPEN
         self._results: list[Any] = []
@@ -84,7 +84,7 @@ class WaitGroup:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Delayed[T]:
-        """Queue a job, and return at once.
+        """Queue a task, and return at once.
 
         Args:
             res: the resources it needs, as ``Cores(4)``. With ``ZERO`` it is a branch, as by
@@ -93,7 +93,7 @@ class WaitGroup:
 
         Returns:
             The delayed object of its result. There is no need to await it: the group waits for the
-            job, and its result is one of `results`.
+            task, and its result is one of `results`.
 
         Raises:
             WaitGroupClosed: the group's block has ended.
@@ -108,9 +108,9 @@ class WaitGroup:
             )
         if res is ZERO:
             return self.start_subtask(fn, *args, **kwargs)
-        job = self._new(fn, args, kwargs)
-        self._ids[job] = job.number = self._mission.submit(res, Call(fn, args, kwargs), job)
-        return self._add(job)
+        task = self._new(fn, args, kwargs)
+        self._ids[task] = task.number = self._mission.submit(res, Call(fn, args, kwargs), task)
+        return self._add(task)
 
     def start_subtask(
         self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
@@ -128,14 +128,14 @@ class WaitGroup:
         Raises:
             WaitGroupClosed, TypeError: as `submit`.
         """
-        job = self._new(fn, args, kwargs)
+        task = self._new(fn, args, kwargs)
         call = Call(fn, args, kwargs)
-        self._mission.start_branch(self._nursery, call, job)
-        return self._add(job)
+        self._mission.start_branch(self._nursery, call, task)
+        return self._add(task)
 
     @property
     def results(self) -> list[Any]:
-        """The results of the jobs and branches, in the order in which they were submitted.
+        """The results of the tasks and branches, in the order in which they were submitted.
 
         Raises:
             ResultsNotReady: the block has not ended yet, or was left by an exception.
@@ -153,12 +153,12 @@ class WaitGroup:
         )
 
     def __repr__(self) -> str:
-        ended = len(self._jobs) - self._pending
-        return f"<WaitGroup: {self._state.value}, {ended} of {len(self._jobs)} ended>"
+        ended = len(self._tasks) - self._pending
+        return f"<WaitGroup: {self._state.value}, {ended} of {len(self._tasks)} ended>"
 
-    # ---- taking jobs
+    # ---- taking tasks
 
-    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GroupJob:
+    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GroupTask:
         if self._state is not GroupState.OPEN:
             raise WaitGroupClosed(
                 f"{name_of(fn)} was submitted to a waitgroup whose block has ended: submit it in "
@@ -178,31 +178,31 @@ class WaitGroup:
             )
         for arg in (*args, *kwargs.values()):
             check_argument(arg, fn)
-        return GroupJob(self, self._mission, fn)
+        return GroupTask(self, self._mission, fn)
 
-    def _add(self, job: GroupJob) -> Delayed[Any]:
-        self._jobs.append(job)
+    def _add(self, task: GroupTask) -> Delayed[Any]:
+        self._tasks.append(task)
         self._pending += 1
-        return Delayed(job, None, True)
+        return Delayed(task, None, True)
 
     # ---- their ends
 
-    def _ended(self, job: GroupJob) -> None:
-        """Count a job that has ended; the first failure cancels the others."""
+    def _ended(self, task: GroupTask) -> None:
+        """Count a task that has ended; the first failure cancels the others."""
         self._pending -= 1
-        self._ids.pop(job, None)
-        error = _error_of(job)
+        self._ids.pop(task, None)
+        error = _error_of(task)
         if error is not None:
-            # A job that was cancelled says less than one that failed.
-            if self._failed is None or (_was_cancelled(self._failed) and not _was_cancelled(job)):
-                self._failed = job
+            # A task that was cancelled says less than one that failed.
+            if self._failed is None or (_was_cancelled(self._failed) and not _was_cancelled(task)):
+                self._failed = task
             self._nursery.cancel_scope.cancel()
         if not self._pending:
-            self._last = job
+            self._last = task
             self._idle.set()
 
     async def _join(self) -> None:
-        """Wait until no job is left; more may be submitted meanwhile."""
+        """Wait until no task is left; more may be submitted meanwhile."""
         await trio.lowlevel.checkpoint()
         while self._pending:
             if self._idle.is_set():
@@ -216,8 +216,8 @@ class WaitGroup:
         self._state = GroupState.FAILED
         self._failed_first = self._failed is not None and not _was_cancelled(self._failed)
         self._nursery.cancel_scope.cancel()
-        for job_id in list(self._ids.values()):  # a job that waits ends at once
-            self._mission.executor.cancel(job_id)
+        for number in list(self._ids.values()):  # a task that waits ends at once
+            self._mission.executor.cancel(number)
         over = trio.Event()
 
         async def wait_in_the_mission() -> None:
@@ -230,7 +230,7 @@ class WaitGroup:
             if self._mission.ended:
                 await self._join()
                 return
-            # If the mission itself is cancelled, its executor waits for the jobs, and does so only
+            # If the mission itself is cancelled, its executor waits for the tasks, and does so only
             # when all of its block has been left: a branch of the mission ends this wait then.
             self._mission.branches.start_soon(wait_in_the_mission)
             await over.wait()
@@ -245,7 +245,7 @@ class WaitGroup:
             rest = error.split(trio.Cancelled)[1]
             rest = rest and collapsed(rest)
         if rest is None:
-            # Cancelled jobs are what a cancellation of the whole block leaves behind.
+            # Cancelled tasks are what a cancellation of the whole block leaves behind.
             return self._failed is not None and not _was_cancelled(self._failed)
         if self._failed_first and isinstance(rest, Exception) and rest is not failure:
             _note(failure, [rest], "the block raised")
@@ -264,21 +264,21 @@ class WaitGroup:
             assert failure is not None
             _note(failure, self._others(failure))
             raise failure.with_traceback(self._failed.traceback)
-        self._results = [job.value for job in self._jobs]
+        self._results = [task.value for task in self._tasks]
         self._state = GroupState.DONE
 
     def _others(self, raised: BaseException) -> list[BaseException]:
         """Return the failures beside the exception that is raised."""
-        errors = [_error_of(job) for job in self._jobs if not _was_cancelled(job)]
+        errors = [_error_of(task) for task in self._tasks if not _was_cancelled(task)]
         return [error for error in errors if error is not None and error is not raised]
 
 
-def _error_of(job: GroupJob) -> BaseException | None:
-    return job.outcome.error if isinstance(job.outcome, outcome.Error) else None
+def _error_of(task: GroupTask) -> BaseException | None:
+    return task.outcome.error if isinstance(task.outcome, outcome.Error) else None
 
 
-def _was_cancelled(job: GroupJob) -> bool:
-    return isinstance(_error_of(job), TaskCancelled)
+def _was_cancelled(task: GroupTask) -> bool:
+    return isinstance(_error_of(task), TaskCancelled)
 
 
 def _note(

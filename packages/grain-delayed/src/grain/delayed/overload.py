@@ -14,8 +14,8 @@ WARN_QUEUED = 100_000  # some 0.1 GB of a mission's memory
 class Overload:
     """A watch over the number of waiting tasks, at the cost of one comparison for each task.
 
-    Job ids count from 1 in the order of submission, so the next id bounds how many jobs can wait:
-    only a job with the id `look_at` or a larger one is a reason to look.
+    Task ids count from 1 in the order of submission, so the next id bounds how many tasks can
+    wait: only a task with the id `look_at` or a larger one is a reason to look.
 
     Args:
         limit: how many tasks may wait before the warning; None for no warning.
@@ -37,12 +37,12 @@ class Overload:
         self._report = report
         self.look_at = math.inf if limit is None else limit + 1
 
-    def on_submitted(self, job: int, queued: int) -> None:
-        """Take note of the newest job's id, and of the number of jobs that wait now."""
+    def on_submitted(self, task: int, queued: int) -> None:
+        """Take note of the newest task's id, and of the number of tasks that wait now."""
         room = self._limit - queued
         if room >= 0:
-            # If the queue stays near the limit, not every job is a reason to look again.
-            self.look_at = job + max(room, self._limit // 16) + 1
+            # If the queue stays near the limit, not every task is a reason to look again.
+            self.look_at = task + max(room, self._limit // 16) + 1
             return
         self._warn(queued)
 

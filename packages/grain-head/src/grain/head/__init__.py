@@ -1,4 +1,4 @@
-"""The head: the scheduler, and the executors that hand jobs to workers.
+"""The head: the scheduler, and the executors that hand tasks to workers.
 
 Decisions are made without I/O and without a clock: in ``scheduler/``, which decides which task
 starts where, and in ``hub/``, which has a scheduler for many missions and workers. Shells around
@@ -12,7 +12,7 @@ Map:
 - ``hub/``: one scheduler for many missions and workers
 - ``service``: a hub with the channels of its peers
 - ``gnaw/``: the process that missions share, run by ``python -m grain.head``
-- ``base``: what all executors have in common; their jobs by function and cores
+- ``base``: what all executors have in common; their tasks by function and cores
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor

@@ -1,11 +1,11 @@
-"""The base of executors: jobs go in, results come out, and leaving waits for the last of them."""
+"""The base of executors: tasks go in, results come out, and leaving waits for the last of them."""
 
 from __future__ import annotations
 
 import enum
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import outcome
 import trio
@@ -35,44 +35,55 @@ class Result(NamedTuple):
     outcome: Outcome
 
 
-class JobRecord(Protocol):
-    """A job from its submission until its outcome is handed over, as its executor keeps it.
+class SubmittedTask:
+    """A task from its submission until its outcome is handed over, as its executor keeps it.
 
     Attributes:
+        function: the same object for all tasks of a function: it, or its name.
         request: what it asks for: of equal requests always the same object.
+        kind: the tasks with which it is counted.
+        deliver: the receiver of its outcome; None for the result queue.
         urgency: larger goes first among those that ask for the same.
         after: the task for whose end its caller had last waited; 0 for none.
         submitted: when it was submitted, as long as the event log has no line about it; None from
             then on, and where there is no log.
     """
 
-    request: Resource
-    urgency: float
-    after: int
-    submitted: float | None
+    __slots__ = ("after", "deliver", "function", "kind", "request", "submitted", "urgency")
 
-    @property
-    def function(self) -> object:
-        """The same object for all jobs of a function: it, or its name."""
+    def __init__(
+        self,
+        function: object,
+        request: Resource,
+        kind: CallKind,
+        deliver: Deliver | None = None,
+        urgency: float = 0.0,
+        after: int = 0,
+        submitted: float | None = None,
+    ) -> None:
+        self.function = function
+        self.request = request
+        self.kind = kind
+        self.deliver = deliver
+        self.urgency = urgency
+        self.after = after
+        self.submitted = submitted
 
     @property
     def name(self) -> str:
         """The name of its function."""
-
-    @property
-    def deliver(self) -> Deliver | None:
-        """The receiver of its outcome; None for the result queue."""
+        return self.kind.function
 
 
-# ---- the count of jobs by function and cores
+# ---- the count of tasks by function and cores
 #
-# The record of each job has its `CallKind`, so that its end counts without a look-up. Jobs that
+# The record of each task has its `CallKind`, so that its end counts without a look-up. Tasks that
 # follow each other are most often of one kind, which an executor sees by two references: a call for
-# each job would cost as much as a dozen of such comparisons.
+# each task would cost as much as a dozen of such comparisons.
 
 
 class CallKindNow(NamedTuple):
-    """The jobs of one function that ask for as many cores, at one moment.
+    """The tasks of one function that ask for as many cores, at one moment.
 
     Attributes:
         cores: for which each of them asks.
@@ -95,7 +106,7 @@ class CallKindNow(NamedTuple):
 
 
 class CallKind:
-    """The jobs of one function that ask for as many cores.
+    """The tasks of one function that ask for as many cores.
 
     Attributes:
         cores: for which each of them asks.
@@ -113,7 +124,7 @@ class CallKind:
         self.seconds = self.longest = 0.0
 
     def ended(self, seconds: float | None) -> None:
-        """Count the end of a job.
+        """Count the end of a task.
 
         Args:
             seconds: for which it ran; None if that is not known, or says nothing of others.
@@ -127,12 +138,12 @@ class CallKind:
 
 
 class Kinds:
-    """The kinds of an executor's jobs.
+    """The kinds of an executor's tasks.
 
     Attributes:
-        function: the name of that of the last job. The function itself may hold what the user
+        function: the name of that of the last task. The function itself may hold what the user
             expects to be freed, as a bound method holds its object.
-        request: of the last job.
+        request: of the last task.
     """
 
     def __init__(self) -> None:
@@ -142,7 +153,7 @@ class Kinds:
         self.last = CallKind("", 0)
 
     def of(self, function: str, request: Resource) -> CallKind:
-        """Return the kind of a job, which is `last` from then on.
+        """Return the kind of a task, which is `last` from then on.
 
         Args:
             function: as the attribute.
@@ -161,8 +172,8 @@ class Kinds:
         """Return the kinds at one moment.
 
         Args:
-            running: of each job that runs its kind, and when it began.
-            blocked: how many jobs wait that fit no worker.
+            running: of each task that runs its kind, and when it began.
+            blocked: how many tasks wait that fit no worker.
         """
         elapsed: dict[CallKind, list[float]] = {}
         for kind, began in running:
@@ -193,17 +204,7 @@ def cores_of(request: Resource) -> float:
     return part.N if isinstance(part, Cores) else 0.0
 
 
-class CountedJob(JobRecord, Protocol):
-    """A job that its executor counts.
-
-    Attributes:
-        kind: the jobs with which it is counted.
-    """
-
-    kind: CallKind
-
-
-J = TypeVar("J", bound=CountedJob)
+T = TypeVar("T", bound=SubmittedTask)
 
 
 class ExecutorPhase(enum.Enum):
@@ -211,19 +212,19 @@ class ExecutorPhase(enum.Enum):
 
     NEW = "new"  # its block was not entered yet
     STARTING = "starting"
-    OPEN = "open"  # it takes jobs
+    OPEN = "open"  # it takes tasks
     CLOSED = "closed"  # it takes none; those that it has may go on
 
 
-class ExecutorBase(ABC, Generic[J]):
-    """The base of executors, which define how a job runs: `submit_call` and `_living`.
+class ExecutorBase(ABC, Generic[T]):
+    """The base of executors, which define how a task runs: `submit_call` and `_living`.
 
-    A subclass puts a job into `_jobs`, and takes it out before it calls `_hand_over` with its
+    A subclass puts a task into `_tasks`, and takes it out before it calls `_hand_over` with its
     outcome. It sets `_phase` to open and to closed.
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[int, J] = {}
+        self._tasks: dict[int, T] = {}
         self._kinds = Kinds()
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
@@ -235,21 +236,21 @@ class ExecutorBase(ABC, Generic[J]):
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
     ) -> int:
-        """Queue a job and return at once.
+        """Queue a task and return at once.
 
         Args:
             res: the resources it needs.
             fn: an async function, called with the other arguments.
 
         Returns:
-            The job's id, which is also in its entry of `results`.
+            The task's id, which is also in its entry of `results`.
 
         Raises:
             TypeError: res is not a resource.
             ExecutorClosed: the executor is not running, or was closed.
             grain.resource.Infeasible: no worker can ever meet the request, and none can join.
             grain.worker.errors.PayloadError: the function or an argument cannot travel to where
-                the job is to run.
+                the task is to run.
         """
         if not isinstance(res, Resource):
             raise TypeError(f"submit({res!r}, ...): first come the resources, as in Cores(2)")
@@ -266,35 +267,35 @@ class ExecutorBase(ABC, Generic[J]):
         urgency: float = 0.0,
         after: int = 0,
     ) -> int:
-        """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
+        """Queue a task and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 
     @abstractmethod
     def kinds(self) -> list[CallKindNow]:
-        """Return the jobs by function and cores, also those kinds of which none is left."""
+        """Return the tasks by function and cores, also those kinds of which none is left."""
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Take note of how far the mission is, for those who watch it from elsewhere."""
 
-    def note_retry(self, job: int) -> None:
-        """Take note that a job which has failed is going to be submitted again, as another one."""
+    def note_retry(self, task: int) -> None:
+        """Take note that a task which has failed is going to be submitted again, as another one."""
 
     def close(self) -> None:
-        """Take no more jobs; `results` ends when those that are here have ended."""
+        """Take no more tasks; `results` ends when those that are here have ended."""
         self._phase = ExecutorPhase.CLOSED
-        if not self._jobs:
+        if not self._tasks:
             self._put_result.close()
 
     @property
     def results(self) -> trio.MemoryReceiveChannel[Result]:
-        """The result queue: ``(id, outcome)`` of each job as it ends.
+        """The result queue: ``(id, outcome)`` of each task as it ends.
 
         It holds the results that nobody took yet, without a bound; `statistics` counts them.
         """
         return self._results
 
     async def join(self) -> None:
-        """Wait until no job is left; others may be submitted meanwhile and afterwards."""
-        while self._jobs:
+        """Wait until no task is left; others may be submitted meanwhile and afterwards."""
+        while self._tasks:
             if self._idle.is_set():  # others may wait for the same one
                 self._idle = trio.Event()
             await self._idle.wait()
@@ -316,12 +317,12 @@ class ExecutorBase(ABC, Generic[J]):
 
     @abstractmethod
     def _living(self) -> AbstractAsyncContextManager[None]:
-        """Return the context in which it takes jobs; leaving it waits for them."""
+        """Return the context in which it takes tasks; leaving it waits for them."""
 
     def _check_open(self) -> None:
         if self._phase is not ExecutorPhase.OPEN:
             raise ExecutorClosed(
-                "this executor takes no jobs: use it inside its `async with` block, before close()"
+                "this executor takes no tasks: use it inside its `async with` block, before close()"
             )
 
     def _counted(
@@ -346,16 +347,16 @@ class ExecutorBase(ABC, Generic[J]):
 
     def _hand_over(
         self,
-        number: int,
-        job: J,
+        task: int,
+        record: T,
         ended: Outcome,
         *,
         cancelled: bool = False,
         begun: bool = True,
         seconds: float | None = None,
     ) -> None:
-        """Count a job's outcome and give it to its receiver; the job is out of `_jobs` already."""
-        job.kind.ended(None if cancelled else seconds)
+        """Count a task's outcome and give it to its receiver; it is out of `_tasks` already."""
+        record.kind.ended(None if cancelled else seconds)
         if cancelled:
             self._cancelled += 1
             self._not_begun += not begun
@@ -363,11 +364,11 @@ class ExecutorBase(ABC, Generic[J]):
             self._failed += 1
         else:
             self._done += 1
-        if job.deliver is not None:
-            job.deliver(ended)
+        if record.deliver is not None:
+            record.deliver(ended)
         else:
-            self._put_result.send_nowait(Result(number, ended))
-        if not self._jobs:
+            self._put_result.send_nowait(Result(task, ended))
+        if not self._tasks:
             self._idle.set()
             if self._phase is ExecutorPhase.CLOSED:
                 self._put_result.close()

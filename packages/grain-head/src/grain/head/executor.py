@@ -14,7 +14,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.eventlog.usage import BRIEF
-from grain.head.base import ExecutorBase, ExecutorPhase
+from grain.head.base import ExecutorBase, ExecutorPhase, SubmittedTask
 from grain.head.collapse import collapsing
 from grain.head.errors import TaskCancelled, TaskCrashed
 from grain.head.events import (
@@ -58,46 +58,31 @@ if TYPE_CHECKING:
     """The messages to the local worker, and its answers."""
 
 _LOCAL = 0  # the local worker's id
-_EPOCH = 0  # nobody succeeds this head; a job has one run at a time, which goes by the job's id
+_EPOCH = 0  # nobody succeeds this head; a task has one run at a time, which goes by the task's id
 
 
-class Job:
-    """A job of the local worker: a `grain.head.base.JobRecord`."""
+class LocalTask(SubmittedTask):
+    """A task of the local worker."""
 
-    __slots__ = ("after", "call", "cancelled", "deliver", "kind", "request", "submitted", "urgency")
+    __slots__ = ("call", "cancelled")
 
     def __init__(
         self,
         call: Call,
-        deliver: Deliver | None,
         request: Resource,
         kind: CallKind,
-        urgency: float = 0.0,
-        after: int = 0,
-        submitted: float | None = None,
+        deliver: Deliver | None,
+        urgency: float,
+        after: int,
+        submitted: float | None,
     ) -> None:
+        super().__init__(call.fn, request, kind, deliver, urgency, after, submitted)
         self.call = call
         self.cancelled = False
-        self.deliver = deliver
-        self.request = request
-        self.kind = kind
-        self.urgency = urgency
-        self.after = after
-        self.submitted = submitted
-
-    @property
-    def function(self) -> object:
-        """See `grain.head.base.JobRecord`."""
-        return self.call.fn
-
-    @property
-    def name(self) -> str:
-        """The name of its function."""
-        return name_of(self.call.fn)
 
 
-class CrashedJob:
-    """The crashes of a job that is not resolved.
+class CrashedTask:
+    """The crashes of a task that is not resolved.
 
     Attributes:
         request: what it asks for.
@@ -146,10 +131,10 @@ def local_facts(name: str, resources: Resource) -> WorkerFacts:
     return WorkerFacts(name, name, socket.gethostname(), to_data(resources))
 
 
-class GrainExecutor(ExecutorBase[Job]):
-    """An executor that runs jobs on the local worker, in this process.
+class GrainExecutor(ExecutorBase[LocalTask]):
+    """An executor that runs tasks on the local worker, in this process.
 
-    Jobs go into one queue with `submit`, and come out of one queue, `results`::
+    Tasks go into one queue with `submit`, and come out of one queue, `results`::
 
         async with GrainExecutor(Cores(2)) as executor:
             ids = [executor.submit(Cores(1), tasklet, i) for i in range(4)]
@@ -157,8 +142,8 @@ class GrainExecutor(ExecutorBase[Job]):
             async for id, outcome in executor.results:
                 print(id, outcome.unwrap())
 
-    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
-    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left.
+    Leaving the ``async with`` block waits until every task has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the tasks, and returns when nothing of them is left.
 
     Args:
         local: the resources of the local worker. A number of cores takes so many CPUs of those
@@ -167,11 +152,11 @@ class GrainExecutor(ExecutorBase[Job]):
         expect_workers: whether other workers may join. If not, a request that the local worker
             can never meet is an error at once; if so, it is reported once and waits.
         on_event: called with each `grain.head.events.Event`, in order.
-        env: changes to the environment of the external programs of all jobs; None as a value
+        env: changes to the environment of the external programs of all tasks; None as a value
             removes a variable.
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
             `grain.head.Scheduler`.
-        run_log: takes note of what happens to the jobs.
+        run_log: takes note of what happens to the tasks.
 
     Raises:
         TypeError: ``local`` is not a resource.
@@ -203,15 +188,15 @@ class GrainExecutor(ExecutorBase[Job]):
         self._last_id = 0
         self._outbox: list[tuple[StartRun | Cancel, Call | None]] = []
         self._reported: set[Resource] = set()
-        # Of jobs that are not resolved, the crashes of earlier runs.
-        self._crashes: dict[int, CrashedJob] = {}
+        # Of tasks that are not resolved, the crashes of earlier runs.
+        self._crashes: dict[int, CrashedTask] = {}
         self._wake = trio.Event()
-        # True if `_wake` was set for a job that was submitted, and nothing was dispatched since.
+        # True if `_wake` was set for a task that was submitted, and nothing was dispatched since.
         self._awake = False
         if run_log is not None:
-            run_log.follow(self._jobs, self._note_starts, self._label_of)
+            run_log.follow(self._tasks, self._note_starts, self._label_of)
 
-    # ---- the queue of jobs
+    # ---- the queue of tasks
 
     def submit_call(
         self,
@@ -223,38 +208,38 @@ class GrainExecutor(ExecutorBase[Job]):
         urgency: float = 0.0,
         after: int = 0,
     ) -> int:
-        """Queue a job and hand its outcome to a function instead of the result queue.
+        """Queue a task and hand its outcome to a function instead of the result queue.
 
         Args:
             res: the resources it needs.
             call: what to run.
-            deliver: called once with the job's outcome, in the executor's own trio task or in
-                `cancel`: it must return soon and raise nothing. The outcome of a cancelled job is
+            deliver: called once with the task's outcome, in the executor's own trio task or in
+                `cancel`: it must return soon and raise nothing. The outcome of a cancelled task is
                 `grain.head.errors.TaskCancelled`. If None, the outcome goes to `results`.
             priority: larger goes first.
             urgency: larger goes first among those that ask for the same at the same priority.
-            after: the job for whose end the caller had last waited, for the event log; 0 for none.
+            after: the task for whose end the caller had last waited, for the event log; 0 for none.
 
         Returns:
-            The job's id.
+            The task's id.
 
         Raises:
             ExecutorClosed: the executor is not running, or was closed.
             grain.resource.Infeasible: no worker can ever meet the request, and none can join. If
-                time runs out for the job while it waits, this is its outcome.
+                time runs out for the task while it waits, this is its outcome.
         """
         self._check_open()
         queue = self._scheduler.queue(res, priority)
         if not queue.serving_shapes or queue.need:
             self._check_served(queue)
-        self._last_id = job = self._last_id + 1
-        self._scheduler.on_submitted(job, queue, urgency=urgency)
+        self._last_id = task = self._last_id + 1
+        self._scheduler.on_submitted(task, queue, urgency=urgency)
         run_log = self._run_log
         if not self._awake:
             self._awake = True
             self._wake.set()
             if run_log is not None:
-                # Once for jobs that are dispatched together; and every end has the clock read, so
+                # Once for tasks that are dispatched together; and every end has the clock read, so
                 # none of them precedes what it waited for.
                 run_log.tick()
         submitted = None if run_log is None else run_log.now
@@ -263,30 +248,30 @@ class GrainExecutor(ExecutorBase[Job]):
         if name != kinds.function or queue.request is not kinds.request:
             kind = kinds.of(name, queue.request)
         kind.left += 1
-        self._jobs[job] = Job(call, deliver, queue.request, kind, urgency, after, submitted)
-        return job
+        self._tasks[task] = LocalTask(call, queue.request, kind, deliver, urgency, after, submitted)
+        return task
 
-    def cancel(self, job: int) -> None:
-        """Cancel a job; without effect on one that has ended or is unknown.
+    def cancel(self, task: int) -> None:
+        """Cancel a task; without effect on one that has ended or is unknown.
 
         Its outcome is `grain.head.errors.TaskCancelled`: at once if it waits, and if it runs, when
         it has ended with all its processes.
         """
-        unwanted = self._jobs.get(job)
+        unwanted = self._tasks.get(task)
         if unwanted is None or unwanted.cancelled:
             return
         unwanted.cancelled = True
-        running = self._scheduler.on_cancelled(job)
+        running = self._scheduler.on_cancelled(task)
         if running is None:
-            self._resolve(job, None, begun=False)
+            self._resolve(task, None, begun=False)
         else:
-            self._outbox.append((Cancel((_EPOCH, job)), None))
+            self._outbox.append((Cancel((_EPOCH, task)), None))
         self._wake.set()
 
     # ---- questions
 
     def statistics(self) -> Statistics:
-        """Return the counts of jobs by their state."""
+        """Return the counts of tasks by their state."""
         scheduler = self._scheduler
         return self._counted(
             scheduler.waiting, scheduler.running, scheduler.cores(), self._computing()
@@ -295,7 +280,7 @@ class GrainExecutor(ExecutorBase[Job]):
     def _computing(self) -> float | None:
         """Return on how many cores this process and those below it compute, by the last look.
 
-        A look takes a millisecond or so, and there is none unless somebody watches the jobs.
+        A look takes a millisecond or so, and there is none unless somebody watches the tasks.
         """
         computing = self._cpu
         if not self._scheduler.running:
@@ -305,15 +290,15 @@ class GrainExecutor(ExecutorBase[Job]):
         return computing.cores
 
     def kinds(self) -> list[CallKindNow]:
-        """Return the jobs by function and cores."""
-        jobs, worker = self._jobs, self._scheduler.workers.get(_LOCAL)
+        """Return the tasks by function and cores."""
+        records, worker = self._tasks, self._scheduler.workers.get(_LOCAL)
         tasks = () if worker is None else worker.tasks.values()
-        running = [(jobs[task.id].kind, task.started) for task in tasks if task.id in jobs]
+        running = [(records[one.id].kind, one.started) for one in tasks if one.id in records]
         return self._kinds.now(running, {}, trio.current_time())
 
-    def why(self, job: int) -> Explanation:
-        """Explain why a job is not running."""
-        return explain(self._scheduler, job, trio.current_time())
+    def why(self, task: int) -> Explanation:
+        """Explain why a task is not running."""
+        return explain(self._scheduler, task, trio.current_time())
 
     # ---- lifecycle
 
@@ -352,16 +337,17 @@ class GrainExecutor(ExecutorBase[Job]):
         finally:
             if self._run_log is not None:
                 self._note_starts()
-            for job in list(self._jobs):
-                task = self._scheduler.tasks.get(job)
-                self._resolve(job, None, begun=task is not None and task.worker is not None)
+            for task in list(self._tasks):
+                scheduled = self._scheduler.tasks.get(task)
+                begun = scheduled is not None and scheduled.worker is not None
+                self._resolve(task, None, begun=begun)
             self._put_result.close()
             if self._run_log is not None:
                 self._run_log.worker_left(self.name)
             self._on_event(WorkerLeft(self.name))
 
     async def _serve_submissions(self, channel: WorkerChannel) -> None:
-        """Dispatch whenever jobs were submitted or cancelled."""
+        """Dispatch whenever tasks were submitted or cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -386,7 +372,7 @@ class GrainExecutor(ExecutorBase[Job]):
             if self._crashes and start.task in self._crashes:
                 allocation = self._crashes[start.task].part_of(allocation)
             run = StartRun((_EPOCH, start.task), allocation, limit)
-            self._outbox.append((run, self._jobs[start.task].call))
+            self._outbox.append((run, self._tasks[start.task].call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
@@ -394,19 +380,19 @@ class GrainExecutor(ExecutorBase[Job]):
             self._give_up(now)
 
     def _give_up(self, now: float) -> None:
-        """End all waiting jobs: nothing runs and yet nothing starts, as time has run out."""
-        for job in list(self._jobs):
-            task = self._scheduler.tasks.get(job)
-            if task is None:
+        """End all waiting tasks: nothing runs and yet nothing starts, as time has run out."""
+        for task in list(self._tasks):
+            scheduled = self._scheduler.tasks.get(task)
+            if scheduled is None:
                 continue  # the receiver of another outcome has just cancelled it
-            request = task.queue.request
+            request = scheduled.queue.request
             why = self._scheduler.why_never(request, now)
-            self._scheduler.on_cancelled(job)
+            self._scheduler.on_cancelled(task)
             error = Infeasible(
                 f"a task that asks for {request.ask()} can never run here any more ({why}), and no "
                 "other worker can join: give the local worker more time, or run fewer tasks"
             )
-            self._resolve(job, outcome.Error(error))
+            self._resolve(task, outcome.Error(error))
 
     def _take(self, batch: Batch[Outcome | None]) -> None:
         now = trio.current_time()
@@ -414,47 +400,47 @@ class GrainExecutor(ExecutorBase[Job]):
             self._run_log.now = now
         for message, payload in batch:
             assert isinstance(message, Ended)
-            job = message.attempt[1]
-            if message.crash and not self._jobs[job].cancelled:
-                self._on_crash(job, message.crash, now, message.report)
+            task = message.attempt[1]
+            if message.crash and not self._tasks[task].cancelled:
+                self._on_crash(task, message.crash, now, message.report)
                 continue
-            began = self._scheduler.tasks[job].started
-            self._scheduler.on_finished(job, now, measured=message.status == "done")
-            self._resolve(job, payload, report=message.report, ran=now - began)
+            began = self._scheduler.tasks[task].started
+            self._scheduler.on_finished(task, now, measured=message.status == "done")
+            self._resolve(task, payload, report=message.report, ran=now - began)
 
     def _on_crash(
         self,
-        id: int,  # noqa: A002 - its name
+        task: int,
         how: str,
         now: float,
         report: RunAccount,
     ) -> None:
-        """Let a job wait again whose run has crashed; or give it up.
+        """Let a task wait again whose run has crashed; or give it up.
 
         The rules are those of the hub: after some crashes it runs alone, after more it fails.
         """
         from grain.head.hub.tasks import CRASHES, SOLO  # seldom needed, and large
         from grain.head.messages import Crash
 
-        ended = self._scheduler.tasks[id]
-        self._scheduler.on_finished(id, now, measured=False)
-        crashed = self._crashes.get(id)
+        ended = self._scheduler.tasks[task]
+        self._scheduler.on_finished(task, now, measured=False)
+        crashed = self._crashes.get(task)
         if crashed is None:
-            crashed = self._crashes[id] = CrashedJob(ended.queue.request)
+            crashed = self._crashes[task] = CrashedTask(ended.queue.request)
         count = len(crashed.crashes) + 1
-        crash = Crash((_EPOCH, id), self.name, how, time.time())
+        crash = Crash((_EPOCH, task), self.name, how, time.time())
         if self._run_log is not None:
-            self._run_log.started((id,), self.name, ended.started)
-            self._run_log.crashed(id, crash, self._report_of(report))
+            self._run_log.started((task,), self.name, ended.started)
+            self._run_log.crashed(task, crash, self._report_of(report))
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
-            name = name_of(self._jobs[id].call.fn)
+            name = self._tasks[task].name
             text = f"{name} was given up: what it ran in died {count} times"
             error = TaskCrashed(text, crashed.crashes)
-            self._resolve(id, outcome.Error(error), report=report)
+            self._resolve(task, outcome.Error(error), report=report)
             return
         if self._run_log is not None:
-            self._run_log.started((id,), "", now)
+            self._run_log.started((task,), "", now)
         request = crashed.request
         if count >= SOLO:
             crashed.alone = True
@@ -462,31 +448,31 @@ class GrainExecutor(ExecutorBase[Job]):
             wtime = split_time(request)[0]
             request = total if wtime is None else total & wtime
         queue = self._scheduler.queue(request, ended.queue.priority)
-        self._scheduler.on_submitted(id, queue, ended.age, ended.urgency)
+        self._scheduler.on_submitted(task, queue, ended.age, ended.urgency)
 
     def _resolve(
         self,
-        id: int,  # noqa: A002 - its name
+        task: int,
         ended: Outcome | None,
         *,
         begun: bool = True,
         report: RunAccount | None = None,
         ran: float | None = None,
     ) -> None:
-        """Hand over the outcome of a job; None if it was cancelled."""
-        job = self._jobs.pop(id)
+        """Hand over the outcome of a task; None if it was cancelled."""
+        record = self._tasks.pop(task)
         if self._crashes:
-            self._crashes.pop(id, None)
+            self._crashes.pop(task, None)
         error: BaseException | None = None
-        cancelled = ended is None or job.cancelled
+        cancelled = ended is None or record.cancelled
         if ended is None or cancelled:
-            error = TaskCancelled(f"{name_of(job.call.fn)} was cancelled (task {id})")
+            error = TaskCancelled(f"{record.name} was cancelled (task {task})")
             ended = outcome.Error(error)
         elif type(ended) is outcome.Error:
             error = ended.error
-            fn, args, kwargs = job.call
-            text = partial(call_text, name_of(fn), args, kwargs)
-            self._on_event(TaskFailed(id, error, "", text))
+            _, args, kwargs = record.call
+            text = partial(call_text, record.name, args, kwargs)
+            self._on_event(TaskFailed(task, error, "", text))
         run_log = self._run_log
         if run_log is None:
             pass
@@ -494,46 +480,46 @@ class GrainExecutor(ExecutorBase[Job]):
             error is None
             and report is not None
             and report.ran is None
-            and job.submitted is not None
+            and record.submitted is not None
             and not run_log.room
             and 0.0 <= (seconds := report.ended - report.started) <= BRIEF
         ):
             # As `run_log.count` does, whose call would cost as much again.
             last = run_log.last
-            if job.call.fn is not last.key or job.request is not last.request:
-                last = run_log.count_for(job, run_log.now - seconds)
+            if record.call.fn is not last.key or record.request is not last.request:
+                last = run_log.count_for(record, run_log.now - seconds)
             last.tasks += 1
             last.seconds += seconds
-            last.taken += run_log.now - job.submitted
+            last.taken += run_log.now - record.submitted
         else:
             crashed = type(error) is TaskCrashed
             run_log.ended(
-                id,
+                task,
                 error,
-                job=job,
+                record=record,
                 cancelled=cancelled,
                 crashed=crashed,
                 report=b"" if report is None else self._report_of(report),
                 worker="" if report is None else self.name,
-                call=partial(self._label, job),
+                call=partial(self._label, record),
             )
-        self._hand_over(id, job, ended, cancelled=cancelled, begun=begun, seconds=ran)
+        self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
 
     def _note_starts(self) -> None:
-        """Note the starts of the jobs that run, for the event log, when that looks for them."""
+        """Note the starts of the tasks that run, for the event log, when that looks for them."""
         worker = self._scheduler.workers.get(_LOCAL)
         if worker is not None and self._run_log is not None:
             for task in worker.tasks.values():
                 self._run_log.started((task.id,), self.name, task.started)
 
-    def _label_of(self, job: int) -> str:
-        """Return the call of a job that is not resolved, for the event log."""
-        unresolved = self._jobs.get(job)
+    def _label_of(self, task: int) -> str:
+        """Return the call of a task that is not resolved, for the event log."""
+        unresolved = self._tasks.get(task)
         return "" if unresolved is None else self._label(unresolved)
 
-    def _label(self, job: Job) -> str:
-        fn, args, kwargs = job.call
-        return "" if self._run_log is None else self._run_log.labels.of(name_of(fn), args, kwargs)
+    def _label(self, record: LocalTask) -> str:
+        _, args, kwargs = record.call
+        return "" if self._run_log is None else self._run_log.labels.of(record.name, args, kwargs)
 
     def _report_of(self, account: RunAccount) -> RunReport:
         return account.report(self._host, self.name)

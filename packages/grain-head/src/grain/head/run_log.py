@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message
     from grain.eventlog.usage import Report
-    from grain.head.base import JobRecord
+    from grain.head.base import SubmittedTask
     from grain.head.messages import Crash
     from grain.head.task_log import BriefCount, Lines
 
@@ -117,7 +117,7 @@ class RunLog(TaskLog):
         # Of those that have left, by id, when there was the last sign of one that was lost, by the
         # clock of the log.
         self._left: dict[str, float] = {}
-        self._jobs: Mapping[int, JobRecord] = {}
+        self._tasks: Mapping[int, SubmittedTask] = {}
         self._note_starts: Callable[[], None] = lambda: None
         self._call_of: Callable[[int], str] = lambda _: ""
         # The tasks with smaller numbers are listed or over.
@@ -134,18 +134,18 @@ class RunLog(TaskLog):
 
     def follow(
         self,
-        jobs: Mapping[int, JobRecord],
+        tasks: Mapping[int, SubmittedTask],
         note_starts: Callable[[], None] = lambda: None,
         call_of: Callable[[int], str] = lambda _: "",
     ) -> None:
-        """List the jobs of an executor.
+        """List the tasks of an executor.
 
         Args:
-            jobs: by number, ascending, until they are over.
+            tasks: by number, ascending, until they are over.
             note_starts: calls `started` for all that run, if it is not called for each that starts.
             call_of: returns the label of the call of one that is not over, or "". Raises nothing.
         """
-        self._jobs = jobs
+        self._tasks = tasks
         self._note_starts = note_starts
         self._call_of = call_of
 
@@ -156,7 +156,7 @@ class RunLog(TaskLog):
             task: its number.
             retry_of: that of the first attempt.
         """
-        self._list(task, self._jobs.get(task), retry_of)
+        self._list(task, self._tasks.get(task), retry_of)
 
     def cached(self, function: str) -> None:
         """Count a call of a function whose result was found in the result cache."""
@@ -224,36 +224,36 @@ class RunLog(TaskLog):
         """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
         self._starts.append((now, worker, tasks))
 
-    def count(self, job: JobRecord, tasks: int, seconds: float, submitted: float) -> None:
+    def count(self, record: SubmittedTask, tasks: int, seconds: float, submitted: float) -> None:
         """Count tasks that have ended with a value after brief runs, while there is no `room`.
 
         Args:
-            job: the record of the first one. None of them has a line; all have its function, and
+            record: that of the first one. None of them has a line; all have its function, and
                 ask for the same.
             tasks: how many there are.
             seconds: the lengths of their runs, added up.
             submitted: the times of their submissions, likewise.
         """
         count, now = self.last, self.now
-        if job.function is not count.key or job.request is not count.request:
-            count = self.count_for(job, now - seconds / tasks)
+        if record.function is not count.key or record.request is not count.request:
+            count = self.count_for(record, now - seconds / tasks)
         count.tasks += tasks
         count.seconds += seconds
         count.taken += tasks * now - submitted
 
-    def count_for(self, job: JobRecord, began: float) -> BriefCount:
+    def count_for(self, record: SubmittedTask, began: float) -> BriefCount:
         """Return the count to which `count` adds a task, which is `last` from then on.
 
         Args:
-            job: the record of the task.
+            record: that of the task.
             began: when its run began.
         """
-        return self._counted_as(job.function, "", job.name, job.request, began)
+        return self._counted_as(record.function, "", record.name, record.request, began)
 
     def crashed(self, task: int, crash: Crash, report: Report | RunReport = b"") -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
         self._look_at_starts()
-        self._list(task, self._jobs.get(task))
+        self._list(task, self._tasks.get(task))
         run = self._runs.get(task)
         # It may be that of an earlier run, which went on elsewhere.
         if run is not None and self._name(run.worker).startswith(crash.worker):
@@ -264,7 +264,7 @@ class RunLog(TaskLog):
         task: int,
         error: BaseException | None,
         *,
-        job: JobRecord | None = None,
+        record: SubmittedTask | None = None,
         cancelled: bool = False,
         crashed: bool = False,
         report: Report | RunReport = b"",
@@ -276,7 +276,7 @@ class RunLog(TaskLog):
         Args:
             task: its number.
             error: the exception with which it ended; None if it has a value.
-            job: its record, which its executor does not have any more.
+            record: its own, which its executor does not have any more.
             cancelled: True if it was cancelled.
             crashed: True if it was given up after crashes.
             report: of its run, by its worker.
@@ -286,7 +286,7 @@ class RunLog(TaskLog):
         if self.room:
             self.room -= 1
         self._look_at_starts(task, call)
-        self._list(task, job)
+        self._list(task, record)
         run = self._runs.pop(task, None) or CurrentRun()
         # What this end lets go on is submitted later, though with the same reading of the clock.
         self.now = self._clock()
@@ -335,10 +335,10 @@ class RunLog(TaskLog):
             call: as of `ended`.
         """
         starts, self._starts = self._starts, []
-        jobs = self._jobs
+        records = self._tasks
         for now, worker, tasks in starts:
             for task in tasks:
-                if task == ended or task in jobs:
+                if task == ended or task in records:
                     self._on_start(task, worker, now, call if task == ended else None)
 
     def _on_start(self, task: int, worker: str, now: float, call: Callable[[], str] | None) -> None:
@@ -350,7 +350,7 @@ class RunLog(TaskLog):
         elif run.worker == worker:
             return
         if run.worker:
-            self._list(task, self._jobs.get(task))
+            self._list(task, self._tasks.get(task))
             self._list_start(task, run)
             call = call or partial(self._call_of, task)
             self._write_end(task, run, self._log.time_of(now), call)
@@ -363,28 +363,28 @@ class RunLog(TaskLog):
     def _list_tasks(self, horizon: float, most: float) -> bool:
         self._note_starts()
         self._look_at_starts()
-        jobs, runs, unlisted = self._jobs, self._runs, self._unlisted
-        last = next(reversed(cast("dict[int, JobRecord]", jobs)), 0)
-        behind = last - self._next > len(jobs)
-        for task in list(jobs) if behind else range(self._next, last + 1):
-            job = jobs.get(task)
-            if job is not None and job.submitted is not None:
-                if job.submitted > horizon or most <= 0:
+        tasks, runs, unlisted = self._tasks, self._runs, self._unlisted
+        last = next(reversed(cast("dict[int, SubmittedTask]", tasks)), 0)
+        behind = last - self._next > len(tasks)
+        for task in list(tasks) if behind else range(self._next, last + 1):
+            record = tasks.get(task)
+            if record is not None and record.submitted is not None:
+                if record.submitted > horizon or most <= 0:
                     self._next = task
                     break
                 most -= 1
-                self._list(task, job)
+                self._list(task, record)
         else:
             self._next = max(self._next, last + 1)
         while unlisted:
             task = unlisted[0]
             run = runs.get(task)
-            if run is not None and task not in jobs:
+            if run is not None and task not in tasks:
                 del runs[task]  # it was counted
             elif run is not None and not run.listed:
                 if run.began > horizon:
                     break
-                self._list(task, jobs[task])
+                self._list(task, tasks[task])
                 self._list_start(task, run)
             unlisted.popleft()
         return self._next <= last or bool(unlisted)
@@ -396,22 +396,22 @@ class RunLog(TaskLog):
             self._lines.append(schema.CachedResults(time=now, function=function, results=results))
         self._cached.clear()
 
-    def _list(self, task: int, job: JobRecord | None, retry_of: int = 0) -> None:
+    def _list(self, task: int, record: SubmittedTask | None, retry_of: int = 0) -> None:
         """Make the line of a submission, unless there is one."""
-        if job is None or job.submitted is None:
+        if record is None or record.submitted is None:
             return
-        submitted, job.submitted = job.submitted, None
-        numbers, text = self._words.of(job.request)
+        submitted, record.submitted = record.submitted, None
+        numbers, text = self._words.of(record.request)
         self._add(
             schema.TaskSubmitted(
                 time=self._log.time_of(submitted),
                 task=task,
-                function=job.name,
+                function=record.name,
                 request=numbers,
                 request_text=text,
-                after=(job.after,) if job.after else (),
+                after=(record.after,) if record.after else (),
                 retry_of=retry_of,
-                urgency=job.urgency,
+                urgency=record.urgency,
             )
         )
 

@@ -157,7 +157,7 @@ class Cluster:
         return (reservations[0].worker.id, reservations[0].start) if reservations else None
 
 
-class SimulatedJob(NamedTuple):
+class SimulatedTask(NamedTuple):
     """One task of a workload.
 
     Attributes:
@@ -184,26 +184,26 @@ class WorkloadResult(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int | None = None
+    workers: Iterable[Resource], tasks: Sequence[SimulatedTask], *, max_overtakes: int | None = None
 ) -> WorkloadResult:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)
     for number, total in enumerate(workers):
         scheduler.on_worker_joined(number, f"w{number}", total, 0.0)
-    coming = sorted(range(len(jobs)), key=lambda k: (jobs[k].at, k), reverse=True)
+    coming = sorted(range(len(tasks)), key=lambda k: (tasks[k].at, k), reverse=True)
     ends: list[tuple[float, int]] = []
-    started = [math.inf] * len(jobs)
+    started = [math.inf] * len(tasks)
     now = 0.0
     while coming or ends:
-        now = min(jobs[coming[-1]].at if coming else math.inf, ends[0][0] if ends else math.inf)
+        now = min(tasks[coming[-1]].at if coming else math.inf, ends[0][0] if ends else math.inf)
         while ends and ends[0][0] <= now:
             scheduler.on_finished(heappop(ends)[1], now)
-        while coming and jobs[coming[-1]].at <= now:
+        while coming and tasks[coming[-1]].at <= now:
             task = coming.pop()
-            scheduler.on_submitted(task, scheduler.queue(jobs[task].request))
+            scheduler.on_submitted(task, scheduler.queue(tasks[task].request))
         for start in scheduler.dispatch(now):
             started[start.task] = now
-            heappush(ends, (now + jobs[start.task].duration, start.task))
+            heappush(ends, (now + tasks[start.task].duration, start.task))
     assert not scheduler.tasks, "some tasks never started"
     return WorkloadResult(now, started)
 

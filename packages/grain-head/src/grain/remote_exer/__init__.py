@@ -1,6 +1,6 @@
 """A mission's side of a scheduler that missions share.
 
-`RemoteExecutor` has the same face as `grain.GrainExecutor`: jobs go in, outcomes come out. Its
+`RemoteExecutor` has the same face as `grain.GrainExecutor`: tasks go in, outcomes come out. Its
 state is a `MissionSession`, which does no I/O: it keeps every unresolved task, and after each loss
 of the connection it submits them again, to the same scheduler or to its successor. A
 `SchedulerLink` sends its messages and hands over those that arrive.

@@ -1,4 +1,4 @@
-"""`RemoteExecutor`: a mission's jobs on the workers of a scheduler that missions share."""
+"""`RemoteExecutor`: a mission's tasks on the workers of a scheduler that missions share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
-from grain.remote_exer.session import MissionSession, Resolution
+from grain.remote_exer.session import MissionSession, RemoteTask, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import call_text
@@ -59,11 +59,10 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
-    from grain.head.base import CallKind, CallKindNow, Deliver
+    from grain.head.base import CallKindNow, Deliver
     from grain.head.messages import Crash, Outlook
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
-    from grain.remote_exer.session import PendingTask
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.job import Outcome
@@ -77,35 +76,6 @@ _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
 
 LARGE = 1_000_000
 """Bytes of a function from which a remark names what makes it large."""
-
-
-class RemoteJob:
-    """A job that is not resolved: a `grain.head.base.JobRecord`."""
-
-    __slots__ = ("after", "deliver", "function", "kind", "request", "submitted", "urgency")
-
-    def __init__(
-        self,
-        function: str,
-        deliver: Deliver | None,
-        request: Resource,
-        kind: CallKind,
-        urgency: float = 0.0,
-        after: int = 0,
-        submitted: float | None = None,
-    ) -> None:
-        self.function = function
-        self.deliver = deliver
-        self.request = request
-        self.kind = kind
-        self.urgency = urgency
-        self.after = after
-        self.submitted = submitted
-
-    @property
-    def name(self) -> str:
-        """The name of its function."""
-        return self.function
 
 
 def check_size(what: str, size: int, most: int) -> None:
@@ -159,15 +129,15 @@ def _outlives(name: str, crashes: tuple[Crash, ...]) -> TaskOutlivesWorkers:
     )
 
 
-class RemoteExecutor(ExecutorBase[RemoteJob]):
-    """An executor whose jobs go to a scheduler that missions share.
+class RemoteExecutor(ExecutorBase[RemoteTask]):
+    """An executor whose tasks go to a scheduler that missions share.
 
     It has the same face as `grain.GrainExecutor`. The scheduler may be killed and replaced at any
-    time: jobs go on, and none is lost. It is looked for, and started if there is none, when the
-    first job is submitted.
+    time: tasks go on, and none is lost. It is looked for, and started if there is none, when the
+    first task is submitted.
 
-    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
-    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left, or at the
+    Leaving the ``async with`` block waits until every task has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the tasks, and returns when nothing of them is left, or at the
     latest ten seconds later if the scheduler is away, which then ends them by itself.
 
     Args:
@@ -176,10 +146,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
         until_direct: as `GnawConnector.until_direct`, of the same connector as ``connect``.
-        env: changes to the environment of the external programs of all jobs; None as a value
-            removes a variable. They travel with every job, so 64 KiB at most.
-        run_log: takes note of what happens to the jobs; the mission has its id.
-        echo: True for events of what jobs print on workers, `grain.head.events.TasksPrinted`.
+        env: changes to the environment of the external programs of all tasks; None as a value
+            removes a variable. They travel with every task, so 64 KiB at most.
+        run_log: takes note of what happens to the tasks; the mission has its id.
+        echo: True for events of what tasks print on workers, `grain.head.events.TasksPrinted`.
 
     Raises:
         ValueError: ``env`` is too large.
@@ -218,7 +188,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large
         self._requests: dict[tuple[Resource, int, str], int] = {}
-        # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
+        # By the identity of objects that `_requests` keeps: most tasks bring the same object again,
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int, str], int] = {}
         # Those that `_requests` keeps, by number.
@@ -232,10 +202,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._outlived: set[tuple[str, bool]] = set()
         self._load_asked = -math.inf
         if run_log is not None:
-            run_log.follow(self._jobs, call_of=self._label)
+            run_log.follow(self._tasks, call_of=self._label)
             self._session.reports = []
 
-    # ---- the queue of jobs
+    # ---- the queue of tasks
 
     def submit_call(
         self,
@@ -247,7 +217,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         urgency: float = 0.0,
         after: int = 0,
     ) -> int:
-        """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
+        """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`.
 
         Raises:
             ExecutorClosed: the executor is not running, or was closed.
@@ -264,24 +234,28 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             request = self._requests.get((res, priority, interpreter))
         if request is None:
             request = self._define_request(res, priority, interpreter)
-        job = self._session.submit(request, function.digest, arguments, urgency)
-        unsent = len(self._session.to_head)
-        run_log = self._run_log
-        if not self._link.awake:
-            self._link.wake_for_jobs()
-            if run_log is not None:
-                # Of the jobs that leave together, the first has the clock read; as has every end.
-                run_log.tick()
-        submitted = None if run_log is None else run_log.now
         asked, kinds = self._numbered[request], self._kinds
         kind = kinds.last
         if function.name != kinds.function or asked is not kinds.request:
             kind = kinds.of(function.name, asked)
+        record = RemoteTask(
+            function.name, function.digest, arguments, request, asked, kind, deliver, urgency, after
+        )
+        task = self._session.submit(record)
+        unsent = len(self._session.to_head)
+        run_log = self._run_log
+        if not self._link.awake:
+            self._link.wake_for_tasks()
+            if run_log is not None:
+                # Of the tasks that leave together, the first has the clock read; as has every end.
+                run_log.tick()
+        if run_log is not None:
+            record.submitted = run_log.now
         kind.left += 1
-        self._jobs[job] = RemoteJob(function.name, deliver, asked, kind, urgency, after, submitted)
+        self._tasks[task] = record
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
-        return job
+        return task
 
     def _define_request(self, res: Resource, priority: int, interpreter: str) -> int:
         request = self._session.request(to_data(res), priority, interpreter)
@@ -306,23 +280,23 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(Remark(large_words(function, self._payloads.large_parts(fn, LARGE))))
         return self._session.define(function)
 
-    def cancel(self, job: int) -> None:
-        """Cancel a job, as `GrainExecutor.cancel` does; but it is always resolved later."""
-        self._session.cancel(job)
+    def cancel(self, task: int) -> None:
+        """Cancel a task, as `GrainExecutor.cancel` does; but it is always resolved later."""
+        self._session.cancel(task)
         self._link.wake()
 
-    def note_retry(self, job: int) -> None:
-        """Have the scheduler count no failure of a job that is going to be submitted again."""
-        self._session.retry(job)
+    def note_retry(self, task: int) -> None:
+        """Have the scheduler count no failure of a task that is going to be submitted again."""
+        self._session.retry(task)
 
     # ---- questions
 
     def statistics(self) -> Statistics:
-        """Return the counts of jobs, as far as the scheduler has reported."""
+        """Return the counts of tasks, as far as the scheduler has reported."""
         self._ask_load()
         running, load = len(self._session.running), self._session.load
         counted = self._counted(
-            len(self._jobs) - running, running, (load.given, load.cores), load.computing
+            len(self._tasks) - running, running, (load.given, load.cores), load.computing
         )
         counted = replace(counted, others=load.others)
         if not self._session.stuck:
@@ -333,10 +307,10 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
 
     def kinds(self) -> list[CallKindNow]:
-        """Return the jobs by function and cores, as far as the scheduler has reported."""
-        jobs, session = self._jobs, self._session
-        running = [(jobs[job].kind, began) for job, began in session.running.items() if job in jobs]
-        blocked = Counter(jobs[job].kind for job in session.stuck_tasks() if job in jobs)
+        """Return the tasks by function and cores, as far as the scheduler has reported."""
+        records, session = self._tasks, self._session
+        running = [(records[one].kind, at) for one, at in session.running.items() if one in records]
+        blocked = Counter(records[one].kind for one in session.stuck_tasks() if one in records)
         return self._kinds.now(running, blocked, trio.current_time())
 
     def note_outlook(self, outlook: Outlook) -> None:
@@ -346,36 +320,36 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def _ask_load(self) -> None:
         """Ask for the load of the workers, for the next look at the statistics."""
-        if self._session.connected and self._jobs and trio.lowlevel.in_trio_run():
+        if self._session.connected and self._tasks and trio.lowlevel.in_trio_run():
             now = trio.current_time()
             if now >= self._load_asked + _LOAD:
                 self._load_asked = now
                 self._session.ask_load()
                 self._link.wake()
 
-    def why(self, job: int) -> Explanation:
-        """Explain why a job is not running, from the state here alone; `ask_why` explains more."""
-        pending = self._session.pending.get(job)
-        if pending is None:
-            return Explanation(job, "unknown", ("it has ended, or was never submitted",))
-        if pending.worker:
-            return Explanation(job, "running", (f"on worker {pending.worker}",))
+    def why(self, task: int) -> Explanation:
+        """Explain why a task is not running, from the state here alone; `ask_why` explains more."""
+        record = self._session.pending.get(task)
+        if record is None:
+            return Explanation(task, "unknown", ("it has ended, or was never submitted",))
+        if record.worker:
+            return Explanation(task, "running", (f"on worker {record.worker}",))
         if not self._session.connected:
-            return Explanation(job, "waiting", ("the scheduler is away",))
-        return Explanation(job, "waiting", ("the scheduler has found no room for it",))
+            return Explanation(task, "waiting", ("the scheduler is away",))
+        return Explanation(task, "waiting", ("the scheduler has found no room for it",))
 
-    async def ask_why(self, job: int) -> Explanation:
-        """Explain why a job is not running; ask the scheduler, and wait until it answers."""
+    async def ask_why(self, task: int) -> Explanation:
+        """Explain why a task is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
             await self._link.joined.wait()
-            self._session.ask_why(job)
+            self._session.ask_why(task)
             self._link.wake()
             with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
             for answer in self._session.explanations:
-                if answer.task == job:
-                    return Explanation(job, answer.state, tuple(answer.reasons))
+                if answer.task == task:
+                    return Explanation(task, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle
 
@@ -390,26 +364,25 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                         yield
                         await self.join()
                     except BaseException:
-                        for job in list(self._jobs):
-                            self._session.cancel(job)
+                        for task in list(self._tasks):
+                            self._session.cancel(task)
                         self._link.wake()
                         raise
                     finally:
                         self._phase = ExecutorPhase.CLOSED
                         await self._leave(scope)
         finally:
-            if self._jobs and self._link.has_jobs:
-                self._on_event(RunsLeft(len(self._jobs)))
-            for job in list(self._jobs):
-                pending = self._session.pending.get(job)
-                self._resolve([Resolution(job, "cancelled", None, (), pending)])
+            if self._tasks and self._link.has_tasks:
+                self._on_event(RunsLeft(len(self._tasks)))
+            for task in list(self._tasks):
+                self._resolve([Resolution(task, "cancelled", None, ())])
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
-        """Wait until nothing of a cancelled job is left, and depart."""
+        """Wait until nothing of a cancelled task is left, and depart."""
         with trio.CancelScope(shield=True):
             away = 0.0
-            while self._jobs and self._link.has_jobs and away < _FAREWELL:
+            while self._tasks and self._link.has_tasks and away < _FAREWELL:
                 with trio.move_on_after(1.0) as waited:
                     await self.join()
                 if waited.cancelled_caught:
@@ -428,7 +401,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.unconfirmed >= _MANY:
             self._link.wake()
         if session.outlived:
-            self._report_outlived()  # while they are among the jobs
+            self._report_outlived()  # while they are among the tasks
         self._resolve(session.take_resolved())
         if session.notifications:
             self._report_notices()
@@ -474,14 +447,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def _report_outlived(self) -> None:
         """Report the first task of each function that has outlived its worker."""
         for task, crash in self._session.take_outlived():
-            job, outlived = self._jobs.get(task), crash.outlived
-            if job is None or outlived is None:
+            record, outlived = self._tasks.get(task), crash.outlived
+            if record is None or outlived is None:
                 continue
             most = had_most(outlived)
-            if (job.name, most) not in self._outlived:
-                self._outlived.add((job.name, most))
+            if (record.name, most) not in self._outlived:
+                self._outlived.add((record.name, most))
                 name = f"{self._session.label}:{task}"
-                self._on_event(TaskOutlived(name, job.name, outlived.ran, outlived.life, most))
+                self._on_event(TaskOutlived(name, record.name, outlived.ran, outlived.life, most))
 
     def _report_lost(self) -> None:
         """Report workers that are lost, and how many tasks run again because of that."""
@@ -537,9 +510,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._on_event(event)
 
     def _resolve(self, resolutions: Iterable[Resolution]) -> None:
-        """Hand over the outcomes of jobs, and note their ends.
+        """Hand over the outcomes of tasks, and note their ends.
 
-        Brief jobs of one function that ask for the same are added up in local variables while they
+        Brief tasks of one function that ask for the same are added up in local variables while they
         follow each other: a call of the log for each would cost as much as all else that it does.
         """
         run_log, now = self._run_log, self._session.now
@@ -547,46 +520,51 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         function = request = alike = None
         count, seconds, submitted = 0, 0.0, 0.0
         for resolution in resolutions:
-            task, ending, _, _, pending, _, report, began = resolution
-            job = self._jobs.pop(task, None)
-            if job is None:
+            task, ending, _, _, _, report, began = resolution
+            record = self._tasks.pop(task, None)
+            if record is None:
                 continue
-            ended = self._outcome(job, resolution)
+            ended = self._outcome(record, resolution)
             cancelled = ending == "cancelled"
             error = ended.error if type(ended) is outcome.Error else None
             if error is not None and not cancelled:
-                self._report_failure(job, resolution, error)
-            if counting and error is None and type(report) is float and job.submitted is not None:
-                if job.function is not function or job.request is not request:
+                self._report_failure(record, resolution, error)
+            if (
+                counting
+                and error is None
+                and type(report) is float
+                and record.submitted is not None
+            ):
+                if record.function is not function or record.request is not request:
                     if run_log is not None and alike is not None:
                         run_log.count(alike, count, seconds, submitted)
-                    alike, function, request = job, job.function, job.request
+                    alike, function, request = record, record.function, record.request
                     count, seconds, submitted = 0, 0.0, 0.0
                 count += 1
                 seconds += report
-                submitted += job.submitted
+                submitted += record.submitted
             elif run_log is not None:
                 run_log.ended(
                     task,
                     error,
-                    job=job,
+                    record=record,
                     cancelled=cancelled,
                     crashed=type(error) is TaskCrashed,
                     report=report,
-                    call=partial(self._label, task, pending),
+                    call=partial(self._label, task, record),
                 )
                 counting = not run_log.room
-            begun = pending is not None and bool(pending.worker)
             ran = report if type(report) is float else now - began if began else None
-            self._hand_over(task, job, ended, cancelled=cancelled, begun=begun, seconds=ran)
+            begun = bool(record.worker)
+            self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
 
-    def _label(self, task: int, pending: PendingTask | None = None) -> str:
+    def _label(self, task: int, record: RemoteTask | None = None) -> str:
         """Return the call of a task for the event log; "" if it is not known any more."""
         call = self._session.call_of(task)
-        if pending is not None and pending.arguments is not None:
-            call = self._session.functions[pending.function], pending.arguments
+        if record is not None and record.arguments is not None:
+            call = self._session.functions[record.digest], record.arguments
         if call is None or self._run_log is None:
             return ""
         from grain.remote_exer.description import label_of  # failures are rare
@@ -594,7 +572,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         function, arguments = call
         return label_of(function.name, arguments, self._payloads, self._run_log.labels)
 
-    def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
+    def _report_failure(
+        self, record: RemoteTask, resolution: Resolution, error: BaseException
+    ) -> None:
         worker = resolution.crashes[-1].worker if resolution.crashes else ""
         if resolution.ending == "error":
             with suppress(PayloadError):
@@ -602,27 +582,26 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 worker = failure.where if failure is not None else ""
 
         def call() -> str:
-            pending = resolution.pending
             arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
-            if pending is not None and pending.arguments is not None:
+            if record.arguments is not None:
                 try:
-                    arguments = self._payloads.load_arguments(pending.arguments)
+                    arguments = self._payloads.load_arguments(record.arguments)
                 except PayloadError:
-                    return f"{job.name}(...)"
-            return call_text(job.name, *arguments)
+                    return f"{record.name}(...)"
+            return call_text(record.name, *arguments)
 
         self._on_event(TaskFailed(resolution.task, error, worker, call))
 
-    def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
+    def _outcome(self, record: RemoteTask, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":
             by = f" by {resolution.by} with `grain cancel`" if resolution.by else ""
             return outcome.Error(
-                TaskCancelled(f"{job.name} was cancelled{by} (task {resolution.task})")
+                TaskCancelled(f"{record.name} was cancelled{by} (task {resolution.task})")
             )
         if resolution.ending == "crashed":
             if lasts_too_long(resolution.crashes):
-                return outcome.Error(_outlives(job.name, resolution.crashes))
+                return outcome.Error(_outlives(record.name, resolution.crashes))
             times = sum(crash.outlived is None for crash in resolution.crashes)
-            text = f"{job.name} was given up: what it ran in died {times} times"
+            text = f"{record.name} was given up: what it ran in died {times} times"
             return outcome.Error(TaskCrashed(text, resolution.crashes))
         return self._payloads.load_outcome(resolution.payload or b"")

@@ -49,8 +49,8 @@ class HostingExecutor(RemoteExecutor):
         name: the mission's name.
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
-        run_log: takes note of what happens to the jobs, as of `RemoteExecutor`.
-        echo: as of `RemoteExecutor`; what the local worker's jobs print is on the terminal anyway.
+        run_log: takes note of what happens to the tasks, as of `RemoteExecutor`.
+        echo: as of `RemoteExecutor`; what the local worker's tasks print is on the terminal anyway.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class HostingExecutor(RemoteExecutor):
         urgency: float = 0.0,
         after: int = 0,
     ) -> int:
-        """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
+        """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
         if self._only is not None and res not in self._feasible:
             why = self._only.why_never(res, trio.current_time())
             if why is not None:

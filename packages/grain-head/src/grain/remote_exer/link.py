@@ -52,12 +52,12 @@ class LinkState(Enum):
     """The states of a link, in the order in which it may enter them; the middle two alternate."""
 
     UNUSED = "unused"
-    """No scheduler was reached so far: none has a job of this mission."""
+    """No scheduler was reached so far: none has a task of this mission."""
     CONNECTED = "connected"
     LOST = "lost"
-    """The connection was lost: the scheduler, or its successor, is still to resolve the jobs."""
+    """The connection was lost: the scheduler, or its successor, is still to resolve the tasks."""
     FAILED = "failed"
-    """No scheduler can be reached, and waiting would not help: nobody resolves the jobs."""
+    """No scheduler can be reached, and waiting would not help: nobody resolves the tasks."""
 
 
 class SchedulerLink:
@@ -73,7 +73,7 @@ class SchedulerLink:
 
     Attributes:
         state: see `LinkState`.
-        awake: True from `wake_for_jobs` until the messages are taken, as a rule in the next turn
+        awake: True from `wake_for_tasks` until the messages are taken, as a rule in the next turn
             of the event loop; while that takes longer, for a tenth of a second at most.
         joined: set while it is connected; another event after each loss.
         wanted: to be set when there is something for a scheduler.
@@ -111,15 +111,15 @@ class SchedulerLink:
         self._sending = False
 
     @property
-    def has_jobs(self) -> bool:
-        """True if a scheduler has the mission's jobs, whether it is connected or not."""
+    def has_tasks(self) -> bool:
+        """True if a scheduler has the mission's tasks, whether it is connected or not."""
         return self.state in (LinkState.CONNECTED, LinkState.LOST)
 
     def wake(self) -> None:
         """Have the messages of the session sent."""
         self._wake.set()
 
-    def wake_for_jobs(self) -> None:
+    def wake_for_tasks(self) -> None:
         """Look for a scheduler if there is none, and have the messages of the session sent."""
         self.wanted.set()
         self._wake.set()
@@ -130,8 +130,8 @@ class SchedulerLink:
     def flush(self) -> None:
         """Send the messages of the session, as far as that needs no waiting.
 
-        A loop that submits a hundred thousand jobs leaves no other task of this process a turn, but
-        other processes have theirs: so the first jobs are done before the last is submitted.
+        A loop that submits a hundred thousand tasks leaves nothing else in this process a turn, but
+        other processes have theirs: so the first tasks are done before the last is submitted.
         """
         if self._channel is None or self._sending or not self._channel.writes_through:
             return  # or later messages would overtake those that the sender has in hand
@@ -165,7 +165,7 @@ class SchedulerLink:
                     if not self._session.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
                         raise
-                    self._report(str(error))  # after a loss: it has jobs, and tries again
+                    self._report(str(error))  # after a loss: it has tasks, and tries again
                 except (VersionMismatch, NotServed):
                     self.state = LinkState.FAILED
                     raise

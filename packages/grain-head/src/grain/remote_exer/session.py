@@ -18,6 +18,7 @@ import msgspec
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
+from grain.head.base import SubmittedTask
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
+    from grain.head.base import CallKind, Deliver
+    from grain.resource import Resource
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
@@ -94,7 +97,6 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
-        pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
         report: of its worker on the run; empty if there is none.
         began: when the mission learned that it had started; 0 if it never did.
@@ -104,7 +106,6 @@ class Resolution(NamedTuple):
     ending: Literal["value", "error", "crashed", "cancelled"]
     payload: Payload
     crashes: tuple[Crash, ...]
-    pending: PendingTask | None = None
     by: str = ""
     report: Report = b""
     began: float = 0.0
@@ -136,21 +137,37 @@ class StoppedWorker(NamedTuple):
     why: str
 
 
-class PendingTask:
-    """A task that is not resolved, with all that is needed to submit it again."""
+class RemoteTask(SubmittedTask):
+    """A task of a mission, with all that is needed to submit it again.
 
-    __slots__ = (
-        "arguments", "crashes", "function", "request", "retracted", "urgency", "worker",
-    )  # fmt: skip
+    Attributes:
+        digest: of its function; `function` is the name of that.
+        arguments: None once it is retracted.
+        asked: the number of its request.
+        worker: the id of the worker that it runs on, as the head last reported; empty while it
+            waits.
+        crashes: those of its runs so far.
+        retracted: True from the call of `MissionSession.cancel` on.
+    """
+
+    __slots__ = ("arguments", "asked", "crashes", "digest", "retracted", "worker")
 
     def __init__(
-        self, request: int, function: bytes, arguments: Payload, urgency: float = 0.0
+        self,
+        function: str,
+        digest: bytes,
+        arguments: Payload,
+        asked: int,
+        request: Resource,
+        kind: CallKind,
+        deliver: Deliver | None = None,
+        urgency: float = 0.0,
+        after: int = 0,
     ) -> None:
-        self.request = request
-        self.function = function
+        super().__init__(function, request, kind, deliver, urgency, after)
+        self.digest = digest
         self.arguments = arguments
-        self.urgency = urgency
-        # The id of the worker that it runs on, as the head last reported; empty while it waits.
+        self.asked = asked
         self.worker = ""
         self.crashes: tuple[Crash, ...] = ()
         self.retracted = False
@@ -240,7 +257,7 @@ class MissionSession:
         self.questions: list[Describe] = []
         self.load = Load()
         self.now = 0.0
-        self.pending: dict[int, PendingTask] = {}
+        self.pending: dict[int, RemoteTask] = {}
         self.running: dict[int, float] = {}
         self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
@@ -362,23 +379,22 @@ class MissionSession:
         self.functions[function.digest] = function
         return function
 
-    def submit(
-        self, request: int, function: bytes, arguments: Payload, urgency: float = 0.0
-    ) -> int:
+    def submit(self, record: RemoteTask) -> int:
         """Submit a task; return its number."""
         self._last_task = task = self._last_task + 1
-        self.pending[task] = PendingTask(request, function, arguments, urgency)
-        self._queued[request] += 1
+        self.pending[task] = record
+        self._queued[record.asked] += 1
         if self.connected:
-            self.to_head.append((Submit(task, request, function, urgency=urgency), arguments))
+            message = Submit(task, record.asked, record.digest, urgency=record.urgency)
+            self.to_head.append((message, record.arguments))
         return task
 
     def cancel(self, task: int) -> None:
         """Retract a task; it is resolved as cancelled when nothing of it is left."""
-        pending = self.pending.get(task)
-        if pending is not None and not pending.retracted:
-            pending.retracted = True
-            pending.arguments = None
+        record = self.pending.get(task)
+        if record is not None and not record.retracted:
+            record.retracted = True
+            record.arguments = None
             self._send(Retract((task,)))
 
     def retry(self, task: int) -> None:
@@ -405,10 +421,10 @@ class MissionSession:
         """
         self.id = id
         self._registration = msgspec.structs.replace(self._registration, mission=id)
-        for pending in self.pending.values():
-            if pending.worker:
-                pending.worker = ""
-                self._queued[pending.request] += 1
+        for record in self.pending.values():
+            if record.worker:
+                record.worker = ""
+                self._queued[record.asked] += 1
         self.running.clear()
 
     def on_connected(self) -> None:
@@ -423,7 +439,7 @@ class MissionSession:
             self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
-                message = Submit(task, p.request, p.function, p.worker, p.crashes, p.urgency)
+                message = Submit(task, p.asked, p.digest, p.worker, p.crashes, p.urgency)
                 self._send(message, p.arguments)
         self._send_in_parts(Retract, [task for task, p in self.pending.items() if p.retracted])
         self._send(Synced())
@@ -462,9 +478,9 @@ class MissionSession:
                 self._report(message)
             case Crashed():
                 self._report(message)
-                pending = self.pending.get(message.task)
-                if pending is not None and message.crash not in pending.crashes:
-                    pending.crashes = (*pending.crashes, message.crash)
+                record = self.pending.get(message.task)
+                if record is not None and message.crash not in record.crashes:
+                    record.crashes = (*record.crashes, message.crash)
                     if message.crash.outlived is not None:
                         self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
@@ -482,8 +498,8 @@ class MissionSession:
         """Handle a message on which no task depends."""
         match message:
             case CancelTask():
-                pending = self.pending.get(message.task)
-                if pending is not None and not pending.retracted:
+                record = self.pending.get(message.task)
+                if record is not None and not record.retracted:
                     self._cancelled[message.task] = message.by
                     self.cancel(message.task)
             case CancelMission():
@@ -524,9 +540,9 @@ class MissionSession:
             return
         if not self.lost:
             # One look at all tasks, however many workers are lost at once.
-            for task, pending in self.pending.items():
-                if pending.worker:
-                    self._held.setdefault(pending.worker, []).append(task)
+            for task, record in self.pending.items():
+                if record.worker:
+                    self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
         self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
 
@@ -572,12 +588,12 @@ class MissionSession:
         if not count:
             return 0, 0
         one = self.pending.get(self._stuck_task)
-        if one is None or one.worker or one.request not in self.stuck:
+        if one is None or one.worker or one.asked not in self.stuck:
             # A look at many tasks, and not again before this one has changed.
             waiting = (
-                number
-                for number, task in self.pending.items()
-                if task.request in self.stuck and not task.worker
+                task
+                for task, record in self.pending.items()
+                if record.asked in self.stuck and not record.worker
             )
             self._stuck_task = next(waiting, 0)
         return count, self._stuck_task
@@ -585,9 +601,9 @@ class MissionSession:
     def stuck_tasks(self) -> Iterator[int]:
         """Yield the tasks that wait and that no worker here can run: a look at all tasks."""
         if any(self._queued[request] for request in self.stuck):
-            for number, task in self.pending.items():
-                if task.request in self.stuck and not task.worker:
-                    yield number
+            for task, record in self.pending.items():
+                if record.asked in self.stuck and not record.worker:
+                    yield task
 
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
@@ -608,14 +624,14 @@ class MissionSession:
 
     def _started(self, message: Started) -> None:
         for task in message.tasks:
-            pending = self.pending.get(task)
-            if pending is not None:
-                self._queued[pending.request] -= bool(message.worker) - bool(pending.worker)
+            record = self.pending.get(task)
+            if record is not None:
+                self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
                 if not message.worker:
                     self.running.pop(task, None)
-                elif message.worker != pending.worker:
+                elif message.worker != record.worker:
                     self.running[task] = self.now
-                pending.worker = message.worker
+                record.worker = message.worker
 
     def _resolve(
         self,
@@ -625,32 +641,29 @@ class MissionSession:
         crashes: tuple[Crash, ...],
         report: Report = b"",
     ) -> None:
-        pending = self.pending.pop(task, None)
-        if pending is None:
+        record = self.pending.pop(task, None)
+        if record is None:
             return  # it comes again, as its confirmation was lost
         began = self.running.pop(task, 0.0)
-        if not pending.worker:
-            self._queued[pending.request] -= 1
+        if not record.worker:
+            self._queued[record.asked] -= 1
         by = ""
-        if pending.retracted or ending == "cancelled":
+        if record.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
             by = self._cancelled.pop(task, self.cancelled_by)
-        arguments = pending.arguments
+        arguments = record.arguments
         if arguments is not None and len(arguments) <= _SMALL:
-            self._recent.append((task, pending.function, arguments))
-        unless_value = None if ending == "value" else pending
-        self.resolved.append(
-            Resolution(task, ending, payload, crashes, unless_value, by, report, began)
-        )
+            self._recent.append((task, record.digest, arguments))
+        self.resolved.append(Resolution(task, ending, payload, crashes, by, report, began))
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, for people; None if they are not known any more.
 
         They are known while it is not resolved, and of the last small ones that were.
         """
-        pending = self.pending.get(task)
-        if pending is not None:
-            call = None if pending.arguments is None else (pending.function, pending.arguments)
+        record = self.pending.get(task)
+        if record is not None:
+            call = None if record.arguments is None else (record.digest, record.arguments)
         else:
             call = next(((f, a) for number, f, a in self._recent if number == task), None)
         return None if call is None else (self.functions[call[0]], call[1])

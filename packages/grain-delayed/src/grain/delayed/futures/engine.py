@@ -287,7 +287,7 @@ class _Worksite:
         self._scope = scope
         self._closed = trio.Event()
         self._failing = False
-        self._jobs: dict[Future[Any], int] = {}
+        self._tasks: dict[Future[Any], int] = {}
 
     async def wait_until_closed(self) -> None:
         """Wait until the engine takes no more calls.
@@ -311,9 +311,9 @@ class _Worksite:
         while orders.submitted:
             self._submit(*orders.submitted.popleft())
         for future in orders.cancelled:
-            job = self._jobs.get(future)
-            if job is not None:
-                self._mission.executor.cancel(job)
+            task = self._tasks.get(future)
+            if task is not None:
+                self._mission.executor.cancel(task)
             else:
                 future.begin()  # which notifies those who wait for a cancelled future
         if orders.state is EngineState.CLOSED:
@@ -325,7 +325,7 @@ class _Worksite:
         if self._mission.runs_in_process:
             call = self._engine.observed(future, call)
         try:
-            self._jobs[future] = self._mission.submit(
+            self._tasks[future] = self._mission.submit(
                 self._request, call, partial(self._deliver, future)
             )
         except ExecutorClosed:
@@ -334,7 +334,7 @@ class _Worksite:
             _resolve(future, outcome.Error(error))
 
     def _deliver(self, future: Future[Any], ended: Outcome) -> None:
-        self._jobs.pop(future, None)
+        self._tasks.pop(future, None)
         if (
             self._failing
             and isinstance(ended, outcome.Error)

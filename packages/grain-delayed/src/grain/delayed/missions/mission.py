@@ -133,16 +133,16 @@ class Mission:
             self._looked_at = res
             self.advice.on_request(name_of(call.fn), res)
         after = 0 if self._run_log is None else woken_by.get()
-        job = self.executor.submit_call(
+        task = self.executor.submit_call(
             res, call, deliver, priority=self._priority, urgency=urgency, after=after
         )
         if self._total is not None and not retry_of:
             self._total.note(name_of(call.fn))
         if retry_of and self._run_log is not None:
-            self._run_log.retried(job, retry_of)
-        if job >= self._overload.look_at:
-            self._overload.on_submitted(job, self.executor.statistics().queued)
-        return job
+            self._run_log.retried(task, retry_of)
+        if task >= self._overload.look_at:
+            self._overload.on_submitted(task, self.executor.statistics().queued)
+        return task
 
     def on_backing_off(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
