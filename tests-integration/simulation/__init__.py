@@ -5,6 +5,7 @@
 Map:
 
 - ``clock``: the event loop, in virtual time, and the source of all chance
+- ``surroundings``: the parts of a world that all of its processes see
 - ``wire``: the network: connections that are late, repeat themselves and break
 - ``heads``: a head's process around a real hub
 - ``bridge``: the server of a bridge, around the real switchboard, in which one world of four meets
@@ -12,6 +13,8 @@ Map:
 - ``peers``: the processes of workers and missions around real sessions
 - ``nonsense``: messages that make no sense
 - ``faults``: what goes wrong
+- ``cast``: the classes of a world, and how to put faulty ones into their places
+- ``setting``: what a seed has drawn, and the processes that are there
 - ``world``: all of them together
 - ``laws``: the invariants that are checked after every step
 - ``promptness``: the laws on what may not last, checked once a second

@@ -12,13 +12,12 @@ from grain.worker import messages as of_worker
 from grain.worker.messages import Revoke
 from simulation.bridge.server import RelayedWire
 from simulation.heads import HeadProcess
-from simulation.peers import SimulatedMission, SimulatedWorker, Stranger
+from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
     from simulation.bridge.server import Bridge
-    from simulation.peers import SimulatedPeer
+    from simulation.setting import Setting
     from simulation.wire import End, Mail, Wire
-    from simulation.world import World
 
 KINDS = (
     "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
@@ -57,7 +56,7 @@ class Faults:
         counts: how many there were, by kind.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Setting) -> None:
         self.world = world
         self.chance = world.clock.chance
         self.counts: Counter[str] = Counter()
@@ -86,7 +85,7 @@ class Faults:
         getattr(self, kind.replace(" ", "_"))()
         self.world.clock.after(self.chance.expovariate(1 / 8), self.strike)
 
-    def post(self, sender: HeadProcess | SimulatedPeer, wire: Wire, to: End, mail: Mail) -> None:
+    def post(self, sender: End, wire: Wire, to: End, mail: Mail) -> None:
         """Send messages; cut the wire, or kill the head that sends, at the one waited for."""
         at = None
         if self._prey and not self.world.calm:
@@ -341,7 +340,7 @@ class Faults:
     def stranger(self) -> None:
         """Let a process come that registers, maybe, and says something that makes no sense."""
         self._strangers += 1
-        Stranger(self.world, self._strangers, mission=self.chance.random() < 0.5).dial()
+        self.world.start_stranger(self._strangers, mission=self.chance.random() < 0.5)
 
     def odd_message(self) -> None:
         """Deliver a message that is to have no effect."""

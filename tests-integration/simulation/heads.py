@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from grain.head.errors import BadMessage
 from grain.head.messages import Depart, LastAway, RegisterMission, Retract, Submit
@@ -14,22 +14,91 @@ from grain.worker.messages import (
     Leaving,
     RegisterWorker,
 )
-from simulation.laws.overtaking import Overtaking
-from simulation.laws.turns import Turns
 from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from grain.edge.messages import Message
     from grain.edge.questions import Ask
     from grain.head.hub.hub import Hub
-    from grain.head.hub.state import MissionRecord
+    from grain.head.hub.state import Link, MissionRecord
     from grain.worker.messages import Attempt
-    from simulation.bridge.introductions import HeadAtBridge
+    from simulation.clock import Clock
+    from simulation.nonsense import Nonsense
+    from simulation.surroundings import Post
     from simulation.wire import End, Mail
-    from simulation.world import World
+
+
+class Observer(Protocol):
+    """The observer of what heads take and send.
+
+    Attributes:
+        drained: when workers drained as heads know, by the clocks for people of these.
+    """
+
+    drained: dict[tuple[HeadProcess, object], float]
+
+    def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
+        """Check a message that a head sends."""
+
+    def on_taken(self, message: Message) -> None:
+        """Check a message that a head has taken without complaint."""
+
+    def on_refused(self, message: Message, error: BadMessage) -> None:
+        """Check a message that a head has refused."""
+
+    def on_disconnected(self, head: HeadProcess, wire: Wire) -> None:
+        """Check that a peer that was disconnected is detached."""
+
+    def on_given_up(self, peer: str, seconds: float) -> None:
+        """Check that a peer that is given up was away for long, while its head could see that."""
+
+    def on_inventory(self, head: HeadProcess, wire: Wire, message: Inventory) -> None:
+        """Note the runs that a head learns of from a worker."""
+
+    def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
+        """Check what a head has of a mission whose process has ended, as the head knows."""
+
+
+class DispatchObserver(Protocol):
+    """The observer of what one head starts."""
+
+    def on_dispatched(self, mail: Iterable[tuple[Link, Mail]]) -> None:
+        """Check what the head has started since the last call."""
+
+
+class BridgeSide(Protocol):
+    """A head's side of a bridge.
+
+    Attributes:
+        deaf: how many introductions are lost from now on.
+    """
+
+    deaf: int
+
+    def tick(self) -> None:
+        """Let time pass."""
+
+    def end(self) -> None:
+        """End all connections, as the death of the process does."""
+
+
+class Surroundings(Protocol):
+    """The world, as heads see it."""
+
+    clock: Clock
+    nonsense: Nonsense
+    touched: set[HeadProcess]
+
+    @property
+    def laws(self) -> Observer:
+        """The observer."""
+
+    @property
+    def faults(self) -> Post:
+        """The office that carries messages."""
 
 
 class HeadProcess:
@@ -41,12 +110,12 @@ class HeadProcess:
         offset: the time by its own clock when that of the world is 0.
     """
 
-    def __init__(self, world: World, hub: Hub, offset: float) -> None:
+    def __init__(self, world: Surroundings, hub: Hub, offset: float) -> None:
         self.world = world
         self.hub = hub
         self.alive = True
         # Its side of a bridge, in a world that has one.
-        self.at_bridge: HeadAtBridge | None = None
+        self.at_bridge: BridgeSide | None = None
         self.offset = offset
         self.frozen_until = 0.0
         # The seconds in which it did not run, and what of them counts against its peers.
@@ -80,8 +149,7 @@ class HeadProcess:
         # The crashes of each task that missions were informed of from here, likewise: a mission
         # that was given up and comes back is a new one.
         self.crashes: dict[tuple[MissionRecord, int], set[Attempt]] = {}
-        self.turns = Turns(world, self)
-        self.overtaking = Overtaking(world, self)
+        self.observers: Sequence[DispatchObserver] = ()
 
     @property
     def now(self) -> float:
@@ -238,8 +306,8 @@ class HeadProcess:
         """Decide, and send what is to be sent."""
         self.hub.dispatch(self.now)
         to_send = self.hub.take()
-        self.turns.on_dispatched(to_send.values())
-        self.overtaking.on_dispatched(to_send.items())
+        for observer in self.observers:
+            observer.on_dispatched(to_send.items())
         for wire, letters in to_send.items():
             assert isinstance(wire, Wire)
             # A word for people changes nothing, and would make another story of each seed.

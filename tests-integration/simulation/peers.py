@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.agent.session import WorkerSession
     from grain.worker.messages import Attempt
-    from simulation.wire import Mail, Wire
-    from simulation.world import World
+    from simulation.clock import Clock
+    from simulation.nonsense import Nonsense
+    from simulation.surroundings import Post
+    from simulation.wire import HeadEnd, Mail, Wire
 
 
 class Behaviour(NamedTuple):
@@ -60,10 +62,79 @@ class SimulatedRun:
     ending: bool = False
 
 
+class Observer(Protocol):
+    """The observer of what peers really do."""
+
+    def on_begun(self, run: SimulatedRun) -> None:
+        """Check a run that begins."""
+
+    def on_completed(self, run: SimulatedRun, outcome: bytes) -> None:
+        """Note the outcome of a run that comes to an end of its own."""
+
+    def on_crashed(self, run: SimulatedRun) -> None:
+        """Note a run that dies with its runner or worker."""
+
+    def on_left(self, worker: SimulatedWorker, seconds: float) -> None:
+        """Check a worker that leaves, so long after it could."""
+
+    def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
+        """Check an outcome that a mission gets."""
+
+
+class Way(Protocol):
+    """A peer's way to heads by a bridge.
+
+    Attributes:
+        direct: True if it can connect to heads.
+        back: True if heads can connect to it.
+        called: the connection that a head has made because of a call.
+    """
+
+    direct: bool
+    back: bool
+    called: Wire | None
+
+    def dial(self) -> None:
+        """Begin an attempt, unless one is under way."""
+
+    def close(self) -> None:
+        """End the attempt."""
+
+
+class Surroundings(Protocol):
+    """The world, as peers see it."""
+
+    clock: Clock
+    nonsense: Nonsense
+    requests: list[Resource]
+    slow: float
+
+    @property
+    def head(self) -> HeadEnd | None:
+        """The head that is there."""
+
+    @property
+    def laws(self) -> Observer:
+        """The observer."""
+
+    @property
+    def faults(self) -> Post:
+        """The office that carries messages."""
+
+    def behaviour(self, mission: str, task: int) -> Behaviour:
+        """Return what a task does."""
+
+    def connect(self, head: HeadEnd, peer: SimulatedPeer) -> Wire:
+        """Return a new wire between the two."""
+
+    def way(self, peer: SimulatedPeer) -> Way | None:
+        """Return the way of a new peer by a bridge, in a world that has one."""
+
+
 class SimulatedPeer:
     """A process that dials a head, again and again, until it ends."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self.world = world
         self.wire: Wire | None = None
         self.alive = True
@@ -165,7 +236,7 @@ class SimulatedPeer:
 class SimulatedWorker(SimulatedPeer):
     """A worker: the session, and the runs that really take place."""
 
-    def __init__(self, world: World, session: WorkerSession, offset: float) -> None:
+    def __init__(self, world: Surroundings, session: WorkerSession, offset: float) -> None:
         super().__init__(world)
         self.session = session
         # The time by its own clock when that of the world is 0.
@@ -335,7 +406,7 @@ class Story:
 class SimulatedMission(SimulatedPeer):
     """A mission: the session, and what its program sees."""
 
-    def __init__(self, world: World, session: MissionSession, plan: list[Behaviour]) -> None:
+    def __init__(self, world: Surroundings, session: MissionSession, plan: list[Behaviour]) -> None:
         super().__init__(world)
         self.session = session
         self.story = Story()
@@ -455,7 +526,7 @@ class SimulatedMission(SimulatedPeer):
 class Stranger(SimulatedPeer):
     """A process that registers, sends nonsense and does not come again."""
 
-    def __init__(self, world: World, number: int, *, mission: bool) -> None:
+    def __init__(self, world: Surroundings, number: int, *, mission: bool) -> None:
         super().__init__(world)
         self.name = f"stranger{number}"
         self.mission = mission

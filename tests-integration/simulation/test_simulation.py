@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from simulation.__main__ import main
+from simulation.cast import Cast
 from simulation.faults import BRIDGE_KINDS, KINDS
 from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
-from simulation.mistakes.cast import Cast
 from simulation.mistakes.found import ALWAYS, SEEDS, read, search
 from simulation.runs import Ran, run_many
 from simulation.world import World

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
+    from grain.head.hub.hub import Hub
     from simulation.clock import Clock
-    from simulation.heads import HeadProcess
 
     Mail = list[tuple[Message, Payload]]
 
@@ -20,6 +20,20 @@ class End(Protocol):
 
     def on_cut(self, wire: Wire) -> None:
         """Handle the loss of the wire, as soon as this end notices it."""
+
+
+class HeadEnd(End, Protocol):
+    """A head at its end of a wire.
+
+    Attributes:
+        alive: True until its process ends.
+        hub: its decisions.
+        wires: those to it.
+    """
+
+    alive: bool
+    hub: Hub
+    wires: dict[Wire, None]
 
 
 class Wire:
@@ -35,7 +49,7 @@ class Wire:
     """
 
     def __init__(
-        self, clock: Clock, head: HeadProcess, peer: End, number: int, slow: float, twice: float
+        self, clock: Clock, head: HeadEnd, peer: End, number: int, slow: float, twice: float
     ) -> None:
         self.head = head
         self.peer = peer

@@ -9,29 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.resource import Cores, Memory
-from grain.worker.agent.session import MAX_KEPT
 from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
 from simulation.bridge.server import Bridge
-from simulation.clock import Clock
+from simulation.cast import Cast
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
 from simulation.laws.laws import Laws
+from simulation.laws.overtaking import Overtaking
 from simulation.laws.promptness import Promptness
-from simulation.mistakes.cast import Cast
-from simulation.nonsense import Nonsense
-from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
-from simulation.wire import Wire
+from simulation.laws.turns import Turns
+from simulation.peers import Behaviour, SimulatedMission, SimulatedWorker, Stranger
+from simulation.setting import CALM, GRACE, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.resource import Resource
-
-GRACE = 30.0
-CALM = 300.0
-"""Seconds of virtual time after which nothing goes wrong any more."""
+    from simulation.peers import SimulatedPeer
 
 MOST_STEPS = 12_000  # twice what the busiest seeds need
 
@@ -47,13 +41,10 @@ promptness to find.
 BRIDGED = 4
 """Of so many seeds one has a world whose processes meet at a bridge, and not by a file."""
 
-_OVERTAKES = (None, 1, 4)
-"""How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
-
 _DEEPLY = 48  # steps from one look at everything to the next
 
 
-class World:
+class World(Setting):
     """One seed.
 
     Args:
@@ -69,47 +60,14 @@ class World:
         *,
         log: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self.clock = Clock(seed)
-        self.laws = Laws(self)
-        self.nonsense = Nonsense(self.clock.chance)
-        self.log = log
+        super().__init__(seed, log)
+        self.laws: Laws = Laws(self)
         self._cast = cast
-        self.end_of_faults = CALM
-        self.grace = GRACE
-        chance = self.clock.chance
-        self.slow = chance.choice((0.01, 0.3, 3.0))
-        self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
-        kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
-        # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
-        self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
-        self.prefetch_seconds = chance.choice((5.0, 100.0))
-        self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
-        self.chain_patience = chance.choice((0.1, 3.0, 100.0))
-        # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
-        self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))
-        self.max_unconfirmed_bytes = chance.choice((100, *[MAX_UNCONFIRMED_BYTES] * 7))
-        # In some workers take no more runs that keep two outcomes.
-        self.max_kept = chance.choice((2, *[MAX_KEPT] * 7))
-        # In some there are jobs that take much longer than the grace period, and in some tasks
-        # that crash are more than a few.
-        self.long_jobs = chance.random() < 0.2
-        self.poison = chance.choice((1, 1, 1, 8))
-        # The clocks of the hosts of heads that start one after the other.
-        self.clocks = chance.choice(("ascend", "ascend", "equal", "descend"))
         self.promptness = Promptness(self)
-        self.heads: list[HeadProcess] = []
-        self.head: HeadProcess | None = None
-        # The heads whose records may have changed in this step.
-        self.touched: set[HeadProcess] = set()
-        # The heads that have leased each task, by mission and number.
-        self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
         self.over = False
-        self.workers: list[SimulatedWorker] = []
-        self.missions: list[SimulatedMission] = []
-        self._behaviours: dict[str, list[Behaviour]] = {}
-        self._connections = 0
         bridged = seed % BRIDGED == BRIDGED - 1
         self.bridge = Bridge(self, cast.switchboard) if bridged else None
+        chance = self.clock.chance
         self.faults = Faults(self)
         self.start_head()
         for _ in range(chance.randint(2, 4)):
@@ -133,27 +91,6 @@ class World:
         self.laws.check_end()
         return self.laws
 
-    @property
-    def calm(self) -> bool:
-        """True when nothing goes wrong any more."""
-        return self.clock.now > self.end_of_faults
-
-    def behaviour(self, mission: str, task: int) -> Behaviour:
-        """Return what a task does."""
-        return self._behaviours[mission][task - 1]
-
-    def settled(self, peer: SimulatedPeer) -> HeadProcess | None:
-        """Return the head with which a peer is in contact; None if anything is in the way."""
-        wire = peer.wire
-        if wire is None or not peer.alive or peer.frozen or peer.unread or wire.cut_off:
-            return None
-        if wire.held:
-            return None
-        head = wire.head
-        if not head.alive or head.frozen or head.newest.get(peer) != wire.number:
-            return None
-        return head
-
     # ---- processes start
 
     def start_head(self) -> None:
@@ -176,20 +113,19 @@ class World:
         hub.tasks.max_unconfirmed = self.max_unconfirmed
         hub.tasks.max_unconfirmed_bytes = self.max_unconfirmed_bytes
         head = HeadProcess(self, hub, offset)
+        head.observers = Turns(self, head), Overtaking(self, head)
         self.heads.append(head)
         self.head = head
         self.log(f"head {number} starts, of epoch {epoch}")
         if self.bridge is not None:
             leader = self._cast.leader(self.bridge.keys, int(wall[self.clocks] * 1e3))
-            head.at_bridge = HeadAtBridge(self, head, leader)
+            head.at_bridge = HeadAtBridge(self.bridge, head, leader)
 
     def restart_head(self) -> None:
-        """Start one unless there is one."""
         if self.head is None:
             self.start_head()
 
     def end_head(self, head: HeadProcess) -> None:
-        """End a head; start one if it was the one that is there."""
         head.kill()
         if self.head is head:
             self.head = next((one for one in reversed(self.heads) if one.alive), None)
@@ -228,12 +164,12 @@ class World:
             kind = chance.choice(kinds)
             # Each poisoned one runs alone five times: that is to end.
             plan.append(Behaviour(chance.choice(times[:3] if kind == "poison" else times), kind))
-        if self.long_jobs:
+        if self.long_tasks:
             plan[0] = Behaviour(5 * GRACE, "value")
         # As with real ids, none is the beginning of another: a command takes the beginning of an id
         # for that, and would mean the tenth mission by the id of the first, once that has gone.
         session = self._cast.mission(f"{number}m", f"mission {number}")
-        self._behaviours[session.id] = plan
+        self.behaviours[session.id] = plan
         mission = SimulatedMission(self, session, list(plan))
         self.missions.append(mission)
         self.log(f"mission {number}m starts with {len(plan)} tasks")
@@ -242,15 +178,8 @@ class World:
         for _ in range(len(plan)):
             self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
-    def connect(self, head: HeadProcess, peer: SimulatedPeer) -> Wire:
-        wire = Wire(self.clock, head, peer, self.number_connection(), self.slow, self.twice)
-        head.wires[wire] = None
-        return wire
-
-    def number_connection(self) -> int:
-        """Return the number of the next connection, which ascend."""
-        self._connections += 1
-        return self._connections
+    def start_stranger(self, number: int, *, mission: bool) -> None:
+        Stranger(self, number, mission=mission).dial()
 
     def way(self, peer: SimulatedPeer) -> PeerAtBridge | None:
         """Return the way of a new peer to heads by way of the bridge, in a world that has one."""
@@ -258,7 +187,7 @@ class World:
             return None
         chance, bridge = self.clock.chance, self.bridge
         direct, back = chance.random() < bridge.directly, chance.random() < bridge.back
-        return PeerAtBridge(peer, direct=direct, back=back)
+        return PeerAtBridge(bridge, peer, direct=direct, back=back)
 
     def tick(self) -> None:
         """Let time pass for every process, once a second."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedPeer
     from simulation.wire import Wire
-    from simulation.world import World
 
 _ANSWER = 10.0  # seconds for an answer of the server
 _HEAD_START = 0.25  # seconds by which a call begins before the way through the server
@@ -35,21 +34,20 @@ class HeadAtBridge:
     """A head's side: it leads, takes who wants to join, and connects to who calls.
 
     Args:
-        world: the world.
+        bridge: where.
         head: its process.
         leader: its decisions.
     """
 
-    def __init__(self, world: World, head: HeadProcess, leader: Leader) -> None:
-        assert world.bridge is not None
+    def __init__(self, bridge: Bridge, head: HeadProcess, leader: Leader) -> None:
         self.leader = leader
         self.deaf = 0  # how many introductions are lost from now on
         self.line: Line | None = None
-        self._world = world
-        self._bridge = world.bridge
+        self._world = bridge.world
+        self._bridge = bridge
         self._head = head
         self._has_led = False
-        self._record = str(world.heads.index(head)).encode()
+        self._record = str(bridge.world.heads.index(head)).encode()
         self._heard = self._beaten = 0.0
         self._taking: set[Taking] = set()
         self._calling_back: set[CallingBack] = set()
@@ -198,20 +196,20 @@ class PeerAtBridge:
     """A peer's way to the head that leads.
 
     Args:
+        bridge: where.
         peer: its process.
         direct: it can connect to heads.
         back: heads can connect to it.
     """
 
-    def __init__(self, peer: SimulatedPeer, *, direct: bool, back: bool) -> None:
-        assert peer.world.bridge is not None
+    def __init__(self, bridge: Bridge, peer: SimulatedPeer, *, direct: bool, back: bool) -> None:
         self.direct = direct
         self.back = back
         # The connection that a head has made because of a call.
         self.called: Wire | None = None
         self._peer = peer
-        self._bridge = peer.world.bridge
-        self._clock = peer.world.clock
+        self._bridge = bridge
+        self._clock = bridge.clock
         self._line: Line | None = None
         self._race: Race | None = None
 
@@ -250,9 +248,9 @@ class PeerAtBridge:
             self._clock.at(peer.frozen_until, lambda: self.on_answer(line, message))
         elif isinstance(message, LeaderRecord) and message.sealed:
             self.close()
-            head = peer.world.heads[int(self._bridge.keys.unseal(message.sealed))]
+            head = self._bridge.world.heads[int(self._bridge.keys.unseal(message.sealed))]
             if self.direct and head.alive:
-                peer.join(peer.world.connect(head, peer))
+                peer.join(self._bridge.world.connect(head, peer))
             else:
                 self._race = Race(self, self._bridge, peer, head, message.epoch)
         else:
@@ -342,8 +340,8 @@ class Race:
             line.close()
             self._fail("relay")
             return
-        world = self._peer.world
-        wire = RelayedWire(self._bridge, taker, line, world.number_connection())
+        number = self._bridge.world.number_connection()
+        wire = RelayedWire(self._bridge, taker, line, number)
         taker.wire = line.wire = wire
         wire.head.wires[wire] = None
         self._line = None  # it is the wire's

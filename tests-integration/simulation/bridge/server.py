@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from grain.edge.bridge.key import MeetingKeys
 from grain.edge.bridge.wire import SILENCE, Called, Incoming, LeaderRecord, MemberListens, Publish
 from grain.edge.relay.switchboard import Close, MeetingLimits, Send
-from simulation.laws.promptness import Passing
+from simulation.surroundings import Passing
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from grain.edge.bridge.wire import AnyMessage, Purpose
     from grain.edge.relay.switchboard import Splice, Switchboard
-    from simulation.bridge.calls import Calling
+    from simulation.clock import Clock
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedPeer
-    from simulation.wire import End, Mail
-    from simulation.world import World
+    from simulation.surroundings import Judge
+    from simulation.wire import End, HeadEnd, Mail
 
 MEETING = b"meeting"
 
@@ -36,6 +36,49 @@ class Member(Protocol):
 
     def on_lost(self, line: Line, /) -> None:
         """Handle the loss of the connection, as soon as this side notices it."""
+
+
+class Listener(Protocol):
+    """A member that listens for one head.
+
+    Attributes:
+        peer: its process.
+        epoch: that of the head's record.
+        address: where it listens.
+    """
+
+    peer: SimulatedPeer
+    epoch: int
+    address: tuple[str, int]
+
+    def on_head(self, head: HeadProcess) -> bool:
+        """Take a connection of a head; return False if that is not the one it listens for."""
+
+
+class Surroundings(Protocol):
+    """The world, as a bridge and those who meet there see it."""
+
+    clock: Clock
+    heads: list[HeadProcess]
+    slow: float
+    twice: float
+
+    @property
+    def calm(self) -> bool:
+        """True when nothing goes wrong any more."""
+
+    @property
+    def laws(self) -> Judge:
+        """The observer."""
+
+    def connect(self, head: HeadEnd, peer: SimulatedPeer) -> Wire:
+        """Return a new wire between the two."""
+
+    def number_connection(self) -> int:
+        """Return the number of the next connection, which ascend."""
+
+    def end_head(self, head: HeadProcess) -> None:
+        """End a head; start one if it was the one that is there."""
 
 
 class Line:
@@ -364,7 +407,7 @@ class Bridge:
         make: makes the switchboard of a server.
     """
 
-    def __init__(self, world: World, make: Callable[[MeetingLimits], Switchboard]) -> None:
+    def __init__(self, world: Surroundings, make: Callable[[MeetingLimits], Switchboard]) -> None:
         self.world = world
         self.clock = world.clock
         self.chance = world.clock.chance
@@ -374,8 +417,8 @@ class Bridge:
         # How likely heads reach a peer directly.
         self.back = self.chance.choice((0.0, 0.5, 1.0, 1.0))
         # The members that listen for a head, by address; and all that ever did, by sealed call.
-        self.listening: dict[tuple[str, int], Calling] = {}
-        self.calls: dict[bytes, Calling] = {}
+        self.listening: dict[tuple[str, int], Listener] = {}
+        self.calls: dict[bytes, Listener] = {}
         # How many calls are to be lost, repeated and late from now on.
         self.lost_calls = self.repeated_calls = self.late_calls = 0
         self._make = make
@@ -390,7 +433,7 @@ class Bridge:
         """Return the seconds that a message takes."""
         return self.world.slow * self.chance.random() ** 3
 
-    def listen(self, calling: Calling) -> tuple[str, int]:
+    def listen(self, calling: Listener) -> tuple[str, int]:
         """Return the address at which a member listens from now on; no other one ever did."""
         number = len(self.calls) + 1
         address = f"10.0.{number >> 8}.{number & 255}", 4000

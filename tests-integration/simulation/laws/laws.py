@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
+    from simulation.setting import Setting
     from simulation.wire import Wire
-    from simulation.world import World
 
 
 class Broken(AssertionError):
@@ -38,7 +38,7 @@ class Broken(AssertionError):
 class Laws:
     """The observer of a world: checks every message and every step."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Setting) -> None:
         self.world = world
         self.leased: set[Attempt] = set()
         self.begun: dict[Attempt, SimulatedRun] = {}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Link
     from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
     from simulation.heads import HeadProcess
+    from simulation.setting import Setting
     from simulation.wire import Mail
-    from simulation.world import World
 
 
 class Overtaking:
@@ -28,7 +28,7 @@ class Overtaking:
         head: the head.
     """
 
-    def __init__(self, world: World, head: HeadProcess) -> None:
+    def __init__(self, world: Setting, head: HeadProcess) -> None:
         self._world = world
         self._head = head
         # How often each waiting task was overtaken, where it was, up to the limit.

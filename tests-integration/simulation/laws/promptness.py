@@ -2,15 +2,16 @@
 
 Once a second each state that is not to last is listed, with the time for which it may last. One
 that was listed each time is reported when that is over. Peers count only while nothing is in the
-way of their messages (`World.settled`), so a cut, a frozen process or a new head starts the time
+way of their messages (`Setting.settled`), so a cut, a frozen process or a new head starts the time
 again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from grain.worker.agent.chains import Wish
+from simulation.surroundings import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt, Lease
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedMission, SimulatedWorker
-    from simulation.world import World
+    from simulation.setting import Setting
 
     Runs = dict[tuple[HeadProcess, str, int], list[Attempt]]
     """The runs on workers in contact with a head that a mission there wants, by task."""
@@ -27,24 +28,10 @@ if TYPE_CHECKING:
 _NOTICED = 25.0  # seconds in which each end of a wire that was cut notices that, and some more
 
 
-class Passing(NamedTuple):
-    """A state that is not to last.
-
-    Attributes:
-        law: the law.
-        seconds: for which it may last.
-        key: by which it is the same state as a second ago.
-    """
-
-    law: str
-    seconds: float
-    key: tuple[Any, ...]
-
-
 class Promptness:
     """The observer of all states that are not to last."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Setting) -> None:
         self.world = world
         self._since: dict[Passing, float] = {}
         # The seconds that a message and its answer take, and some that the processes take.

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Link, MissionRecord
     from grain.head.scheduler.state import TaskQueue
     from simulation.heads import HeadProcess
+    from simulation.setting import Setting
     from simulation.wire import Mail
-    from simulation.world import World
 
 _AHEAD = 2
 """Starts by which one mission may get ahead of another: the bound of start-time fair queueing for
@@ -42,7 +42,7 @@ class Turns:
         head: the head.
     """
 
-    def __init__(self, world: World, head: HeadProcess) -> None:
+    def __init__(self, world: Setting, head: HeadProcess) -> None:
         self._world = world
         self._head = head
         pauses = world.max_unconfirmed, world.max_unconfirmed_bytes
@@ -61,11 +61,11 @@ class Turns:
         # By how much a mission was ahead of one that waits, at the least since that began to wait.
         self._ahead: dict[tuple[int, int], int] = {}
 
-    def on_dispatched(self, mail: Iterable[Mail]) -> None:
+    def on_dispatched(self, mail: Iterable[tuple[Link, Mail]]) -> None:
         """Check what the head has started since the last call."""
         missions = self._head.hub.registry.missions
         sent: set[tuple[str, int]] = set()
-        for message in (message for messages in mail for message, _ in messages):
+        for message in (message for _, messages in mail for message, _ in messages):
             if isinstance(message, Lease) and message.mission in missions:
                 number = missions[message.mission].number
                 self._starts[number] += 1

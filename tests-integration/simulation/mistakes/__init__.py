@@ -2,7 +2,6 @@
 
 Map:
 
-- ``cast``: the classes of a world, and how to put faulty ones into their places
 - ``bugs``: mistakes as methods, and the list of all
 - ``slips``: mistakes in one line
 - ``found``: the seeds that find each of them, in `found.json`

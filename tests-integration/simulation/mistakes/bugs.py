@@ -13,7 +13,7 @@ from grain.head.hub.tasks import TaskTable
 from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker.agent.session import SessionState, WorkerSession
-from simulation.mistakes.cast import (
+from simulation.cast import (
     Cast,
     functions,
     mission,

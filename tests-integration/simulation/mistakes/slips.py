@@ -24,7 +24,7 @@ from grain.head.hub.workers import Workers
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
 from grain.worker.agent.session import WorkerSession
-from simulation.mistakes.cast import Cast
+from simulation.cast import Cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,15 +145,15 @@ SLIPS: dict[str, Slip] = {
     ),
     "a mission forgets crashes": Slip(MissionSession, "on_connected", "p.crashes", "()"),
     "a mission ignores where its tasks run": Slip(
-        MissionSession, "_started", "pending.worker = message.worker", "pass"
+        MissionSession, "_started", "record.worker = message.worker", "pass"
     ),
     "a mission ignores crashes": Slip(
-        MissionSession, "on_message", "pending.crashes = (*pending.crashes, message.crash)", "pass"
+        MissionSession, "on_message", "record.crashes = (*record.crashes, message.crash)", "pass"
     ),
     "a cancelled task resolves with its value": Slip(
         MissionSession,
         "_resolve",
-        'if pending.retracted or ending == "cancelled":',
+        'if record.retracted or ending == "cancelled":',
         'if ending == "cancelled":',
     ),
     "a mission retracts only its first task again": Slip(

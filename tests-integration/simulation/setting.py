@@ -1,0 +1,140 @@
+"""The setting of a world: what its seed has drawn, and the processes that are there.
+
+Those who watch a world and let things go wrong see it as this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
+from grain.resource import Cores, Memory
+from grain.worker.agent.session import MAX_KEPT
+from simulation.clock import Clock
+from simulation.heads import HeadProcess
+from simulation.nonsense import Nonsense
+from simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.resource import Resource
+    from simulation.bridge.server import Bridge
+    from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
+    from simulation.surroundings import Judge
+    from simulation.wire import HeadEnd
+
+GRACE = 30.0
+CALM = 300.0
+"""Seconds of virtual time after which nothing goes wrong any more."""
+
+_OVERTAKES = (None, 1, 4)
+"""How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
+
+
+class Setting(ABC):
+    """What a seed has drawn, and the processes that are there.
+
+    Args:
+        seed: of all chance.
+        log: called with a line for each thing that happens.
+    """
+
+    laws: Judge
+    bridge: Bridge | None
+
+    def __init__(self, seed: int, log: Callable[[str], object]) -> None:
+        self.clock = Clock(seed)
+        self.nonsense = Nonsense(self.clock.chance)
+        self.log = log
+        self.end_of_faults = CALM
+        self.grace = GRACE
+        chance = self.clock.chance
+        self.slow = chance.choice((0.01, 0.3, 3.0))
+        self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
+        kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
+        # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
+        self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
+        self.prefetch_seconds = chance.choice((5.0, 100.0))
+        self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
+        self.chain_patience = chance.choice((0.1, 3.0, 100.0))
+        # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
+        self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))
+        self.max_unconfirmed_bytes = chance.choice((100, *[MAX_UNCONFIRMED_BYTES] * 7))
+        # In some workers take no more runs that keep two outcomes.
+        self.max_kept = chance.choice((2, *[MAX_KEPT] * 7))
+        # In some there are tasks that take much longer than the grace period, and in some tasks
+        # that crash are more than a few.
+        self.long_tasks = chance.random() < 0.2
+        self.poison = chance.choice((1, 1, 1, 8))
+        # The clocks of the hosts of heads that start one after the other.
+        self.clocks = chance.choice(("ascend", "ascend", "equal", "descend"))
+        self.heads: list[HeadProcess] = []
+        self.head: HeadProcess | None = None
+        # The heads whose records may have changed in this step.
+        self.touched: set[HeadProcess] = set()
+        # The heads that have leased each task, by mission and number.
+        self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
+        self.workers: list[SimulatedWorker] = []
+        self.missions: list[SimulatedMission] = []
+        self.behaviours: dict[str, list[Behaviour]] = {}
+        self._connections = 0
+
+    @property
+    def calm(self) -> bool:
+        """True when nothing goes wrong any more."""
+        return self.clock.now > self.end_of_faults
+
+    def behaviour(self, mission: str, task: int) -> Behaviour:
+        """Return what a task does."""
+        return self.behaviours[mission][task - 1]
+
+    def settled(self, peer: SimulatedPeer) -> HeadProcess | None:
+        """Return the head with which a peer is in contact; None if anything is in the way."""
+        wire = peer.wire
+        if wire is None or not peer.alive or peer.frozen or peer.unread or wire.cut_off:
+            return None
+        if wire.held:
+            return None
+        head = wire.head
+        assert isinstance(head, HeadProcess)
+        if not head.alive or head.frozen or head.newest.get(peer) != wire.number:
+            return None
+        return head
+
+    def connect(self, head: HeadEnd, peer: SimulatedPeer) -> Wire:
+        wire = Wire(self.clock, head, peer, self.number_connection(), self.slow, self.twice)
+        head.wires[wire] = None
+        return wire
+
+    def number_connection(self) -> int:
+        """Return the number of the next connection, which ascend."""
+        self._connections += 1
+        return self._connections
+
+    # ---- processes start and end
+
+    @abstractmethod
+    def start_head(self) -> None:
+        """Start one, which is the one that is there from then on."""
+
+    @abstractmethod
+    def restart_head(self) -> None:
+        """Start one unless there is one."""
+
+    @abstractmethod
+    def end_head(self, head: HeadProcess) -> None:
+        """End a head; start one if it was the one that is there."""
+
+    @abstractmethod
+    def start_worker(self) -> None:
+        """Start a worker, which dials."""
+
+    @abstractmethod
+    def start_mission(self) -> None:
+        """Start a mission, which dials, with tasks that it submits by and by."""
+
+    @abstractmethod
+    def start_stranger(self, number: int, *, mission: bool) -> None:
+        """Start a process that registers, maybe, and sends nonsense."""
