@@ -235,7 +235,7 @@ def check_types(session: nox.Session, version: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, rules, spelling, imports, maps, names, docstrings, prose, changelog, YAML files."""
+    """Check format, rules, spelling, imports, maps, names, docstrings, prose and changelog."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
