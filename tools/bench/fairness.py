@@ -1,6 +1,6 @@
 """The price of fairness: makespan against waiting, for limits on overtaking, in virtual time.
 
-The values do not depend on the machine; docs/scheduling.md has them as tables. *Passed* is the
+The values do not depend on the machine; docs/fairness.md has them as tables. *Passed* is the
 number of younger tasks that started before one, the largest of a run.
 """
 

@@ -1,4 +1,4 @@
-"""docs/workers.md is true."""
+"""docs/workers.md and docs/batch-systems.md are true."""
 
 from __future__ import annotations
 
@@ -24,33 +24,36 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def blocks(language: str) -> list[str]:
-    """The page's blocks of code."""
-    text = (DOCS / "workers.md").read_text(encoding="utf-8")
+def blocks(page: str, language: str) -> list[str]:
+    """Return the blocks of code of a page."""
+    text = (DOCS / page).read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_script_on_the_page_is_that_of_its_configuration(
+def test_the_script_on_the_pages_is_that_of_their_configuration(
     job_of: Callable[..., BatchJob],
 ) -> None:
-    """The script on the page is that of the configuration on the page.
+    """One page has the configuration and the directives, the reference the whole script.
 
-    `GRAIN_WRITE_SCRIPTS=1` writes it again.
+    `GRAIN_WRITE_SCRIPTS=1` writes the script again.
     """
-    script = slurm.script(job_of(blocks("toml")[0]))
-    page = DOCS / "workers.md"
+    script = slurm.script(job_of(blocks("workers.md", "toml")[0]))
+    page = DOCS / "batch-systems.md"
+    (shown,) = blocks(page.name, "bash")
     if os.environ.get("GRAIN_WRITE_SCRIPTS"):
         text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace(blocks("bash")[0], script), encoding="utf-8")
+        page.write_text(text.replace(shown, script), encoding="utf-8")
 
-    assert script == blocks("bash")[0]
+    assert script == shown
+    (directives,) = blocks("workers.md", "bash")
+    assert script.startswith(directives + "\n")
 
 
 def test_the_template_on_the_page_works(
     configure: Callable[[str], Config], job_of: Callable[..., BatchJob]
 ) -> None:
     """The template on the page works."""
-    [text] = [block for block in blocks("toml") if "custom_system" in block]
+    [text] = [block for block in blocks("batch-systems.md", "toml") if "custom_system" in block]
 
     script = custom.script(job_of(text), configure(text), NOW)
 
@@ -58,7 +61,7 @@ def test_the_template_on_the_page_works(
     assert "{{" not in script
 
 
-@pytest.mark.parametrize("name", ["workers.md", "grain.reference.toml"])
+@pytest.mark.parametrize("name", ["batch-systems.md", "grain.reference.toml"])
 def test_the_page_names_every_placeholder_and_no_other(
     name: str, job_of: Callable[..., BatchJob]
 ) -> None:

@@ -47,7 +47,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
         python: the version of Python that runs it.
         source: who writes it.
         id: the id of the mission, or of the scheduler.
-        name: its name, for people.
+        name: its name, for display.
         command: the command line of its process.
         directory: the working directory.
         host: its host.
@@ -96,7 +96,7 @@ class WorkerLeft(Line, frozen=True, kw_only=True, tag="worker left"):
 
     Attributes:
         worker: its name.
-        why: the reason, for people; empty if it was to leave.
+        why: the reason, for display; empty if it was to leave.
         heard: of one that is lost, when there was the last sign of it; None if that is not known.
     """
 
@@ -245,7 +245,7 @@ class MissionLeft(Line, frozen=True, kw_only=True, tag="mission left"):
 
     Attributes:
         mission: its id.
-        why: the reason, for people; empty if it has ended.
+        why: the reason, for display; empty if it has ended.
     """
 
     mission: str
@@ -263,7 +263,7 @@ class ClockChanged(Line, frozen=True, kw_only=True, tag="clock"):
 
 
 class Remark(Line, frozen=True, kw_only=True, tag="remark"):
-    """A sentence for people: trouble of the scheduler, tasks that never start.
+    """A sentence for display: trouble of the scheduler, tasks that never start.
 
     Attributes:
         text: the sentence.
@@ -277,7 +277,7 @@ class LogEnded(Line, frozen=True, kw_only=True, tag="end"):
 
     Attributes:
         status: ``"done"``; ``"failed"``: it ended by an exception; ``"interrupted"``: by a signal
-            or by somebody outside.
+            or by `grain cancel`.
         message: the exception, in one line.
         lost: lines that could not be written, as the disk was full.
     """

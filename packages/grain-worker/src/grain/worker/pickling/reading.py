@@ -11,7 +11,7 @@ class Reader:
     `io.BytesIO` would copy all of it first. The unpickler has large bytes filled by `readinto`, in
     memory that is new to the process. To fetch that from the system in pages of 4 KiB takes longer
     than to copy the data, so `readinto` asks for huge pages: 100 MB of bytes load at 3.8 GB/s
-    instead of 0.9 (docs/worker.md).
+    instead of 0.9.
 
     Args:
         data: one-dimensional, of single bytes; read from its start.
