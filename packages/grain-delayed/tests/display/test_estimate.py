@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.delayed.display.estimate import Estimate, estimate
@@ -65,6 +66,7 @@ def time_left(*args: Any) -> float:
 
 
 @given(kinds, room, coming)
+@example([kind(4, mean=2.0)], sys.float_info.min, {})
 def test_an_estimate_is_a_finite_time_and_never_negative(
     tasks: list[CallKindNow], cores: float, calls: dict[str, int]
 ) -> None:

@@ -14,6 +14,7 @@ may take a thousand times as long. So there is a mean for each function, and non
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -109,9 +110,10 @@ def estimate(
     if not known:
         return None
     if work > 0:
-        if room <= 0:
+        by_work = work / room if room > 0 else math.inf
+        if math.isinf(by_work):  # no room, or as good as none
             return None
-        longest_alone = max(longest_alone, work / room)
+        longest_alone = max(longest_alone, by_work)
     most = max(unseen, key=unseen.__getitem__, default="")
     return Estimate(longest_alone, least or bool(unseen), sum(unseen.values()), most)
 
