@@ -86,6 +86,7 @@ navigation = {
         "edge-formats",
         "event-log",
         "executor-tests",
+        "own-commands",
         "changes",
         "changelog",
         "vulnerabilities",

@@ -18,6 +18,11 @@ explains:
 8.  A job that runs without its worker is lost: its place is given away, once.
 9.  Each decision has a reason, in one line.
 
+Need without worth would start a node for each moment's queue: a thousand workers for a thousand
+tasks of a second, which have ended when the workers come. Worth without need would let a few long
+tasks wait one after the other. A queue in front of the workers makes an early release expensive,
+hence rule 6; a class that fits no worker would start workers without end, so it never counts.
+
 Map:
 
 - ``pool``: jobs of one shape: which count, which failed, and pauses
