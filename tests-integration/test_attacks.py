@@ -1,6 +1,6 @@
 """Attempts against a scheduler and a worker that run as processes, none of which works.
 
-docs/security.md has a row for each test here.
+docs/security-tests.md has a row for each test here.
 """
 
 from __future__ import annotations

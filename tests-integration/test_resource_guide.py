@@ -1,4 +1,4 @@
-"""docs/resources.md: its example runs, keeps the laws, and is quoted as it is."""
+"""docs/resource-kinds.md: its example runs, keeps the laws, and is quoted as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from grain.resource.testing import check_kind
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "docs/examples/licences.py"
-PAGE = ROOT / "docs/resources.md"
+PAGE = ROOT / "docs/resource-kinds.md"
+USERS_PAGE = ROOT / "docs/resources.md"
 README = ROOT / "packages/grain-resource/README.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -82,7 +83,7 @@ def test_the_example_kind_keeps_the_laws(licences: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("page", [PAGE, README], ids=["docs", "readme"])
+@pytest.mark.parametrize("page", [PAGE, USERS_PAGE, README], ids=["kinds", "users", "readme"])
 def test_every_example_of_the_page_runs(page: Path) -> None:
     """Every Python example of the page runs, in order, in one namespace."""
     names: dict[str, object] = {"__name__": "licences"}

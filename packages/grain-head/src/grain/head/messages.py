@@ -1,4 +1,4 @@
-"""The messages between a mission and a head; docs/protocol.md has the rules of delivery.
+"""The messages between a mission and a head; docs/protocol-rules.md has the rules of delivery.
 
 A task is known by its number in its mission. Numbers only ever grow: a head that has no task of a
 number can see whether it is over or yet to come.

@@ -41,7 +41,7 @@ _ONE_WORKER = (
 
 
 class Resource:
-    """One kind of resource; subclass it to add another (docs/resources.md is the guide).
+    """One kind of resource; subclass it to add another (docs/resource-kinds.md is the guide).
 
     A subclass that has ``_request``, ``_alloc``, ``_dealloc``, ``_repr`` and ``_stat``, which only
     ever see their own kind, is a kind of the name of the class, unless

@@ -4,7 +4,7 @@ Three ends exchange them:
 
 - A mission's executor and its local worker, or an agent and its runner: `StartRun`, `Cancel`,
   `Ended`; and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
-- Head and agent: all others. docs/protocol.md has every field and the rules of delivery.
+- Head and agent: all others. docs/protocol.md has every field, docs/protocol-rules.md the rules.
 
 The identity of a run is its *attempt*: the epoch of the head that began it, and a number that this
 head gave to no other run. Agent and runner have no numbers of their own.
