@@ -97,8 +97,16 @@ def closure(name: str) -> list[str]:
 
 
 def editable(names: list[str]) -> list[str]:
-    """Return the options that install packages by one command, so that no index looks up pins."""
-    return [word for name in names for word in ("-e", f"packages/{name}")]
+    """Return the options that install packages by one command, so that no index looks up pins.
+
+    Their extras come with them: the tests are those of all that a package can do.
+    """
+    words = []
+    for name in names:
+        toml = nox.project.load_toml(ROOT / "packages" / name / "pyproject.toml")
+        extras = ",".join(toml["project"].get("optional-dependencies", {}))
+        words += ["-e", f"packages/{name}[{extras}]" if extras else f"packages/{name}"]
+    return words
 
 
 def install_declared(session: nox.Session, package: str, *options: str) -> None:

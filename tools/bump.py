@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 VERSION = r"\d+\.\d+\.\d+(?:(?:a|b|rc|\.dev)\d+)?"
 OWN = re.compile(r'^version = "(.*)"$', re.MULTILINE)
-PIN = re.compile(r'"(grain-[a-z]+)==([^"]*)"')
+PIN = re.compile(r'"(grain-[a-z]+(?:\[[a-z]+\])?)==([^"]*)"')
 CITED = re.compile(r"^version: (.*)$", re.MULTILINE)
 # Files in changes/ that are not fragments.
 OTHERS = {"README.md", "template.md.jinja"}

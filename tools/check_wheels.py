@@ -20,7 +20,7 @@ FACADE = {"grain/__init__.py", "grain/py.typed"}
 INSTALLS = {
     "grain-resource": ["trio", "grain.edge"],
     "grain-worker": ["click", "grain.cli", "grain.combine", "grain.delayed", "grain.head"],
-    "grain-cli": ["dill", "grain.head", "grain.worker"],
+    "grain-cli": ["dill", "grain.head", "grain.worker", "jinja2", "rich", "textual"],
     "grain-scheduler": [],
 }
 # Run with the modules that must be there, and those that must not.

@@ -28,7 +28,7 @@ get_requires_for_build_sdist = hatchling.get_requires_for_build_sdist
 get_requires_for_build_wheel = hatchling.get_requires_for_build_wheel
 
 VERSION = re.compile(r'^version = "([^"]*)"', re.MULTILINE)
-PIN = re.compile(r'"(grain-[a-z]+)==[^"]*"')
+PIN = re.compile(r'"(grain-[a-z]+)(\[[a-z]+\])?==[^"]*"')
 
 
 def build_wheel(directory: str, settings: Any = None, metadata: str | None = None) -> str:
@@ -53,7 +53,7 @@ def in_checkout(pyproject: str, packages: Path) -> str:
 
     def address(pin: re.Match[str]) -> str:
         """Return the requirement on a sibling as the address of its folder."""
-        return f'"{pin[1]} @ {(packages / pin[1]).as_uri()}"'
+        return f'"{pin[1]}{pin[2] or ""} @ {(packages / pin[1]).as_uri()}"'
 
     text = VERSION.sub(r'version = "\1+checkout"', PIN.sub(address, pyproject), count=1)
     return f"{text}\n[tool.hatch.metadata]\nallow-direct-references = true\n"

@@ -321,7 +321,7 @@ def test_without_pyarrow_a_sentence_says_what_to_install(
 
     done = history("--parquet", "runs.parquet", "opt")
 
-    assert 1 == done.exit_code
+    assert 2 == done.exit_code
     assert "pip install pyarrow" in done.stderr
     assert not (alone / "runs.parquet").exists()
 

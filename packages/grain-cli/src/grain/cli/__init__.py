@@ -8,7 +8,7 @@ Map:
 - ``completion``: names for a shell's completion
 - ``options``: options that several commands share
 - ``plugin``: the helpers of commands, for those of other packages too
-- ``plugins``: the commands of other packages, by entry points
+- ``plugins``: the commands of other packages, by entry points; libraries that may be missing
 - ``alone``: the missions that run without a scheduler which others can ask
 - ``mission_names``: the missions that words mean, for all commands
 - ``mission_records``: the folder of each mission that `grain run` has started

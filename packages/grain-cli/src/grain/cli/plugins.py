@@ -1,12 +1,14 @@
-"""The commands of other packages: entry points in the group ``grain.commands``.
+"""The commands of other packages, and the libraries that may be missing.
 
-An entry point names a `click.Command`. `load` imports it to run the command; `lines` reads only the
-names.
+A command of another package is an entry point in the group ``grain.commands``, which names a
+`click.Command`. `load` imports it to run the command; `lines` reads only the names. `library`
+imports what one command needs and grain-cli does not install by itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -74,6 +76,27 @@ def load(name: str) -> click.Command | None:
             f"click.Command but {type(command).__name__}"
         )
     return command
+
+
+def library(name: str, *, user: str, install: str, instead: str) -> Any:
+    """Import a library that grain-cli does not install by itself.
+
+    Args:
+        name: the module.
+        user: the command or option that needs it.
+        install: what pip is to install.
+        instead: the beginning of a sentence on what works without it.
+
+    Raises:
+        click.UsageError: it cannot be imported.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise click.UsageError(
+            f"{user} needs {name}, which cannot be imported here ({error}): "
+            f"pip install {install}; or {instead}"
+        ) from None
 
 
 def _to_install(package: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from grain.cli.plugins import library
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -
     """Write rows to a Parquet file, which is whole or not there.
 
     Raises:
-        click.ClickException: pyarrow is not installed here.
+        click.UsageError: pyarrow is not installed here.
         OSError: the file cannot be written.
     """
     arrow, parquet = _module("pyarrow"), _module("pyarrow.parquet")
@@ -67,10 +65,5 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise click.ClickException(
-            f"--parquet needs pyarrow, which cannot be imported here ({error}): pip install "
-            "pyarrow; or write --csv, which every program reads"
-        ) from None
+    instead = "write --csv, which every program reads"
+    return library(name, user="--parquet", install="pyarrow", instead=instead)

@@ -55,9 +55,17 @@ def report(
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.mission_names import find_log, store_of
+        from grain.cli.plugins import library
         from grain.eventlog.reader import LogReader
 
         config = load_config(ctx, config_file)
+        if trace_file is None or output is not None:
+            library(
+                "jinja2",
+                user="the page of `grain report`",
+                install="'grain-cli[displays]'",
+                instead="write a trace with --trace, or see `grain history`",
+            )
         if mission is not None:
             log = find_log(config, mission)
         else:

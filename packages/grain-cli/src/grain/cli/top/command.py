@@ -59,11 +59,19 @@ def _show(
 
     Raises:
         NoScheduler: there is none at the start.
+        click.UsageError: the library that draws on terminals is not installed.
     """
+    from grain.cli.plugins import library
     from grain.cli.top.picture import ASCII, marks
     from grain.cli.top.plain import watch
 
     if not once and not (why := unfit()):
+        library(
+            "textual",
+            user="`grain top` on a terminal",
+            install="'grain-cli[displays]'",
+            instead="print text, as `grain top --once` and `grain top | cat` do",
+        )
         from grain.cli.top.app import show
 
         ctx.exit(show(address, seconds=every or 1.0, patience=patience))
