@@ -303,13 +303,7 @@ def test_readers_add_counted_and_listed_tasks_up(
     log.close()
     assembly, totals = RunAssembly(), Totals()
     for line in written.lines:
-        ended = assembly.feed(line)
-        if ended is not None:
-            totals.ended(ended)
-        elif isinstance(line, TaskSubmitted):
-            totals.submitted(line)
-        elif isinstance(line, BriefTasks):
-            totals.brief(line)
+        totals.feed(line, assembly.feed(line))
     function = totals.functions["f"]
     assert (LISTED + 10, LISTED + 10, 10) == (function.tasks, function.done, function.brief)
     assert 2.0 == pytest.approx(function.core_seconds)

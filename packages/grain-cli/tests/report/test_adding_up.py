@@ -252,11 +252,8 @@ def requests(*runs: tuple[dict[str, float], Usage | None]) -> Totals:
         ended = RunEnded(
             time=100.0, task=task, outcome="value", started=0.0, ended=100.0, usage=usage
         )
-        assembly.feed(submitted)
-        totals.submitted(submitted)
-        run = assembly.feed(ended)
-        assert run is not None
-        totals.ended(run)
+        for line in submitted, ended:
+            totals.feed(line, assembly.feed(line))
     return totals
 
 
@@ -300,11 +297,10 @@ def test_runs_that_their_time_limit_ended_needed_more() -> None:
             started=at,
             ended=at + seconds,
         )
-        assembly.feed(submitted)
-        totals.submitted(submitted)
+        totals.feed(submitted, assembly.feed(submitted))
         run = assembly.feed(line)
         assert run is not None
-        totals.ended(run)
+        totals.feed(line, run)
         overtime.add(run)
 
     assert 'WTime(T="00:00:01")' == sufficient(totals.functions["f"]).text
@@ -329,11 +325,8 @@ def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
 def test_nothing_is_known_of_what_never_ran() -> None:
     totals, assembly = Totals(), RunAssembly()
     submitted = TaskSubmitted(time=0.0, task=1, function="f", request={"Cores": 4.0})
-    assembly.feed(submitted)
-    totals.submitted(submitted)
-    run = assembly.feed(RunEnded(time=90.0, task=1, outcome="cancelled", attempt=0))
-    assert run is not None
-    totals.ended(run)
+    for line in submitted, RunEnded(time=90.0, task=1, outcome="cancelled", attempt=0):
+        totals.feed(line, assembly.feed(line))
 
     function = totals.functions["f"]
     assert ("", [], []) == sufficient(function)

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 def totals_of(lines: Iterable[AnyLine]) -> Totals:
     assembly, totals = RunAssembly(), Totals()
     for line in lines:
-        run = assembly.feed(line)
-        if run is not None:
-            totals.ended(run)
-        elif isinstance(line, TaskSubmitted):
-            totals.submitted(line)
+        totals.feed(line, assembly.feed(line))
     return totals
 
 
@@ -86,7 +82,8 @@ def test_the_calls_of_a_cause_are_those_that_failed_for_good() -> None:
     ])  # fmt: skip
 
     assert {"a": [(1, "f(1)"), (7, "")], "b": [(5, "f(4)")], "": []} == {
-        cause.pattern: [*one.calls.values()] for cause, one in totals.failures.items()
+        cause.pattern: [(call.task, call.call) for call in one.calls.values()]
+        for cause, one in totals.failures.items()
     }
 
 

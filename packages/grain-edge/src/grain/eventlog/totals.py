@@ -11,13 +11,16 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from grain.eventlog.runs import VALUE
+from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from grain.eventlog.runs import EndedRun
-    from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
+    from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Usage
 
 _CAUSES = 500
@@ -128,7 +131,7 @@ class Cause(NamedTuple):
     pattern: str
 
 
-class FailedCall(NamedTuple):
+class FailedCall(msgspec.Struct, frozen=True):
     """A task that failed for good.
 
     Attributes:
@@ -289,8 +292,21 @@ class Totals:
         """CPU time that runs used."""
         return sum(one.cpu_seconds for one in self.functions.values())
 
-    def submitted(self, task: TaskSubmitted) -> None:
-        """Count a task that is submitted."""
+    def feed(self, line: AnyLine, run: EndedRun | None) -> None:
+        """Count a line, and the run that ends with it, as `RunAssembly.feed` has returned it."""
+        if run is not None:
+            self._ended(run)
+        elif isinstance(line, TaskSubmitted):
+            self._submitted(line)
+        elif isinstance(line, BriefTasks):
+            self._brief(line)
+        elif isinstance(line, CachedResults):
+            function = self._function(line.function)
+            function.tasks += line.results
+            function.done += line.results
+            function.cached += line.results
+
+    def _submitted(self, task: TaskSubmitted) -> None:
         function = self._function(task.function)
         self._count_request(function, task.request_text, task.request, 1)
         if not task.retry_of:
@@ -304,7 +320,7 @@ class Totals:
             failures.final -= 1
             failures.calls.pop(first, None)
 
-    def brief(self, line: BriefTasks) -> None:
+    def _brief(self, line: BriefTasks) -> None:
         """Count tasks that have no lines of their own; each counts with their mean."""
         tasks = line.tasks
         if tasks <= 0:
@@ -320,13 +336,6 @@ class Totals:
         function.waited.add(line.waited / tasks, tasks)
         function.core_seconds += line.request.get("Cores", 0.0) * line.seconds
 
-    def cached_results(self, line: CachedResults) -> None:
-        """Count results that were found in the result cache."""
-        function = self._function(line.function)
-        function.tasks += line.results
-        function.done += line.results
-        function.cached += line.results
-
     @staticmethod
     def _count_request(
         function: FunctionTotals, text: str, request: Mapping[str, float], tasks: int
@@ -340,8 +349,7 @@ class Totals:
                 asked = function.asked[kind] = Amounts()
             asked.add(amount, tasks)
 
-    def ended(self, run: EndedRun) -> None:
-        """Count a run that has ended."""
+    def _ended(self, run: EndedRun) -> None:
         line = run.line
         function = self._function(run.submission.function)
         self.runs += 1
@@ -384,7 +392,7 @@ class Totals:
         if line.outcome == "returned":
             return  # unharmed, and its task runs again
         self.lost += line.outcome == "lost"
-        cause = cause_of(run)
+        cause = Cause(run.submission.function, line.outcome, line.error, pattern_of(line.message))
         failures = self.failures.get(cause)
         if failures is None:
             if len(self.failures) >= _CAUSES:
@@ -398,12 +406,6 @@ class Totals:
             first = line.mission, run.submission.retry_of or line.task
             self._failed[first] = function, failures
             failures.calls[first] = FailedCall(line.task, line.call)
-
-
-def cause_of(run: EndedRun) -> Cause:
-    """Return the cause of a run's failure: equal for runs whose failures are alike."""
-    line = run.line
-    return Cause(run.submission.function, line.outcome, line.error, pattern_of(line.message))
 
 
 def pattern_of(message: str) -> str:

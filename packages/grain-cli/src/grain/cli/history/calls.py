@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import LEFT_OUT, TaskSubmitted
+from grain.eventlog.schema import LEFT_OUT
 from grain.eventlog.totals import Totals
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def failures_of(lines: Iterable[AnyLine]) -> list[Failures]:
     """Return the failures of a log that ended their tasks, by cause, the most frequent first."""
     assembly, totals = RunAssembly(), Totals()
     for line in lines:
-        run = assembly.feed(line)
-        if run is not None:
-            totals.ended(run)
-        elif isinstance(line, TaskSubmitted):
-            totals.submitted(line)
+        totals.feed(line, assembly.feed(line))
     ended = [one for one in totals.failures.values() if one.calls]
     return sorted(ended, key=lambda one: -len(one.calls))
 

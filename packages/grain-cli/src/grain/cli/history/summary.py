@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import (
-    BriefTasks,
-    CachedResults,
-    LogEnded,
-    LogStarted,
-    Remark,
-    TaskSubmitted,
-    WorkerJoined,
-)
-from grain.eventlog.totals import Totals
+from grain.eventlog.schema import LogEnded, LogStarted, Remark, WorkerJoined
+from grain.eventlog.totals import FailedCall, Totals
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
@@ -84,18 +76,6 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 
 
 _LARGEST = {"longest", "peak_memory", "memory"}
-
-
-class FailedCall(msgspec.Struct):
-    """A task that failed for good, and was not tried again.
-
-    Attributes:
-        task: its number.
-        call: its call, as in `grain.eventlog.schema.RunEnded`.
-    """
-
-    task: int
-    call: str
 
 
 class Cause(msgspec.Struct, kw_only=True):
@@ -195,15 +175,8 @@ class Summariser:
     def feed(self, line: AnyLine) -> None:
         """Count a line."""
         run = self._assembly.feed(line)
-        if run is not None:
-            self._totals.ended(run)
-        elif isinstance(line, TaskSubmitted):
-            self._totals.submitted(line)
-        elif isinstance(line, BriefTasks):
-            self._totals.brief(line)
-        elif isinstance(line, CachedResults):
-            self._totals.cached_results(line)
-        elif isinstance(line, WorkerJoined):
+        self._totals.feed(line, run)
+        if isinstance(line, WorkerJoined):
             self._workers.add(line.worker)
         elif isinstance(line, Remark):
             self._remarks = [*self._remarks, line.text][-_REMARKS:]
@@ -278,5 +251,5 @@ def _cause(failures: Failures) -> Cause:
         first=first.task,
         example=first.message,
         workers=dict(failures.workers.most_common(_WORKERS)),
-        calls=[FailedCall(*one) for one in islice(failures.calls.values(), _CALLS)],
+        calls=list(islice(failures.calls.values(), _CALLS)),
     )

@@ -188,6 +188,7 @@ class Collector:
     def feed(self, line: AnyLine) -> None:
         """Take the next line."""
         run = self._assembly.feed(line)
+        self._totals.feed(line, run)
         self._waiting.set(self._now, self._assembly.waiting)
         self._running.set(self._now, self._assembly.running)
         if run is not None:
@@ -199,7 +200,6 @@ class Collector:
         elif isinstance(line, BriefTasks):
             self._brief(line)
         elif isinstance(line, CachedResults):
-            self._totals.cached_results(line)
             self._number(line.function)
         elif isinstance(line, WorkerJoined):
             self._joined(line)
@@ -333,7 +333,6 @@ class Collector:
 
     def _submitted(self, line: TaskSubmitted) -> None:
         now = self._now
-        self._totals.submitted(line)
         path = self._paths.get(line.mission)
         if path is None:
             path = self._paths[line.mission] = CriticalPath()
@@ -351,7 +350,6 @@ class Collector:
     def _brief(self, line: BriefTasks) -> None:
         """Count tasks without lines of their own; they occupy their mean over the whole time."""
         self._first_taken = self._first_taken or 0.0  # it may have been one of them
-        self._totals.brief(line)
         self._number(line.function)
         start = line.began - self._assembly.clock_change - (self._assembly.first or 0.0)
         start, end = max(0.0, min(start, self._now)), self._now
@@ -363,7 +361,6 @@ class Collector:
 
     def _ended(self, run: EndedRun) -> None:
         line = run.line
-        self._totals.ended(run)
         if line.outcome == "lost" and not line.final and line.worker in self._workers:
             self._workers[line.worker].sent_back += 1
         if line.outcome == "error":
