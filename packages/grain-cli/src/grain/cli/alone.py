@@ -35,11 +35,7 @@ _SIGN = 86400.0  # seconds without a sign of life, for which a computer may have
 
 
 class AloneMission(NamedTuple):
-    """A mission that runs, and that no scheduler has.
-
-    Attributes:
-        header: the first line of it.
-    """
+    """A mission that runs, and that no scheduler has."""
 
     log: StoredLog
     header: LogStarted
@@ -69,7 +65,6 @@ def alone(config: Config, here: Collection[MissionState] | None = None) -> list[
     """Return the missions that run and that no scheduler has, the newest first.
 
     Args:
-        config: the configuration.
         here: the missions of its scheduler, as that lists them; None if no scheduler answers.
     """
     known = {one.id for one in here or ()}

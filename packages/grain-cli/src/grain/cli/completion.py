@@ -79,7 +79,6 @@ def names_within(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str
     """Return the names with a beginning; none if they cannot be found soon.
 
     Args:
-        incomplete: the beginning.
         look: returns all names; runs in a thread of its own.
     """
     from grain.cli.show import clean

@@ -195,9 +195,6 @@ def ordinals(spans: Iterable[tuple[float, float]]) -> list[int]:
     [3, 2, 1]
     >>> ordinals([(20, 30), (0, 10)])
     [1, 1]
-
-    Args:
-        spans: when each began and ended.
     """
     given = list(spans)
     numbers = [0] * len(given)

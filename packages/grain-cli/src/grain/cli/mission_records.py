@@ -44,8 +44,6 @@ class MissionStart(msgspec.Struct, frozen=True, kw_only=True):
     """A program that is to run as a mission.
 
     Attributes:
-        name: the name of the mission.
-        directory: the working directory.
         environment: the variables that a further start gets again.
         at: when it was started, in Unix seconds.
         detached: True if it outlives the terminal.
@@ -69,13 +67,9 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """The process of a program, and that of its keeper.
 
     Attributes:
-        host: the name of their host.
         kernel: the boot id of the kernel and the inode of the process namespace: a pid means
             something only within both.
-        pid: the process id of the program.
         began: its start in clock ticks since boot, since pids are used again.
-        keeper: the process id of its keeper.
-        keeper_began: the start of the keeper.
     """
 
     host: str
@@ -114,7 +108,6 @@ class StartRecord:
 
     Attributes:
         number: which start of that name it is, from 1.
-        start: what is to run.
         process: its processes; None if the program has not begun.
         end: how it has ended; None if nobody has written that.
         alive: the last sign of life of its keeper, in Unix seconds; 0 if there was none.

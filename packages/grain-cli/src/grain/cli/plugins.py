@@ -82,7 +82,6 @@ def library(name: str, *, user: str, install: str, instead: str) -> Any:
     """Import a library that grain-cli does not install by itself.
 
     Args:
-        name: the module.
         user: the command or option that needs it.
         install: what pip is to install.
         instead: the beginning of a sentence on what works without it.

@@ -52,14 +52,7 @@ class PastRun(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of its task, which may be an earlier one that was tried again.
-        outcome: how it ended.
-        worker: the name of its worker.
-        host: where it ran.
-        attempt: its number.
         started: when it began, in seconds since Unix' epoch; None if it never did.
-        ended: when it ended, likewise.
-        seconds: for how long it ran.
-        error: the class of the exception.
     """
 
     task: int
@@ -79,7 +72,6 @@ class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
 
     Attributes:
         call: as of `CallAnswer`.
-        programs: the programs that it runs now.
         runs: of a task of the past, all that have ended.
     """
 
@@ -110,7 +102,6 @@ def ask(
     """Put a question to the scheduler of a configuration.
 
     Args:
-        config: the configuration, which has the address (`Worker.cli_dial`).
         form: the form of its answer, of `grain.edge.questions`.
         patience: seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
@@ -147,9 +138,6 @@ def explain(
     """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
 
     Args:
-        config: the configuration.
-        mission: the task's mission.
-        number: its number.
         patience: as of `ask`.
         call: False to leave its mission alone, which has the call.
 

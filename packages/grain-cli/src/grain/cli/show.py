@@ -34,10 +34,6 @@ def clean(text: object, *, keep: str = "") -> str:
 
     These are Unicode's categories Cc (C0, C1, DEL), Cf (such as marks that turn the direction of
     writing), Cs, Zl and Zp.
-
-    Args:
-        text: the text to show.
-        keep: characters to keep.
     """
     words = str(text)
     if words.isprintable():  # so none of them is in there
@@ -59,7 +55,6 @@ class Row(NamedTuple):
     """A row of a table.
 
     Attributes:
-        cells: one for each column.
         more: sentences below the row, each on lines of its own.
     """
 
@@ -77,9 +72,6 @@ def table(
     """Format rows below their heads, in columns as wide as needed; return "" without rows.
 
     Args:
-        title: the line above.
-        heads: the names of the columns.
-        rows: the cells of each row, or a `Row`.
         most: columns of the terminal, which no line exceeds: the widest cells are shortened in the
             middle, and sentences folded between words. None for no limit.
         elastic: which columns are shortened, by number; others only where that is not enough. None
@@ -203,9 +195,7 @@ def explanation_facts(
     """Return what is known of a task beside the reasons for its state, a line each.
 
     Args:
-        why: the answer on the task.
         call: its call; the name of the function takes its place.
-        programs: the programs that it runs now.
     """
     from grain.resource.figures import span
 

@@ -26,11 +26,7 @@ Plain = dict[str, Any]
 
 
 class Tables(NamedTuple):
-    """An array of tables, ``[[name]]``.
-
-    Attributes:
-        table: the class of each.
-    """
+    """An array of tables, ``[[name]]``."""
 
     table: type[ConfigTable]
 
@@ -47,7 +43,6 @@ def check(
 
     Args:
         data: the result of the TOML reader; empty for the defaults.
-        context: the environment of the file.
 
     Returns:
         The configuration and no mistakes, or None and all mistakes.

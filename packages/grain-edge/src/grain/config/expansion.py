@@ -30,10 +30,6 @@ def expand_place(text: str, env: Mapping[str, str]) -> str:
     for clusters whose shared file systems are known as ``$SCRATCH`` or ``$WORK``. ``$$`` stands
     for a dollar sign, and so does a ``$`` that no name follows.
 
-    Args:
-        text: a path or an address.
-        env: the environment variables.
-
     Raises:
         Unfit: a variable is not set. Left empty, as the shell does, ``$SCRATCH/edge`` would
             quietly mean ``/edge``; left as it is, a directory of the name ``$SCRATCH``.
@@ -68,7 +64,6 @@ def stamp(text: str, now: datetime.datetime | datetime.time) -> str:
     """Fill in ``{{HHMMSS}}``, in a name or the path of a log file, when a job is submitted.
 
     Args:
-        text: for instance ``w{{HHMMSS}}.log``.
         now: the time of submission, local as people read it off their clocks.
     """
     return _PLACEHOLDER.sub(

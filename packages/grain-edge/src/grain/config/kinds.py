@@ -26,7 +26,6 @@ class ExpansionContext(NamedTuple):
     """The environment of a file, on which the meaning of a value may depend.
 
     Attributes:
-        env: the environment variables.
         folder: the folder of the file, absolute.
     """
 

@@ -42,8 +42,7 @@ def option_words(table: type[ConfigTable], settings: ConfigTable) -> list[str]:
     """Return the options that state what differs from the defaults, quoted for a shell.
 
     Args:
-        table: the class whose keys become options.
-        settings: their values; it may have others beside them.
+        settings: the values of its keys; it may have others beside them.
 
     >>> from grain.config.schema import Worker, WorkerSettings
     >>> option_words(WorkerSettings, Worker(name="w1", cwd="/my work"))

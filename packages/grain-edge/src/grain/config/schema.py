@@ -37,7 +37,6 @@ class Script(ConfigTable, frozen=True, kw_only=True):
     """``[script]``: the request of a job to the batch system, and the commands around it.
 
     Attributes:
-        shebang: first line of the script.
         queue: queue or partition; empty leaves it to the batch system.
         walltime: the longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
@@ -150,8 +149,6 @@ class Head(ConfigTable, frozen=True, kw_only=True):
         contextmod: context module of the local worker; `Config.contextmod` unless set.
         cmd: shell command that starts the mission in its job; empty if it never runs as one.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
-        gnaw: the shared scheduler.
-        event_log: the logs of what happened to the tasks.
     """
 
     name: Annotated[str, kind.NAME] = "grain_head"
@@ -274,8 +271,6 @@ class Config(ConfigTable, frozen=True, kw_only=True):
         address: the place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.
         contextmod: absolute path of the context module, or empty.
-        head: the mission's side.
-        worker: the worker on each node.
         script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
         shape: the sorts of workers, each complete; empty where ``worker.script`` is the only one.
         custom_system: for ``system = "custom"``.

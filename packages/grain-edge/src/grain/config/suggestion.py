@@ -21,10 +21,6 @@ def nearest(path: Sequence[str], keys: Sequence[tuple[str, ...]]) -> tuple[str, 
 
     First among the keys of the same table, where a slip of the finger stays; then among the last
     parts of all keys, those nearest to the top first, for a key that stands in the wrong table.
-
-    Args:
-        path: the unknown key, from the top.
-        keys: all known keys, tables included.
     """
     # Only a mistake needs it, and it is not cheap to import.
     from difflib import get_close_matches

@@ -127,7 +127,6 @@ def parse_address(text: str, home: str | None = None) -> Address:
     """Parse an address.
 
     Args:
-        text: in one of the forms above.
         home: the absolute path that `$HOME` stands for; this user's home directory if None.
 
     Raises:

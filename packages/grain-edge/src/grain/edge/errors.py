@@ -48,14 +48,10 @@ class MeetingTaken(MeetingError):
 
     Args:
         path: of the meeting file, or of the Unix socket.
-        host: name of the host that it runs on.
-        pid: its process id there; 0 if that cannot be seen.
+        pid: the process id of the head on its host; 0 if that cannot be seen.
         epoch: number of its leadership; 0 at a Unix socket, which has none.
         why: how it was seen to live.
         stopped: True if its process does not run, as after Ctrl-Z.
-
-    Attributes:
-        host, pid: as the arguments.
     """
 
     def __init__(

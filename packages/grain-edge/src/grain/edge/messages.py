@@ -85,13 +85,7 @@ class Welcome(Message, frozen=True):
     """The introduction of a head, which accepts the dialler.
 
     Attributes:
-        protocol: number of the protocol that it speaks.
-        package: version of the package, for people to read.
-        pid: its process id there.
-        epoch: its leadership.
-        boot: as in `Hello`.
-        space: as in `Hello`.
-        start: as in `Hello`.
+        epoch: its leadership; the others are as in `Hello`.
     """
 
     protocol: int
@@ -109,8 +103,6 @@ class Refusal(Message, frozen=True):
     """The head's refusal to accept the dialler, with a reason.
 
     Attributes:
-        protocol: number of the protocol that it speaks.
-        package: version of the package, for people to read.
         reason: a sentence for people.
         final: another route to this head would not help.
     """
@@ -162,7 +154,6 @@ class Codec:
         """Return one message, encoded with its small payload, or with the size of a large one.
 
         Args:
-            message: of one of the codec's types.
             beside: the payload, its size in bytes, or None.
 
         Raises:

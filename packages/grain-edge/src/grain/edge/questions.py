@@ -114,10 +114,7 @@ class TaskCounts(Part, frozen=True):
     """The number of tasks in each state.
 
     Attributes:
-        waiting: that wait for room.
         awaiting_report: that wait for the report of the worker that they ran on.
-        running: that run.
-        done: that ended with a value.
         failed: that failed for good.
         retried: that failed, and were tried again.
         suspect: that crashed, and wait for a worker of their own.
@@ -138,17 +135,14 @@ class WorkerState(Part, frozen=True):
     Attributes:
         name: its name, which others may have, too.
         label: the name that commands take: ``name@2`` is the second of that name.
-        host: where it runs.
         cluster: as it states that; empty if it does not.
         state: ``"joining"``, ``"serving"``, ``"paused"``, ``"draining"`` or ``"away"``.
         backlog: how many outcomes missions have not taken, and how many bytes these have; None if
             that keeps it from nothing.
-        total: its resources.
-        free: those that tasks were not given.
+        free: the resources that tasks were not given.
         used: the part of each kind that tasks were given, from 0 to 1; None where it has no class
             in the head.
         left: seconds that remain to it; None without an end.
-        running: how many tasks run on it.
         computing: on how many cores something is computed; None where that is not known.
         tasks: a few of the tasks that run, as ``mission:number`` with the mission's label.
     """
@@ -174,17 +168,13 @@ class MissionState(Part, frozen=True):
     """A mission.
 
     Attributes:
-        done: how many of its tasks ended with a value.
-        failed: how many failed for good.
-        retried: how many failed, and were tried again.
+        failed: how many of its tasks failed for good.
         name: its name, which others may have, too.
         label: the name that commands take.
-        host: where it runs.
         connected: False while it is away.
         unconfirmed: how many outcomes it has not taken.
         unconfirmed_bytes: how many bytes these have.
         paused: True if nothing more of it starts until it has taken some.
-        running: how many of its tasks run.
     """
 
     done: int
@@ -207,10 +197,8 @@ class QueueState(Part, frozen=True):
     """The tasks of a mission that ask for the same.
 
     Attributes:
-        request: the resources that each asks for.
         interpreter: that they need; empty if any will do.
         mission: its label.
-        priority: theirs.
         oldest: the one that has waited longest, as ``mission:number``; empty if none waits.
         never: why no worker here could run them; empty if one could.
         why: what the oldest waits for, in a sentence.
@@ -231,8 +219,6 @@ class EndedMission(Part, frozen=True):
     """A mission that has left.
 
     Attributes:
-        host: where it ran.
-        at: when it left.
         done, failed, retried: as of `MissionState`.
     """
 
@@ -248,12 +234,8 @@ class StateAnswer(Part, frozen=True):
     """Everything at one moment, for ``grain ls``.
 
     Attributes:
-        epoch: the head's.
-        tasks: counts.
         queues: those with the most waiting tasks.
-        more_queues: how many are left out.
         ended: the last missions that left, the latest first.
-        versions: the head's.
         troubles: sentences on what keeps the head from working as it should.
     """
 
@@ -276,9 +258,6 @@ class RunRow(Part, frozen=True, array_like=True):
 
     Attributes:
         mission: the number that the head has for its mission.
-        task: its number there.
-        function: the name of its function.
-        began: when it began.
         request: what it asks for, as a user writes it; empty as long as its mission has not
             submitted it to this head.
     """
@@ -366,7 +345,6 @@ class QueueRow(Part, frozen=True):
         mission: its label.
         mission_id: its id; empty if no waiting task is known.
         request: what each asks for, as a user writes it.
-        priority: theirs.
         oldest: the number of the one that has waited longest; 0 if that is not known.
         why: what it waits for, in a sentence.
     """
@@ -386,11 +364,6 @@ class FailureRow(Part, frozen=True):
 
     Attributes:
         mission: its label.
-        task: the number of the task.
-        function: the name of its function.
-        worker: the name of the worker where it ran.
-        began: when it began.
-        ended: when it failed.
         how: ``"error"`` or ``"crashed"``.
         why: the class and the first line of the exception, or the last crash.
         retried: True if its mission has tried it again, by a task of another number.
@@ -430,8 +403,6 @@ class OverviewAnswer(Part, frozen=True):
 
     Attributes:
         at: when it was made.
-        epoch: the head's.
-        tasks: counts.
         cores: how many cores tasks were given, and how many there are, by the last looks.
         computing: on how many of the given ones something is computed; None where that is not
             known of a twentieth of them.
@@ -439,9 +410,7 @@ class OverviewAnswer(Part, frozen=True):
         workers: those that had a turn.
         more_workers: how many still wait for their first turn.
         missions: some.
-        more_missions: how many are left out.
         queues: those with the most waiting tasks.
-        more_queues: how many are left out.
         failures: the last ones, the latest last.
         lost: the last workers that were lost, the latest last.
         troubles: sentences on what keeps the head from working as it should.
@@ -485,8 +454,7 @@ class ClassDemand(Part, frozen=True):
     """The tasks of all missions that ask for the same and need as much time.
 
     Attributes:
-        request: the resources that each asks for.
-        ask: the same as a user writes it.
+        ask: what each asks for, as a user writes it.
         interpreter: that they need; empty if any will do.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
@@ -509,14 +477,10 @@ class WorkerSupply(Part, frozen=True):
     """A worker, for who decides how many there are to be.
 
     Attributes:
-        host: where it runs.
         interpreter: its Python.
-        total: its resources.
-        free: those that tasks were not given.
+        free: the resources that tasks were not given.
         left: seconds that remain to it; None without an end.
-        running: how many tasks run on it.
         idle: seconds since the last one ended; 0 while one runs.
-        draining: True if it takes no more.
     """
 
     id: str
@@ -535,9 +499,7 @@ class DemandAnswer(Part, frozen=True):
     """The resources that tasks ask for and that workers have, for ``grain scale --auto``.
 
     Attributes:
-        epoch: the head's.
         classes: those with the most tasks.
-        more_classes: how many are left out.
     """
 
     epoch: int
@@ -568,13 +530,9 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
     """The state of a task and the reasons for it; None for what does not apply or is not known.
 
     Attributes:
-        task: its number.
         state: ``"running"``, ``"waiting"``, ``"ended"`` or ``"unknown"``.
-        reasons: sentences.
         function: the name of its function; empty if that has none here.
         worker: the name of the worker where it runs or ran.
-        host: where it runs.
-        began: when it began.
         seconds: for how long it has run, or ran.
         ended: how it has ended: ``"value"``, ``"error"``, ``"crashed"`` or ``"cancelled"``.
         why: of a failure, the reason in a line.
@@ -639,9 +597,7 @@ class DrainingWorker(Part, frozen=True):
 
     Attributes:
         label: the name that commands take.
-        host: where it runs.
         state: as of `WorkerState`, before.
-        running: how many tasks run on it.
     """
 
     name: str
@@ -687,7 +643,6 @@ def unpack(payload: Payload, form: type[_Form], package: str = "") -> _Form:
     """Return an answer.
 
     Args:
-        payload: of the `Answer`.
         form: the answer's, which the docstring of `Ask` names.
         package: the version of Grain of the head, as it has introduced itself, for the error.
 

@@ -63,11 +63,7 @@ def search_working_directory() -> str:
 
 
 def mistrust(place: Path, status: os.stat_result) -> str:
-    """Return why a file or a directory may be another user's work; "" if it is ours or root's.
-
-    Args:
-        place: its path, for the message.
-    """
+    """Return why a file or a directory may be another user's work; "" if it is ours or root's."""
     if status.st_uid not in {0, os.geteuid()}:
         return f"{place} belongs to {_user(status.st_uid)}"
     if status.st_mode & stat.S_IWOTH:

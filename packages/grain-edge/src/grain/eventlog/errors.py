@@ -12,11 +12,7 @@ class NotALog(LogError):
 
 
 class NewerLog(LogError):
-    """A log has a version of the format that this Grain does not know yet.
-
-    Attributes:
-        version: the version of the log.
-    """
+    """A log has a version of the format that this Grain does not know yet."""
 
     def __init__(self, text: str, version: int) -> None:
         super().__init__(text)

@@ -58,7 +58,6 @@ class LogFiles:
 
     Args:
         folder: of the log; made with the first write, with those above it that are missing.
-        header: the first line of every part.
         part_size: bytes after which the next part begins.
         most: bytes of all parts. Beyond that the oldest go, but the first one, which has the
             workers of the beginning.

@@ -28,9 +28,7 @@ class LogName(NamedTuple):
     """The name of a log's folder, in its parts.
 
     Attributes:
-        started: when the log began.
         name: the name of the mission, as `fit_name` returns it.
-        id: the id of the mission.
     """
 
     started: datetime.datetime
@@ -56,8 +54,6 @@ def logs_folder(
 
     Args:
         folder: ``head.event_log.folder`` of the configuration; empty for `state_folder`.
-        source: whose logs.
-        env: the environment variables.
 
     Raises:
         RuntimeError: the user has no home directory.

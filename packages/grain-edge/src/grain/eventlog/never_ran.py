@@ -58,7 +58,6 @@ class NeverRan:
         """Count a task that never ran.
 
         Args:
-            request: what it asked for, by kind.
             how: `CANCELLED`, `ENDED` or `WAITING`.
         """
         self._tasks[tuple(request.items()), how] += 1

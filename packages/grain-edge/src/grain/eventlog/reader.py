@@ -38,8 +38,7 @@ class Position(NamedTuple):
     """A place in a log, at the beginning of a line.
 
     Attributes:
-        part: the number of the part.
-        offset: bytes from the beginning of that file.
+        offset: bytes from the beginning of the part's file.
     """
 
     part: int = 0

@@ -44,13 +44,9 @@ class Submission(NamedTuple):
 
     Attributes:
         mission: the id of its mission in the log of a scheduler; empty in a mission's own.
-        task: its number.
-        function: the name of its function.
         request: amounts by kind.
-        request_text: the request as it was written.
         after: the tasks that its branch has awaited, or whose values it takes.
         retry_of: the task of which this is a further attempt; 0 if it is the first.
-        time: when it was submitted.
     """
 
     mission: str
@@ -67,10 +63,8 @@ class EndedRun(NamedTuple):
     """A run of a task that has ended, or a task that ended before any run.
 
     Attributes:
-        line: the line of its end.
         queued: since when it waited for this run: its submission, or the end of its last run.
         started: when the run began, between ``queued`` and ``ended``; None if it never did.
-        ended: when it ended.
         slack: seconds by which the run may have been earlier, where the log does not say when it
             was.
         ran_before: True if an earlier run of the task had begun.
@@ -153,13 +147,7 @@ class RunAssembly:
             they are found as the lines pass, and the first runs of a worker are less exact.
 
     Attributes:
-        clocks: by how much the clocks of workers differ, as far as is known.
-        never_ran: the tasks that ended without any run.
-        first: the time of the first line.
-        now: the time of the last line.
         clock_change: seconds that were added to the writer's clock in the course of the log.
-        waiting: the number of tasks that wait.
-        running: the number of tasks that run.
     """
 
     def __init__(self, clocks: WorkerClocks | None = None) -> None:

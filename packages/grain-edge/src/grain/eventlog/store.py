@@ -54,7 +54,6 @@ class StoredLog:
     Attributes:
         started: when it began, in UTC.
         name: the name of the mission, as `names.fit_name` returns it; `header` has it in full.
-        id: the id of the mission.
     """
 
     folder: Path

@@ -37,8 +37,6 @@ class Histogram:
     """Amounts counted in bins whose bounds differ by 2 %: so quantiles are exact to 1 %.
 
     Attributes:
-        count: the number of amounts.
-        total: their sum.
         least: the smallest; ``inf`` if there is none.
         most: the largest; 0 if there is none.
     """
@@ -91,8 +89,6 @@ class Amounts:
 
     Attributes:
         counts: how many tasks asked for which amount; of a hundred amounts at most.
-        least: the smallest amount.
-        most: the largest.
     """
 
     __slots__ = ("counts", "least", "most")
@@ -119,9 +115,7 @@ class Cause(NamedTuple):
     """A kind of failures that are alike: the messages differ in numbers and paths only.
 
     Attributes:
-        function: the name of the function.
         outcome: as in `schema.RunEnded`.
-        error: the class of the exception.
         pattern: the message, with its numbers and paths replaced.
     """
 
@@ -148,7 +142,6 @@ class Failures:
 
     Attributes:
         final: how many of them ended their task; the others were tried again.
-        first: the first of them.
         workers: how many of them ended on which worker.
         calls: those that ended their task, in their order, by its mission and first attempt.
     """
@@ -225,17 +218,8 @@ class Totals:
     Attributes:
         functions: by the name of each function.
         failures: by cause.
-        tasks: the tasks that were submitted, without retries, and the cached results.
         runs: the runs that ended.
-        done: the tasks that ended with a value, and the cached results.
-        cached: results that were found in the result cache.
-        failed: the tasks that ended in failure for good.
-        cancelled: the tasks that were cancelled.
-        retried: the runs that followed another one of the same task, or were a further attempt.
         lost: the runs whose worker was lost.
-        core_seconds: the cores that runs asked for, times their length.
-        wasted_core_seconds: those of runs that brought no value.
-        cpu_seconds: CPU time that they used.
     """
 
     def __init__(self) -> None:

@@ -47,8 +47,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         cpu_measured_by: how ``user`` and ``system`` were measured.
         read: GB read from files and devices.
         written: GB written to them.
-        programs: the number of programs that were started.
-        exit_statuses: how many of them ended with which status; a signal is negative.
+        exit_statuses: how many programs ended with which status; a signal is negative.
         outputs: the files to which they wrote what they print, the last `OUTPUTS`.
     """
 
@@ -75,10 +74,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     Attributes:
         started: when its tasklet began, in Unix seconds by the worker's clock.
         ended: when nothing of it was left.
-        host: the host of the worker.
-        worker: the name of the worker.
         cpus: the numbers of the CPUs that it had; empty if they are not known.
-        usage: what it has used.
     """
 
     started: float
@@ -106,7 +102,6 @@ def decode_report(data: Report, now: float) -> RunReport | None:
     """Return a report that has arrived; None if there is none, or none that can be read.
 
     Args:
-        data: the report.
         now: when a run ended of which there are only its seconds, in Unix seconds.
     """
     if isinstance(data, float):

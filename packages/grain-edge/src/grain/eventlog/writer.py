@@ -63,9 +63,6 @@ def first_line(
     """Return the first line of a log that this process is about to write.
 
     Args:
-        source: who writes it.
-        id: the id of the mission or scheduler.
-        grain: the version of Grain.
         address: where others join; empty for nowhere.
     """
     command: list[str] = []
@@ -106,8 +103,6 @@ class LogWriter:
     All but `close` is for one thread, that of the event loop.
 
     Args:
-        store: has the folder of the log.
-        header: its first line, as `first_line` returns it.
         on_trouble: called by the thread, once, with a sentence: the log cannot be written.
         call_soon: called by the thread with a function that the thread of `write` is to call.
         keep: seconds for which logs of the store are kept, see `LogStore.remove_old`.
@@ -116,7 +111,6 @@ class LogWriter:
         clocks: the clock of Unix' epoch, and one that does not go back.
 
     Attributes:
-        id: that of the mission or scheduler.
         lost: lines that were dropped.
         written: True once there is a file.
     """
@@ -202,8 +196,6 @@ class LogWriter:
         """End the log, and wait until it is written. Blocks.
 
         Args:
-            status: how the process ended.
-            message: the exception, in one line.
             patience: seconds; a disk that hangs for longer gets nothing more.
         """
         self._end = (status, message)

@@ -54,8 +54,6 @@ class SubmittedJob(NamedTuple):
     """A job that the batch system accepted.
 
     Attributes:
-        id: its id for `BatchSystem.states` and `cancel`.
-        name: the name of the worker and of its job.
         log_file: the file of its output, as far as it is known before the job runs.
         cpus: the ids of the CPUs to which Grain confined it; empty where the batch system does so.
     """
@@ -74,7 +72,6 @@ class BatchJob:
         name: its name, one word.
         log_file: absolute path of its output, or empty. The batch system may fill in its own
             placeholders.
-        script: its request, set-up and clean-up.
         main: shell text of its main command, a program with its arguments; ``$grain_name`` is its
             name, ``$grain_left`` the seconds of `time_left` that remain after the set-up.
         path: a directory to search for commands after those of PATH; or empty.
@@ -119,8 +116,6 @@ def by_name(
     """Return the ids of the jobs of each name, the answer of `BatchSystem.find`.
 
     Args:
-        listed: id and name of each job that the batch system lists.
-        names: the names that are looked for.
         written: returns a job's name as the batch system knows it.
     """
     jobs = list(listed)

@@ -59,8 +59,6 @@ class Profile(NamedTuple):
     """A batch system as `grain doctor` and its own class need it.
 
     Attributes:
-        title: its name for people.
-        commands: the commands that Grain runs.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
         tried: the version that Grain was tried with; empty if it was tried with none.
@@ -93,10 +91,6 @@ def run(
     """Run a command to its end, whatever its exit code.
 
     Args:
-        argv: the command and its arguments.
-        words: the complaints of its batch system.
-        stdin: its standard input.
-        cwd: its working directory; this process's by default.
         submits: the jobs that it submits. Such a command runs with the user's language, as the job
             may inherit it; others answer in English.
         seconds: the time that it has; None for a minute.
@@ -157,11 +151,7 @@ def submission(
     """Run a command that submits jobs; return its output.
 
     Args:
-        argv: the command and its arguments.
-        words: the complaints of its batch system.
         title: the command as messages have it; its first word by default.
-        stdin: its standard input.
-        cwd: its working directory; this process's by default.
 
     Raises:
         SubmissionUnknown: nobody knows whether the batch system has the jobs.

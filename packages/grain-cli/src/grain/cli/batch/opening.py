@@ -31,9 +31,6 @@ def open_system(
     """Open the batch system of a configuration, which looks for jobs that are in doubt.
 
     Args:
-        config: the configuration.
-        folder: the directory of the command's own files; `state_folder` by default.
-        now: the time of submission; the present by default.
         note: called with a sentence on what is wrong and hinders no submission.
         hurry: True if somebody waits for the answer: a host that does not answer within seconds is
             given up.
@@ -86,22 +83,14 @@ def _open(config: Config, folder: Path | None, now: datetime.datetime | None) ->
 
 
 def profile(system: str) -> Profile:
-    """Return the profile of a batch system that has commands of its own: not local, not custom.
-
-    Args:
-        system: its name in the configuration, which is that of its module.
-    """
+    """Return the profile of a batch system that has commands of its own: not local, not custom."""
     module = importlib.import_module(f"grain.cli.batch.systems.{system}")
     result: Profile = module.PROFILE
     return result
 
 
 def open_local(folder: Path | None = None) -> Local:
-    """Open this machine as a batch system, whatever the configuration says.
-
-    Args:
-        folder: the directory of the command's own files; `state_folder` by default.
-    """
+    """Open this machine as a batch system, whatever the configuration says."""
     from grain.cli.batch.systems.local import Local
 
     return Local((folder or state_folder()) / "scripts", _taken(folder, "local"))

@@ -39,8 +39,6 @@ class JobRecord:
         id: the batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
             it is not known whether the batch system has the job.
         system: ``slurm``, ``pbs``, ``custom`` or ``local``.
-        name: the name of the worker and of its job.
-        log_file: the file of its output.
         address: the address at which the worker looks for the scheduler.
         config: absolute path of the configuration, or empty for the defaults.
         submitted: seconds since the epoch.

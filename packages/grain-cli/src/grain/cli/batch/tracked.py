@@ -30,12 +30,7 @@ UNSEEN = 1800.0
 
 
 class Tracked:
-    """A batch system whose jobs have records.
-
-    Args:
-        system: the batch system.
-        clock: returns the seconds since the epoch.
-    """
+    """A batch system whose jobs have records."""
 
     def __init__(
         self, system: BatchSystem, records: JobRecords, clock: Callable[[], float] = time.time

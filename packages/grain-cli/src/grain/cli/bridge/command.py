@@ -183,7 +183,6 @@ async def _serve(
     """Serve until a signal; return why it cannot, if so.
 
     Args:
-        host: where to listen.
         memory: bytes for all meetings together.
         listed: the ids of those that are served; None for all.
     """

@@ -20,9 +20,6 @@ class CheckResult(NamedTuple):
     """The result of a check.
 
     Attributes:
-        check: the subject of the check.
-        state: the verdict.
-        says: the finding, in a sentence.
         fix: the remedy; empty if none is needed.
     """
 

@@ -211,7 +211,6 @@ def way(attempt: Attempt, *, others: bool) -> CheckResult:
     """Judge one route to the scheduler.
 
     Args:
-        attempt: the attempt on this route.
         others: whether another route works; only then is the purpose of this one worth a word.
     """
     check = f"by {attempt.transport}"

@@ -40,11 +40,7 @@ class _Kept(msgspec.Struct):
 
 
 class KeptSummaries:
-    """Summaries by the folders of their logs.
-
-    Args:
-        folder: where they are kept; by default `cache_folder`.
-    """
+    """Summaries by the folders of their logs."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or cache_folder()

@@ -30,7 +30,6 @@ class PastTask:
     """One task, by the lines of a log.
 
     Attributes:
-        number: its number.
         runs: its runs that have ended, and those of earlier attempts at the same.
         open: the task, if it has not ended.
         last: the largest number of a task that was submitted; 0 if none was.
@@ -40,7 +39,6 @@ class PastTask:
         now: the time of the last line, by the clock with which the log began; that of the question
             if the mission runs.
         clock_change: seconds to be added for the clock on the wall.
-        header: the first line.
     """
 
     def __init__(self, number: int) -> None:
@@ -111,11 +109,7 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
 
 
 class Logged(NamedTuple):
-    """The explanation of a task by the event log of its mission.
-
-    Attributes:
-        mission_runs: True if the mission runs still.
-    """
+    """The explanation of a task by the event log of its mission."""
 
     explanation: Explanation
     mission_runs: bool
@@ -154,12 +148,7 @@ _PAST = {"failed": "has failed", "killed": "was killed", "interrupted": "was int
 
 
 def explanation_of(past: PastTask, state: str) -> Explanation:
-    """Return what became of a task.
-
-    Args:
-        past: the task, which the log has.
-        state: the state of its mission.
-    """
+    """Return what became of a task."""
     if past.was_brief:
         return _brief(past)
     if past.open is not None:

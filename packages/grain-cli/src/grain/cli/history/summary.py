@@ -30,12 +30,8 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
         tasks: the number of its tasks that were submitted, without further attempts of the same,
             and of the results that were found in the result cache.
         done: those that returned a value, and the results from the cache.
-        cached: the results from the cache.
-        failed: those that failed, and were not tried again.
-        cancelled: those that were cancelled.
         running: those that run, or ran when the log ended.
         waiting: those that wait, or waited when the log ended.
-        retried: the runs that followed another one of the same task, or were a further attempt.
         runs: the number of runs that returned a value.
         seconds: how long these took together.
         longest: the longest of them, in seconds.
@@ -82,11 +78,9 @@ class Cause(msgspec.Struct, kw_only=True):
     """Runs whose failures are alike.
 
     Attributes:
-        function: the name of the function.
         error: the class of the exception; if there is none, the outcome.
         pattern: the message, without what differs.
-        runs: the number of runs that have failed so.
-        final: how many of them ended their task for good; the others were tried again.
+        final: how many of these runs ended their task for good; the others were tried again.
         first: the number of the first task.
         workers: how many ended on which worker, of those with the most.
         calls: the tasks that ended so for good, the first 200 of them.
@@ -107,22 +101,14 @@ class LogSummary(msgspec.Struct, kw_only=True):
     """The counts of a log.
 
     Attributes:
-        id: the id of the mission.
         source: ``"mission"`` or ``"scheduler"``.
-        command: the command line of its process.
-        directory: its working directory.
         began: when the log began, in Unix seconds.
         last: the time of its last line, by the clock with which it began.
         clock_change: seconds that were added to that clock since.
         status: as in `grain.eventlog.schema.LogEnded`; empty if the log has no end.
         message: the exception with which the mission ended.
         unwritten: lines that the writer had to drop, as the disk was full.
-        workers: the number of workers that have joined.
-        functions: the counts by function.
-        lost_runs: the runs that were lost with their workers.
         causes: the failures by cause, the most frequent first.
-        remarks: the last sentences for people.
-        skipped: lines that could not be read.
         missing: parts that were removed, as the log grew too large.
     """
 
@@ -186,12 +172,7 @@ class Summariser:
             self._end = line
 
     def summary(self, *, skipped: int = 0, missing: int = 0) -> LogSummary:
-        """Return the counts so far.
-
-        Args:
-            skipped: lines that could not be read.
-            missing: parts that were removed.
-        """
+        """Return the counts so far."""
         functions = {name: _function(one) for name, one in self._totals.functions.items()}
         for task in self._assembly.open_tasks():
             function = functions.setdefault(task.submission.function, FunctionSummary())

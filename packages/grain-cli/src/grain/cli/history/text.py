@@ -37,7 +37,6 @@ def missions_text(
 
     Args:
         missions: of each what `grain missions` calls it, or nothing, its state and its summary.
-        unreadable: a sentence for each log that cannot be read.
         most: columns of the terminal; None for no limit.
     """
     narrow = most is not None and most < NARROW
@@ -118,8 +117,6 @@ def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> 
     """Format the failures of a mission by cause, the most frequent first.
 
     Args:
-        summary: the counts of its log.
-        most: columns of the terminal; None for no limit.
         word: the mission, as the user calls it.
     """
     if not summary.causes:

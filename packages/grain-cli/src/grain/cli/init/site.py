@@ -35,13 +35,10 @@ class Site:
 
     Attributes:
         system: the batch system, as configurations name it; ``local`` for none.
-        queues: its queues that take jobs.
-        accounts: the accounts that the user may charge.
         scratch: directories for temporary files that the user may write to.
         modules: environment modules by their first names.
         cores: Cores of this machine that this process may use.
         memory: its memory in GB.
-        notes: sentences on what was found.
     """
 
     system: str

@@ -37,7 +37,6 @@ class SystemFound(NamedTuple):
     """The answers of one batch system.
 
     Attributes:
-        accounts: the accounts of the user.
         trouble: why it cannot be used from here; empty if it can.
     """
 

@@ -40,12 +40,7 @@ def kept(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def restored(start: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a further start.
-
-    Args:
-        start: those that the earlier one has kept.
-        here: those of the shell.
-    """
+    """Return the variables of a further start."""
     own = {
         name: value
         for name, value in here.items()

@@ -50,11 +50,7 @@ def keep(
     """Run the program of a start to its end; return its exit status, or minus its signal.
 
     Args:
-        folder: the folder of the start.
-        start: what to run.
-        begun: called once it runs.
         terminal: True if both share a terminal, which sends SIGINT and SIGHUP to either.
-        options: further ones of `subprocess.Popen`.
 
     Raises:
         OSError: the program cannot be run, or its folder cannot be written; nothing runs.

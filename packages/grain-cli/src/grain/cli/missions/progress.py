@@ -30,9 +30,7 @@ def progress_text(mission: MissionRow, rate: float, columns: int) -> str:
     """Return the progress of a mission in so many columns.
 
     Args:
-        mission: the scheduler's counts.
         rate: how many of its tasks end in a second.
-        columns: those of the terminal.
     """
     left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []
@@ -70,7 +68,6 @@ class ProgressLine:
     Args:
         address: where the scheduler is; None for no line.
         mission: returns the id of the mission, or None as long as that is not known.
-        stream: the terminal.
     """
 
     def __init__(

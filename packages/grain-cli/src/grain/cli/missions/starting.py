@@ -134,7 +134,6 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
     """Start a mission; without ``detached``, return its exit status when it has ended.
 
     Args:
-        start: what to run.
         otherwise: the end of a sentence: what the user may do where one of that name runs.
 
     Raises:

@@ -41,7 +41,6 @@ class State(NamedTuple):
     """State of a start, as far as this host knows it.
 
     Attributes:
-        phase: how far it is.
         detail: the rest of a sentence about it: ``it ...``.
         certain: False if it is judged by missing signs of life alone: it may run all the same.
     """
@@ -62,8 +61,6 @@ def judge(
     """Return the state of a start.
 
     Args:
-        record: the start.
-        host: the name of this host.
         kernel: the boot id and the process namespace of this host, as `Process.kernel` has them.
         now: returns the time by the clock of the folder's file system, in Unix seconds.
         began: returns the start of a process of this host; "" if it is dead.

@@ -48,7 +48,6 @@ class Bar(NamedTuple):
         function: the number of the function, of the longest one.
         state: 0: all brought a value, 1: some did not, 2: it is still running.
         task: the number of the task, of the first one.
-        runs: the number of runs.
         longest: the length of the longest one.
     """
 
@@ -85,7 +84,6 @@ class _Loose(NamedTuple):
     Attributes:
         earliest: when it may have begun.
         bar: the run, as late as it may have been.
-        lanes: how many it takes.
         vague: True if it may not have begun.
     """
 
@@ -122,7 +120,6 @@ class Lanes:
         """Add a run.
 
         Args:
-            bar: the run.
             cpus: the CPUs that it had; none if that is not known.
             lanes: how many it takes, in that case.
             slack: seconds by which it may have been earlier, likewise.

@@ -40,10 +40,8 @@ class Curve(NamedTuple):
     """A curve over time.
 
     Attributes:
-        name: its name in the legend.
         style: the class of the style sheet: its colour, and whether the area below it is filled.
         path: the path, in seconds and percent of the height, the top being 0.
-        means: the mean in each bin.
     """
 
     name: str
@@ -57,7 +55,6 @@ class TimeChart(NamedTuple):
 
     Attributes:
         title: what it shows, as a sentence for those who do not see it.
-        unit: the unit of the amounts.
         curves: the curves, the lowest first.
         span: seconds of the axis.
         height: pixels of the plot, without the labels of the axis of time.
@@ -89,10 +86,7 @@ def time_chart(
     """Return curves over time.
 
     Args:
-        title: what it shows.
-        unit: the unit of the amounts.
         series: of each curve the name, the style and the amounts.
-        seconds: the length of the axis.
         whole: True if what is counted has no fractions.
     """
     given = list(series)
@@ -178,7 +172,6 @@ class Strip(NamedTuple):
     """A distribution in a small picture.
 
     Attributes:
-        title: the picture in a sentence.
         path: the area, in a box of 100 by 100.
         x: the ticks in percent of the width, with labels.
         marks: what was asked for, in percent of the width, with labels, of which some are empty.
@@ -194,13 +187,7 @@ _STRIP_BINS = 48
 
 
 def time_strip(title: str, histogram: Histogram, limit: float | None) -> Strip:
-    """Return the distribution of spans of time, on a logarithmic axis.
-
-    Args:
-        title: the picture in a sentence.
-        histogram: the spans.
-        limit: the time limit that was asked for, if any.
-    """
+    """Return the distribution of spans of time, on a logarithmic axis."""
     least = max(histogram.least, 1e-3)
     most = max(histogram.most, limit or 0.0, least * 1.5) * 1.15
     least /= 1.15
@@ -216,13 +203,7 @@ def time_strip(title: str, histogram: Histogram, limit: float | None) -> Strip:
 
 
 def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> Strip:
-    """Return the distribution of amounts, on an axis from 0 on.
-
-    Args:
-        title: the picture in a sentence.
-        histogram: the amounts.
-        asked: amounts that were asked for.
-    """
+    """Return the distribution of amounts, on an axis from 0 on."""
     ticks = amount_ticks(max(histogram.most, *asked, 1e-9) * 1.02)
     most = ticks.at[-1]
     # One label for all: theirs would touch each other.
@@ -357,7 +338,6 @@ class StaticTimeline(NamedTuple):
 
     Attributes:
         paths: the bars of each style, in seconds and lanes.
-        lanes: the number of lanes.
         each: of how many lanes it shows one.
         thickness: pixels of a run in one lane.
         span: seconds of the axis.
@@ -390,8 +370,6 @@ def static_timeline(
     """Return the timeline with few bars; None if it has none, or too many workers.
 
     Args:
-        timeline: all bars.
-        seconds: the length of the axis.
         colours: the colours of functions, by their numbers.
     """
     by_worker = timeline.rows()

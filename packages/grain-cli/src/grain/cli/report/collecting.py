@@ -58,9 +58,7 @@ class WorkerTrack:
     """A worker, under one name.
 
     Attributes:
-        job: its job, as the batch system calls it.
         resources: amounts by kind.
-        joined: when it joined for the first time.
         left: when it left for the last time, or when there was the last sign of it; None if it is
             still there.
         why: the reason; empty if it was to leave.
@@ -95,8 +93,6 @@ class ResourceSeries(NamedTuple):
     """One kind of resource over time, each as a series.
 
     Attributes:
-        offered: by the workers that were there.
-        asked: by the runs.
         used: by the programs of the runs; empty where that is not measured.
     """
 
@@ -110,18 +106,12 @@ class Report:
     """All that a report shows.
 
     Attributes:
-        header: the first line of the log.
-        end: its last line, if the log has ended.
         span: seconds from the first line to the last.
         clock_change: seconds that were added to the writer's clock meanwhile.
-        totals: what the runs add up to.
         overtime: the runs that their time limit ended, by function.
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
-        waiting: the number of tasks that wait, over time.
-        running: the number of tasks that run, over time.
-        timeline: the bars.
         steps: the critical path, of the mission that ended last.
         never_ran: how many tasks never ran, by reason; those that wait still are not among them.
         left_waiting: how many have not begun by the end of the log, by reason.
@@ -130,8 +120,6 @@ class Report:
         last_run: when the last run ended; 0 if none has.
         missions: the names of missions in the log of a scheduler, by their ids.
         path_mission: the mission of the critical path; empty in the log of a mission.
-        remarks: sentences for people, each with its time.
-        more_remarks: how many more there are.
     """
 
     header: LogStarted | None

@@ -23,12 +23,10 @@ class PathStep(NamedTuple):
     """A task of the chain.
 
     Attributes:
-        task: its number.
         function: the number of its function.
         after: the end of the task before, in seconds from the beginning; 0 for the first.
         submitted: when it was submitted: until then, the mission's own code ran.
         started: when its last run began: until then, it waited, or ran in vain.
-        ended: when it ended.
         unsure: the seconds between its submission and its last run in which it may not have waited
             for room: it ran in vain, or the log does not say when a brief run began.
     """
@@ -78,9 +76,7 @@ class CriticalPath:
         """Take note of a task that is submitted after others have ended.
 
         Args:
-            task: its number.
             function: the number of its function.
-            time: when it is submitted.
             after: the tasks that were awaited before.
             retry_of: the first attempt at it; 0 if this is the first.
         """
@@ -101,9 +97,7 @@ class CriticalPath:
         """Take note of a task that has ended.
 
         Args:
-            task: its number.
             started: when its last run began; None if it was waiting, which ends no path.
-            ended: when it ended.
             unsure: as of `PathStep`; at most all that time counts.
         """
         chunk, at = self._place(task)

@@ -46,7 +46,6 @@ class Ticks(NamedTuple):
     """The ticks of an axis.
 
     Attributes:
-        at: where they are.
         labels: their text, without the unit.
         unit: the unit, as a word; empty for plain numbers.
     """
@@ -74,7 +73,6 @@ def amount_ticks(largest: float, most: int = 4, *, whole: bool = False) -> Ticks
     """Return the ticks of an axis of amounts, from 0 to the first that is not below the largest.
 
     Args:
-        largest: the largest amount.
         most: steps at most.
         whole: True if there are no fractions of what is counted.
     """

@@ -48,9 +48,7 @@ def render(report: Report, *, written: bool, version: str, notes: list[str]) -> 
     """Return the page.
 
     Args:
-        report: what it shows.
         written: True if the log may still grow.
-        version: the version of Grain.
         notes: sentences about the log itself, such as lines that were torn.
     """
     environment = jinja2.Environment(

@@ -12,11 +12,7 @@ _NARROWEST = 2.0**-10  # seconds of a bin in the beginning
 
 
 class Series:
-    """An amount over time: the area below it in each bin.
-
-    Args:
-        bins: their number.
-    """
+    """An amount over time: the area below it in each bin."""
 
     __slots__ = ("_areas", "width")
 
@@ -80,9 +76,7 @@ class Staircase:
     """A number that changes now and then, such as the length of a queue.
 
     Attributes:
-        series: the number over time.
-        now: the number.
-        most: the largest that it has been.
+        most: the largest number so far.
     """
 
     __slots__ = ("_since", "most", "now", "series")

@@ -70,7 +70,6 @@ def verdict(report: Report, *, running: bool, whole: bool) -> list[Finding]:
     """Return the sentences, the most important first: those of the first rules that apply.
 
     Args:
-        running: True if it goes on.
         whole: True if the log has all its lines. What follows from the absence of a line is said
             of such a log alone.
     """

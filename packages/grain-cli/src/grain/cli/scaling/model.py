@@ -40,7 +40,6 @@ class WorkerShape:
     """A sort of worker that can be submitted.
 
     Attributes:
-        name: the word for it.
         total: what such a worker has, as far as it is known; without its time.
         unknown: the kinds of which it has some; how much, the first worker tells when it joins.
         seconds: the time that it has for tasks; ``math.inf`` if it is not known.
@@ -109,13 +108,9 @@ class CurrentWorker:
     """A worker that is with the scheduler.
 
     Attributes:
-        id: the hub's id of it.
         total: what it has, without its time.
-        free: what of it is free.
         left: the seconds that remain; ``math.inf`` without a limit.
-        running: how many tasks run there.
         idle: the seconds since the last one ended; 0 while one runs.
-        draining: True if it takes no more tasks.
         job: the id of its job; None if `grain scale` did not submit it.
     """
 
@@ -149,7 +144,6 @@ class SubmitJobs(NamedTuple):
     """Submit workers.
 
     Attributes:
-        why: the reason, for people.
         avoid: the nodes to stay away from.
     """
 
@@ -160,24 +154,14 @@ class SubmitJobs(NamedTuple):
 
 
 class CancelJob(NamedTuple):
-    """Cancel a job.
-
-    Attributes:
-        why: the reason, for people.
-    """
+    """Cancel a job."""
 
     job: str
     why: str
 
 
 class DrainWorker(NamedTuple):
-    """Let an idle worker go.
-
-    Attributes:
-        worker: the hub's id of it.
-        job: the id of its job.
-        why: the reason, for people.
-    """
+    """Let an idle worker go."""
 
     worker: str
     job: str
@@ -188,9 +172,6 @@ class Decision(NamedTuple):
     """The steps to take now.
 
     Attributes:
-        submit: the workers to submit.
-        cancel: the jobs to cancel.
-        release: the workers to let go.
         news: what has happened, a line each.
     """
 

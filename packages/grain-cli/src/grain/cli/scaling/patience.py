@@ -22,9 +22,6 @@ class Patience:
     Args:
         seconds: the patience at first, which is the least.
         fixed: True if it stays as it is.
-
-    Attributes:
-        seconds: the patience now.
     """
 
     def __init__(self, seconds: float, *, fixed: bool = False) -> None:

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 class AskedFor(NamedTuple):
-    """A worker that was asked for and is not here yet: its job waits, or has just begun.
-
-    Attributes:
-        job: the id of its job.
-        shape: the name of its shape.
-    """
+    """A worker that was asked for and is not here yet: its job waits, or has just begun."""
 
     job: str
     shape: str
@@ -35,7 +30,6 @@ class Impossible(NamedTuple):
     """Tasks that no worker can ever run.
 
     Attributes:
-        ask: what they ask for.
         reasons: a clause for each shape, by its name.
     """
 
@@ -48,8 +42,7 @@ class PlannedWorkers(NamedTuple):
     """The tasks of a class for which workers of a shape are wanted.
 
     Attributes:
-        ask: what they ask for.
-        seconds: the work of those that wait, as the time of one worker.
+        seconds: the work of the tasks that wait, as the time of one worker.
         known: False if too few such tasks have ended, and the work is a guess.
     """
 
@@ -69,7 +62,6 @@ class WorkerPlan:
         due: the shapes of tasks that have neither a worker nor a job, which get one anyway.
         jobs: the jobs, of those that were asked for, that are needed.
         workers: the ids of the workers that have room for waiting tasks.
-        impossible: tasks that no shape can ever run.
         reasons: the tasks for which workers of a shape are wanted, those with the most work first.
     """
 
@@ -106,10 +98,7 @@ def plan(
     """Return what tasks need.
 
     Args:
-        classes: the tasks.
-        workers: the workers that are here.
-        asked_for: the others, the oldest job first.
-        shapes: the sorts of workers.
+        asked_for: those that are not here yet, the oldest job first.
         room: how many more there may be of each shape.
         shape_of: the shapes of the workers that are here, by their ids; without those of others.
     """

@@ -136,7 +136,6 @@ class JobPool:
     """The jobs of one `grain scale`.
 
     Args:
-        size: the number of jobs to keep alive.
         proven_after: the seconds after which a running job has proven that it works.
 
     Attributes:

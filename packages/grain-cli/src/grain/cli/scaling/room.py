@@ -25,7 +25,6 @@ class Room:
 
     Args:
         free: what is free, without time.
-        seconds: the time for tasks.
         unknown: the kinds of which it has some, nobody knows how much.
         interpreter: its interpreter; None if that is not known.
 
@@ -89,7 +88,6 @@ def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
     """Return the largest part of a worker that a task takes of any kind.
 
     Args:
-        one: the class of the task.
         fit: how many such tasks fit there.
     """
     if (one.opaque | shape.unknown) & frozenset(one.space.parts()):

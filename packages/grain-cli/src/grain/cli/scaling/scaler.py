@@ -53,10 +53,7 @@ class _Job:
     """A job that counts.
 
     Attributes:
-        id: the batch system's id.
-        shape: the shape of its worker.
         submitted: when it was submitted; None if that was before this process began.
-        phase: by the last report.
         node: where it runs or ran, as far as it is known.
         apart_since: when it was first seen to run without its worker, without a break since.
         unneeded_since: when it was first not needed, without a break since.
@@ -83,8 +80,6 @@ class _Sort:
     """A shape with its jobs, its failures, and the facts that were learnt of it.
 
     Args:
-        shape: the shape, as it is configured.
-        most: the largest number of its workers.
         idle: the configured seconds for which its workers may be idle; None to learn them.
         worth: the configured seconds of work for which one is worth it; None to learn them.
     """
@@ -130,8 +125,6 @@ class Scaler:
 
     Args:
         shapes: the sorts of workers, at least one.
-        least: the number of workers that there always are.
-        most: the largest number of workers.
         idle: the seconds for which a worker may be idle; None to begin with `IDLE` and learn.
         worth: the seconds of work for which a worker is worth it; None to begin with `WORTH` and
             learn.

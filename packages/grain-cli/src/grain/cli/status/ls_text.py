@@ -39,7 +39,6 @@ def state_text(state: StateAnswer, most: int | None = None, *, everything: bool 
     """Format the scheduler's answer as tables of at most so many columns.
 
     Args:
-        state: the answer.
         most: the columns; None for as many as it takes.
         everything: True to list each worker, however many there are.
     """

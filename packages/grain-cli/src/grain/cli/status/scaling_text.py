@@ -14,7 +14,6 @@ def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
 
     Args:
         state: as `grain.cli.workers.scaling_state` reads it.
-        most: the largest number of columns.
     """
     if state is None:
         return ""

@@ -56,7 +56,6 @@ class Top(App[int]):
     Args:
         seconds: between two looks.
         patience: seconds to look for the scheduler.
-        by: the characters of pictures.
     """
 
     ENABLE_COMMAND_PALETTE = False

@@ -171,9 +171,6 @@ class TaskScreen(_Details):
     """A task: its state and the reasons, its call and its programs, and what it has printed.
 
     As long as that is nothing, the last lines of its worker's log are there.
-
-    Args:
-        link: answers the questions about it.
     """
 
     def __init__(self, link: Link, task: RowTask) -> None:
@@ -226,13 +223,7 @@ class TaskScreen(_Details):
 
 
 class WorkerScreen(_Details):
-    """A worker: what runs on it, and its log.
-
-    Args:
-        link: answers the questions about it.
-        name: its name, which is that of its job.
-        by: the characters of pictures.
-    """
+    """A worker: what runs on it, and its log."""
 
     def __init__(self, link: Link, worker: str, label: str, name: str, by: Marks) -> None:
         super().__init__(link, name)
@@ -275,8 +266,6 @@ def task_lines(
 
     Args:
         explanation: what the scheduler has answered; None if it has not.
-        output: the task's own lines.
-        log: of its worker, if one is known.
     """
     if explanation is None:
         return [("looking ...", "dim")], []

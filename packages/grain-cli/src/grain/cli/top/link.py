@@ -91,12 +91,7 @@ class Link:
         self._thread.join(1.0)
 
     def put(self, question: Ask, form: type[_Form], done: Callable[[_Form], object]) -> None:
-        """Put a question; the answer comes in the thread or never.
-
-        Args:
-            form: of the answer.
-            done: called with the answer.
-        """
+        """Put a question; the answer comes in the thread or never."""
         with self._lock:
             token = self._token
         if token is not None:

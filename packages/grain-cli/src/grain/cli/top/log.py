@@ -22,9 +22,6 @@ LINES = 1000
 class WorkerLog:
     """The last lines of a worker's log.
 
-    Args:
-        worker: the name of the worker, which is that of its job.
-
     Attributes:
         lines: without characters that control a terminal.
         path: of the log; None as long as none is there.
@@ -73,11 +70,6 @@ class WorkerLog:
 
 class LogTail:
     """The last lines of a task, those that `grain logs` shows of it.
-
-    Args:
-        name: the task, with its mission's label.
-        number: its number.
-        mission: the id of its mission.
 
     Attributes:
         lines: without characters that control a terminal; of several workers' logs each has a line

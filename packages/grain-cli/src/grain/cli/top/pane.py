@@ -45,13 +45,7 @@ def strip(text: str, style: str, cells: int) -> Strip:
 class Pane(Widget, can_focus=True):
     """A table with a cursor.
 
-    Args:
-        name: of the table.
-        by: the characters of pictures.
-
     Attributes:
-        table: what is shown.
-        order: how it is sorted and filtered.
         rows: those that are left, in their order.
         cursor: the index of the row that keys are about.
     """

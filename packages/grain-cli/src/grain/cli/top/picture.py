@@ -131,8 +131,6 @@ def places(columns: Sequence[Column], rows: Sequence[TableRow], room: int) -> li
     the widest of these are.
 
     Args:
-        columns: of the table.
-        rows: those that are shown.
         room: cells in all.
     """
     wanted = [_wanted(column, [row.cells[at] for row in rows]) for at, column in enumerate(columns)]

@@ -71,8 +71,6 @@ class RowTask(NamedTuple):
     """A task that a row is about.
 
     Attributes:
-        mission: the id of its mission.
-        number: its number.
         name: as commands take it.
         worker: where it runs or ran; empty if it waits.
     """
@@ -88,7 +86,6 @@ class TableRow(NamedTuple):
 
     Attributes:
         key: by which it is recognised in the next answer.
-        cells: one for each column.
         values: for sorting, one for each column: numbers, or text as in `natural`.
         style: "" or one of "good", "warn", "bad", "dim".
         about: the task that it is about, if it is about one.
@@ -120,9 +117,7 @@ class Use(NamedTuple):
     """The resources that the programs of a task use now.
 
     Attributes:
-        programs: how many there are.
         seconds: for how long the oldest has been running.
-        command: the command of the oldest.
         cpu: seconds of CPU time that they have used so far; None where that is not known.
         busy: how many cores they keep busy.
         memory: what they have, in GB.
@@ -142,8 +137,6 @@ def tables(
     """Return all tables of an answer.
 
     Args:
-        answer: the scheduler's.
-        rates: of the missions.
         uses: of tasks that run, by the mission's id and the task's number, as far as they are
             known.
     """
@@ -379,7 +372,6 @@ def runs_table(
 
     Args:
         runs: the runs, each with the label of its worker.
-        missions: those of the scheduler.
         at: when the runs were looked at.
         count: how many there are, with those that are left out.
         uses: as of `tables`.
@@ -472,7 +464,6 @@ def use_of(answer: ProgramsAnswer, before: Use | None = None) -> Use:
     """Return what a task uses, from the answer about its programs.
 
     Args:
-        answer: the worker's.
         before: what it used some seconds ago. Without that, or where other programs ran then, the
             programs keep as many cores busy as they have since they began.
     """

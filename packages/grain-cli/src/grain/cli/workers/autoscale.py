@@ -56,7 +56,6 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
     """Return what is known of the workers of a shape before one has joined.
 
     Args:
-        config: the configuration of such workers.
         shape: the shape; None where there is one sort only.
         sharing: the number of workers that share this machine where there is no batch system.
 
@@ -101,16 +100,11 @@ class AutoLoop:
     """The loop of `grain scale --auto`.
 
     Args:
-        config: the configuration, with the shapes to choose from.
-        least: the number of workers that there always are.
-        most: the largest number of workers.
         idle: the seconds for which a worker may be idle; None to learn them.
         worth: the seconds of work for which one is worth it; None to learn them.
-        options: further options for the batch system.
         report: takes a sentence, the number of jobs that are alive, and the largest number.
         by: the mark in the records of its jobs.
         adopts: the marks of jobs that it takes over.
-        state: takes notes for `grain ls`.
         parent: the pid of the process with which it ends; None if it ends by signals only.
     """
 

@@ -84,8 +84,6 @@ def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> li
     """List the jobs of a configuration's batch system and address, the oldest first.
 
     Args:
-        config: the configuration.
-        kind: as of `JobRecord`.
         hurry: as of `open_system`.
 
     Raises:
@@ -114,7 +112,6 @@ def joined(
     """Take a job that nobody found for one that runs if its worker is with the scheduler.
 
     Args:
-        states: the states of jobs.
         workers: returns the names of the workers with the scheduler; called only if that matters.
     """
     lost = {name_of(one): one for one, state in states.items() if is_mark(one) and _unseen(state)}
@@ -132,8 +129,6 @@ def report_ended(
     """Say to the scheduler which jobs have ended, so that it waits for none of their workers.
 
     Args:
-        config: the configuration.
-        states: the states of jobs.
         names: the names of the workers, by job.
         workers: returns the names of the workers with the scheduler, those that are away included;
             called only if that matters.

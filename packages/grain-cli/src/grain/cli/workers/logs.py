@@ -262,7 +262,6 @@ def readable_part(raw: bytes, *, last: bool) -> tuple[str, int]:
     """Decode output that may go on, without control characters, see `readable`.
 
     Args:
-        raw: the output.
         last: True if nothing follows.
 
     Returns:

@@ -262,8 +262,6 @@ class PoolLoop:
     """The loop of `grain scale`: queries, submits and waits, as a `JobPool` decides.
 
     Args:
-        config: the configuration.
-        options: further options for the batch system.
         report: takes a sentence, the number of jobs that are alive, and the number wanted.
         parent: the pid of the process with which it ends; None if it ends by signals only.
     """

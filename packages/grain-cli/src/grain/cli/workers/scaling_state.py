@@ -28,12 +28,7 @@ def mark_of(address: str) -> str:
 
 
 class ScalingState:
-    """The file of one `grain scale --auto`.
-
-    Args:
-        folder: the directory of the command's own files.
-        address: the address of its workers.
-    """
+    """The file of one `grain scale --auto`."""
 
     def __init__(self, folder: Path, address: str) -> None:
         private_folder(folder)

@@ -35,7 +35,6 @@ def shaped(config: Config, word: str | None) -> Config:
     """Return the configuration of one sort of worker.
 
     Args:
-        config: the configuration.
         word: the name of the sort, or the beginning of one name alone; None where there is no more
             than one.
 

@@ -76,9 +76,6 @@ def submit_workers(
     """Submit workers; yield each as soon as it is accepted and recorded, see `recorded`.
 
     Args:
-        config: the configuration.
-        count: the number of workers.
-        options: further options for the batch system.
         by: the program that keeps them alive, see `JobRecord`.
         sharing: the number of workers that share this machine where there is no batch system; by
             default those of this call share the free CPUs.
@@ -127,12 +124,9 @@ def recorded(
     has a mark in place of the id, see `Tracked`. So has that of one whose command is killed.
 
     Args:
-        config: the configuration.
-        submit: submits the jobs.
         jobs: the jobs, by their names.
         kind: as of `JobRecord`, with the others.
         by: the program that keeps them alive.
-        shape: the name of their shape.
 
     Raises:
         SubmissionUnknown: it may have the last ones.

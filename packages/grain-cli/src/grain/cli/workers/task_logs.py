@@ -42,7 +42,6 @@ class TaskInLog(NamedTuple):
         mission: the name of the mission, as it stands in the output of workers.
         id: the beginning of its id, as it stands there; empty if it has no log here.
         since: when the mission began, in Unix seconds; 0 if it has no log here.
-        runs: the ends of the runs of the task.
         last: the largest number of a task that the mission has submitted; None if it has no log.
     """
 
@@ -58,7 +57,6 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskInLog:
 
     Args:
         mission: a name or a label.
-        log: of the mission; None if it has none here.
     """
     from grain.cli.mission_names import LABEL
     from grain.eventlog.errors import LogError
@@ -116,8 +114,6 @@ class TaskLines:
     """The lines of one task in files that others append to.
 
     Args:
-        mission: the name of its mission.
-        number: its number.
         id: the beginning of the mission's id; empty if it is not known: then lines of all missions
             of the name are meant.
 
@@ -173,7 +169,6 @@ class TaskOutput:
     """The lines that a task has printed and logged on all workers, and the facts on its runs.
 
     Args:
-        mission: as of `task_facts`, with the others.
         id: of the mission; empty if it is not known, as that of its log.
 
     Attributes:
@@ -196,11 +191,7 @@ class TaskOutput:
         return sorted(self._lines.ids)
 
     def read(self, recorded: Iterable[JobRecord]) -> list[tuple[Path, list[bytes]]]:
-        """Return the new lines of each file that has some.
-
-        Args:
-            recorded: the jobs whose output is looked through.
-        """
+        """Return the new lines of each file that has some."""
         # Jobs may share a file.
         files = dict.fromkeys(file for record in recorded for file in outputs(record))
         return self._lines.read(files, self.facts.since)
@@ -233,8 +224,6 @@ def unknown_text(task: str, facts: TaskInLog, there: Sequence[str]) -> str:
     """Return the message on a task that does not exist; "" if it may.
 
     Args:
-        task: as the user names it.
-        facts: what the log of its mission has.
         there: the missions that there are, where none of them is meant.
     """
     number = int(task.rpartition(":")[2])

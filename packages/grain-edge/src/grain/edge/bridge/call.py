@@ -25,7 +25,6 @@ def pack_call(epoch: int, addresses: Sequence[tuple[str, int]]) -> bytes:
     """Return a call as bytes.
 
     Args:
-        epoch: that of the head which is called.
         addresses: IP addresses and ports, the best first.
     """
     packed = [_ADDRESS.pack(_sixteen(host), port) for host, port in addresses[:MOST]]

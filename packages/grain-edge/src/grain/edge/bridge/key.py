@@ -152,9 +152,6 @@ def _text(key: bytes) -> str:
 class MeetingKeys:
     """The keys of a meeting.
 
-    Args:
-        key: the key of the bridge.
-
     Attributes:
         public: the public half of the signing key, which names the meeting.
     """

@@ -49,11 +49,9 @@ class Leader:
     """A head's side of its leadership.
 
     Args:
-        keys: the meeting's.
         epoch: the number of the leadership.
 
     Attributes:
-        epoch: see there.
         leads: the server has let it lead, on the connection of now.
         higher: the epoch of a head that leads in the place of this one; 0 if there is none.
         incumbent: the server's word on who leads, where this head does not.

@@ -111,11 +111,7 @@ class BridgeMeeting:
         await trio.sleep_forever()
 
     async def prepare(self) -> None:
-        """Check that a head could lead.
-
-        Raises:
-            MeetingError: the server is not reached.
-        """
+        """Check that a head could lead."""
         await self._look()
 
     async def reach(self) -> trio.SocketStream:
@@ -132,7 +128,6 @@ class BridgeMeeting:
 
         Args:
             epoch: that of the head; another one ignores the call.
-            addresses: hosts and ports, the best first.
 
         Raises:
             MeetingError: the head or the server is not reached.
@@ -234,11 +229,7 @@ class BridgeMeeting:
         return leader.incumbent
 
     async def publish(self, record: MeetingRecord) -> None:
-        """Show members the head's record; later if the server is not reached now.
-
-        Raises:
-            Superseded: another head leads.
-        """
+        """Show members the head's record; later if the server is not reached now."""
         self._check_leads(record.epoch)
         if self._leader is not None:
             to_send = self._leader.publish(msgspec.json.encode(record) if record.open else b"")
@@ -248,20 +239,11 @@ class BridgeMeeting:
                         await self._control.send(message)
 
     async def watch(self, record: MeetingRecord) -> None:
-        """Check once that this is still the leader; `lead` repairs what is missing.
-
-        Raises:
-            Superseded: another head leads.
-        """
+        """Check once that this is still the leader; `lead` repairs what is missing."""
         self._check_leads(record.epoch)
 
     async def check(self, record: MeetingRecord) -> None:
-        """Check that members can find the head.
-
-        Raises:
-            Superseded: another head leads.
-            MeetingError: the server is not reached.
-        """
+        """Check that members can find the head."""
         self._check_leads(record.epoch)
         if self._trouble:
             raise MeetingError(self._trouble)

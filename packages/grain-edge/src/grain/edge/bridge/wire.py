@@ -50,7 +50,6 @@ class Greeting(BridgeMessage, frozen=True, forbid_unknown_fields=False):
     """The server's first word; each version of the protocol has it, so that others can name it.
 
     Attributes:
-        version: of its protocol.
         challenge: `CHALLENGE` random bytes, to be signed.
     """
 
@@ -62,8 +61,6 @@ class Open(BridgeMessage, frozen=True):
     """A client's first word.
 
     Attributes:
-        version: of its protocol.
-        public: the public key of the meeting.
         signature: of the challenge, the purpose and the token.
         purpose: what the connection is for.
         token: of the one to be taken; or the sealed call.

@@ -79,9 +79,6 @@ class Acceptor:
     """The way from an accepted connection to the head's program, the same for every transport.
 
     Args:
-        welcome: the head's introduction.
-        codec: the message types of its channels.
-        heartbeat: of its channels.
         handler: the program; its return closes the channel.
         admit: returns why a dialler may not join, or "".
         patience: returns for how many seconds a dialler may be silent while its process or its
@@ -169,7 +166,6 @@ class Acceptor:
 
         Args:
             addresses: hosts and ports, the best first.
-            credential: the head's own.
         """
         context = dialling_context(credential)
 
@@ -214,9 +210,6 @@ class Acceptor:
         Errors of this peer end here; an error of the handler's own does not.
 
         Args:
-            stream: the connection.
-            transport: as in `Peer`.
-            target: as in `Peer`.
             heartbeat: for a transport that needs another than usual.
             alive_at: as in `FramedChannel`.
             patience: seconds for the greeting.

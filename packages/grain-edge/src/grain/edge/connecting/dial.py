@@ -60,14 +60,6 @@ _log = logging.getLogger("grain.edge")
 class Dialler:
     """A process that dials an address: it finds the head there and tries every route to it.
 
-    Args:
-        address: as in `grain.toml`.
-        role: as in `Hello`.
-        name: as in `Hello`.
-        codec: the message types.
-        transports: the transports to try.
-        identity: as in `Hello`.
-
     Raises:
         AddressError: not an address.
     """
@@ -109,7 +101,6 @@ class Dialler:
 
         Args:
             tried: gets an entry for each attempt.
-            all_of_them: see `race`.
 
         Raises:
             EdgeError: one that is final.
@@ -322,9 +313,6 @@ async def is_reached_directly(address: str = DEFAULT) -> bool:
     For a peer that has come by way of files, which cost the shared filesystem something, or of a
     bridge's relay. At a bridge the head may be the one that connects.
 
-    Args:
-        address: as in `grain.toml`.
-
     Raises:
         AddressError: not an address.
     """
@@ -348,9 +336,6 @@ async def head_here(address: str = DEFAULT) -> tuple[str, PeerProcess] | None:
     """Return the head of an address if its process is there and can be seen from this one.
 
     It may be frozen, and so not be reached.
-
-    Args:
-        address: as in `grain.toml`.
 
     Returns:
         the name of its host, and its process.
@@ -396,10 +381,6 @@ async def examine(
     address: str = DEFAULT, transports: frozenset[str] = ALL_TRANSPORTS
 ) -> tuple[Attempt, ...]:
     """Try every route to the head, each to its end, without joining; for `grain doctor`.
-
-    Args:
-        address: as in `grain.toml`.
-        transports: the transports to try.
 
     Returns:
         the attempts with their outcomes; no outcome is raised.

@@ -41,9 +41,6 @@ class Handshakes:
 
         The body is cancelled after `HANDSHAKE` seconds, or when the connection is driven out.
 
-        Args:
-            host: where the connection comes from.
-
         Yields:
             False if the connection is turned away.
         """

@@ -44,11 +44,7 @@ _log = logging.getLogger("grain.edge")
 
 
 class MailboxEntry:
-    """A dialler's directory and bell in the mailbox.
-
-    Args:
-        epoch: that of the head.
-    """
+    """A dialler's directory and bell in the mailbox."""
 
     def __init__(self, meeting: Meeting, epoch: int) -> None:
         self._id = secrets.token_hex(8)
@@ -117,13 +113,7 @@ async def _quietly(meeting: Meeting, folder: Folder) -> None:
 
 
 class Mailbox:
-    """The head's side of the mailbox: it answers bells.
-
-    Args:
-        epoch: that of the head.
-        acceptor: takes the connections.
-        credential: the head's own.
-    """
+    """The head's side of the mailbox: it answers bells."""
 
     def __init__(
         self, meeting: Meeting, epoch: int, acceptor: Acceptor, credential: Credential

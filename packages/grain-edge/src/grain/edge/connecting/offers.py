@@ -49,8 +49,6 @@ class Leadership:
 
     Attributes:
         epoch: the number of its leadership.
-        credential: the head's own.
-        acceptor: takes the connections.
         fixed: the TCP port that the address names, if any.
         interfaces: those on which it listens, as of `interfaces.listening`.
         detours: the addresses that members had to do without.

@@ -47,10 +47,7 @@ class GreetedStream(trio.abc.AsyncResource):
 
     Attributes:
         stream: owned.
-        greeting: the introduction of the other side.
         decoder: continues where the greeting ended.
-        transport: as in `Peer`.
-        target: as in `Peer`.
         heartbeat: for a transport that needs another than usual.
         alive_at: as in `FramedChannel`.
         presence: as in `FramedChannel`.

@@ -26,8 +26,6 @@ class Route(Generic[T]):
     """One route to try.
 
     Attributes:
-        transport: as in `Attempt`.
-        target: as in `Attempt`.
         start: opens it; when cancelled it must leave nothing behind.
         stagger: seconds after which the next route starts although this one has not failed.
         deadline: seconds after which it counts as failed.

@@ -42,9 +42,6 @@ async def await_head(
     Args:
         announce: called with hosts and ports; the head gets them while its result is entered.
         hosts: the IPv4 and the IPv6 addresses to announce, the best first.
-        credential: the members'.
-        hello: the dialler's introduction.
-        codec: the message types of the channel.
 
     Raises:
         EdgeError: the addresses could not be announced, or the head refused.
@@ -68,11 +65,6 @@ async def await_head(
 
 class HeadListener:
     """A dialler that waits for its head to connect; the first connection of the head wins.
-
-    Args:
-        credential: the members'.
-        hello: the dialler's introduction.
-        codec: the message types of the channel.
 
     Attributes:
         won: the head's connection, once it has come.

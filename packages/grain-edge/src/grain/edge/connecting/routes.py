@@ -51,10 +51,6 @@ class DialRequest:
     """A head that is to be reached, and the dialler that wants to.
 
     Attributes:
-        meeting: the meeting, for transports that use its directory.
-        record: the head's entry in the meeting file.
-        hello: the dialler's introduction.
-        codec: the message types of the channel.
         same_kernel: True if the head runs on the dialler's kernel.
         fixed: the TCP port that the address names, if any: then no other is tried.
     """

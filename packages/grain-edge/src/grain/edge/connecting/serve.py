@@ -303,8 +303,6 @@ def _prober(
     It goes by the meeting file, whatever port an address names: the head may listen elsewhere.
 
     Args:
-        edge: path of the meeting file.
-        codec: the message types.
         frozen: seconds that a head has to answer whose process is here; inf if it lives all the
             same.
         far: seconds that one on another host has.
@@ -382,10 +380,8 @@ class _Head:
     """One leadership of one meeting, from its first offer to its last word.
 
     Args:
-        leadership: the meeting, and how connections are taken.
         record: the head's entry in the meeting file, without offers.
         members: the credential that members use, which goes into the record.
-        on_trouble: as of `serve`.
     """
 
     def __init__(

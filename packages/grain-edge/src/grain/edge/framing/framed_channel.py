@@ -53,7 +53,6 @@ class FramedChannel(WireChannel):
 
     Args:
         stream: owned from now on, and closed with the channel.
-        codec: the message types.
         heartbeat: the times between its signs of life, and of silence until it is lost.
         decoder: that of the greeting's reader, so that no byte is lost between the two.
         alive_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream

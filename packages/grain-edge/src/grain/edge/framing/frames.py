@@ -70,7 +70,6 @@ class FrameEncoder:
     """The queue of messages to send, and the frames that they become.
 
     Args:
-        codec: the message types of this channel.
         size: bytes that `take` returns at most, but for the rest of a last BATCH.
 
     Attributes:
@@ -195,7 +194,6 @@ class FrameDecoder:
     """Messages out of whatever pieces a stream delivers.
 
     Args:
-        codec: the message types of this channel.
         greetings: how many frames of the greeting come first. The last one may be followed
             directly by messages, in the same piece.
     """

@@ -29,7 +29,6 @@ class MemoryDirection(Generic[Sent]):
         backlog: messages that may wait before `send` does.
 
     Attributes:
-        mail: what is not received yet.
         handle: gets messages in the sender's task instead, if the receiver has one.
         closed: one of the two ends is closed.
         changed: set with every change, and then another event.
@@ -73,12 +72,7 @@ class MemoryDirection(Generic[Sent]):
 
 
 class MemoryChannel(Channel[Sent, Received]):
-    """One end of a pair; see `memory_channels`.
-
-    Args:
-        outgoing: the direction to the peer.
-        incoming: the other one.
-    """
+    """One end of a pair; see `memory_channels`."""
 
     def __init__(
         self, outgoing: MemoryDirection[Sent], incoming: MemoryDirection[Received]

@@ -85,7 +85,6 @@ class Writer:
     """The sending half of a channel, which decides what is written when.
 
     Args:
-        codec: the message types of the channel.
         size: about as many bytes are in one write.
 
     Attributes:
@@ -162,7 +161,6 @@ class Writer:
         """Queue a batch by rule 4; True if the caller is to write now.
 
         Args:
-            batch: the messages with their payloads.
             now: seconds, of any clock.
             more: more is likely to follow within moments, which had better travel together.
 

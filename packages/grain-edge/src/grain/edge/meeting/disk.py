@@ -50,7 +50,6 @@ class Disk:
 
         Args:
             path: the path concerned, for the error's text.
-            function: synchronous.
 
         Raises:
             FilesystemHung: no answer in time.

@@ -47,8 +47,6 @@ class Meeting:
     """One meeting file and its directory.
 
     Args:
-        path: absolute path of the meeting file.
-        disk: threads to use.
         unpublished: seconds after which a claim without a record is passed over.
     """
 
@@ -95,7 +93,6 @@ class Meeting:
         """Become the leader.
 
         Args:
-            me: the claimant.
             living: returns how a head was seen to live whose process has not ended, as far as can
                 be seen from here, or "".
 
@@ -139,18 +136,12 @@ class Meeting:
 
         Raises:
             Superseded: a higher claim exists; nothing is written.
-            MeetingError: the file or filesystem is not fit.
         """
         block = encode_block(record, package_version())
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
     async def watch(self, record: MeetingRecord) -> None:
-        """Check once that this is still the leader, and repair what is missing or wrong.
-
-        Raises:
-            Superseded: another head leads.
-            MeetingError: the file or filesystem did not answer.
-        """
+        """Check once that this is still the leader, and repair what is missing or wrong."""
         await self.restore(record.epoch)
         try:
             present = await self.read()
@@ -177,10 +168,6 @@ class Meeting:
         """Check that peers find the head, and can leave something in the directory.
 
         Makes again what somebody removed.
-
-        Raises:
-            Superseded: another head leads.
-            MeetingError: they cannot.
         """
         if not await self.restore(record.epoch):
             await self.watch(record)
@@ -211,11 +198,7 @@ class Meeting:
     # In threads
 
     async def prepare(self) -> None:
-        """Make the directories that a head needs, and check that it could write; claims nothing.
-
-        Raises:
-            MeetingError: it could not write.
-        """
+        """Make the directories that a head needs, and check that it could write; claims nothing."""
         await self.disk.run(self.path, self._prepare_to_write)
 
     def _prepare_to_write(self) -> None:

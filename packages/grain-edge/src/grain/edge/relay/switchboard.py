@@ -149,13 +149,10 @@ class RelayedConnection:
     """One connection.
 
     Attributes:
-        meeting: what it belongs to.
-        source: the address from which it comes.
         charged: the address that it counts for.
         since: when it was heard last, if it is a head's; else when it came.
         token: by which it is taken, while it waits.
         partner: the connection between which and this one bytes are copied.
-        over: it is about to be closed.
         unsent: bytes of messages that wait for it in the server.
     """
 
@@ -248,8 +245,7 @@ class Switchboard:
     """All meetings of a server.
 
     Args:
-        limits: what each may have.
-        listed: the names of those that are served; None for all.
+        listed: the names of the meetings that are served; None for all.
     """
 
     def __init__(self, limits: MeetingLimits, listed: frozenset[bytes] | None = None) -> None:
@@ -288,9 +284,7 @@ class Switchboard:
         """Take a connection of a member, which has proved that it is one; return its number.
 
         Args:
-            meeting: the name of its meeting.
             token: of the member that is to be taken; or the sealed call.
-            source: the address from which it comes.
             now: seconds, of any clock.
         """
         self._next += 1

@@ -52,10 +52,6 @@ class FileStream(trio.abc.Stream):
     """One end of a stream over files.
 
     Args:
-        folder: the peer's directory.
-        outgoing: name of the log that this side writes.
-        incoming: name of the other.
-        disk: threads to use.
         ring: called after a write, to wake the other side; None where it looks by itself.
         rung: `bell` will be called, so looking may stop when nothing comes.
     """

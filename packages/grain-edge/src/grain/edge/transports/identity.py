@@ -31,13 +31,7 @@ MEMBER = "grain-member"
 
 @dataclass(frozen=True)
 class Credential:
-    """The certificates and the key of one side; all PEM.
-
-    Attributes:
-        authority: certificate of the meeting's authority.
-        certificate: this side's own.
-        key: this side's private key.
-    """
+    """The certificates and the key of one side; all PEM."""
 
     authority: str
     certificate: str

@@ -114,7 +114,6 @@ class Presence:
         process: its process, if that is on this host.
         held_open: returns True if its kernel holds the connection open; None if no kernel does.
         patience: seconds for which it may be silent.
-        host: the name of its host, for people.
     """
 
     def __init__(

@@ -55,7 +55,6 @@ class Put:
 
     Attributes:
         name: the file's, within the peer's directory.
-        data: the bytes.
         new: the write makes the file, all of it.
     """
 
@@ -66,11 +65,7 @@ class Put:
 
 
 class SegmentWriter:
-    """The writer of one direction.
-
-    Args:
-        name: of the direction.
-    """
+    """The writer of one direction."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -172,7 +167,6 @@ class LogRecord:
     """A record that was read; a NEXT is none.
 
     Attributes:
-        seq: its number.
         ack: the last record of this side that the other one has received.
         kind: DATA, BLOB, BEAT or END.
         body: of DATA.
@@ -188,9 +182,6 @@ class LogRecord:
 
 class SegmentReader:
     """The reader of one direction.
-
-    Args:
-        name: of the direction.
 
     Attributes:
         segment: name of the file to read.

@@ -39,8 +39,6 @@ def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S
     the same meeting left is removed.
 
     Args:
-        meeting: path of the meeting file.
-        epoch: number of the leadership.
         base: a directory of this host in which everybody may make names.
 
     Raises:

@@ -26,10 +26,7 @@ def mission_job(
     ``GRAIN_CONFIG``. The job has no early warning: SIGUSR1 would kill a mission.
 
     Args:
-        config: the configuration.
-        now: the time of submission.
         folder: absolute directory for a relative log file.
-        extra_args: further options for the batch system.
 
     Raises:
         ConfigError: ``head.cmd`` is empty.

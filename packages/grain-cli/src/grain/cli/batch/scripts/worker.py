@@ -34,11 +34,8 @@ def worker_job(
     """Describe a worker's job.
 
     Args:
-        config: the configuration.
-        now: the time of submission.
         folder: absolute directory for a relative log file.
         path: the directory of ``grain-worker`` on this host, or empty.
-        extra_args: further options for the batch system.
         most_memory: the most memory (GB) that the worker may own where none is configured.
     """
     worker, asked = config.worker, config.worker.script

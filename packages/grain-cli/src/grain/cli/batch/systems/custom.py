@@ -73,11 +73,7 @@ class Custom:
         return custom.states(done.out, self._own.phases, asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Fail, as `custom_system` has no command that lists jobs by name.
-
-        Raises:
-            BatchUnsupported: always.
-        """
+        """Fail, as `custom_system` has no command that lists jobs by name."""
         raise BatchUnsupported(
             f"{', '.join(names)}: a custom batch system cannot be asked for jobs by name"
         )

@@ -51,7 +51,6 @@ class Ssh:
     """Processes of other hosts.
 
     Args:
-        hosts: the hosts, as the configuration has them.
         taken: the id and the CPU ids of each process that was started earlier.
         seconds: the time that a host has for an answer about its processes.
         note: called with a sentence for each host that does not answer, where others have room.
@@ -244,9 +243,6 @@ def _in_a_line(error: BatchError) -> str:
 
 def _ask(host: str, text: str, seconds: float = SECONDS) -> str:
     """Run a text by a host's shell; return its output.
-
-    Args:
-        seconds: the time for all of it.
 
     Raises:
         BatchUnreachable: it has not answered in time.

@@ -1,7 +1,8 @@
 """The language of each batch system: the scripts that it reads, and the answers that it prints.
 
 Pure: nothing here runs a command or opens a file. `grain.cli.batch.systems` has a class for each
-of these modules.
+of these modules. A function that reads an answer raises `BatchError` if it is something else, or
+not complete.
 
 Map:
 

@@ -99,11 +99,7 @@ def named(output: str) -> list[tuple[str, str]]:
 
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read ``flux jobs --json``: one job, or an object with ``jobs``; what is not listed has ended.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``flux jobs --json``: one job, or several in ``jobs``; what is not listed has ended."""
     try:
         data = json.loads(output) if output.strip() else {}
         listed = data.get("jobs", [data] if data else [])

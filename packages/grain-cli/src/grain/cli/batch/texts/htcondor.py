@@ -46,7 +46,6 @@ def description(job: BatchJob, path: str, folder: str) -> str:
 
     Args:
         path: the file of its script, which the nodes can read.
-        folder: the directory in which it runs.
 
     Raises:
         BatchError: the job asks for what HTCondor does not have.
@@ -112,11 +111,7 @@ def submitted_id(output: str) -> str:
 
 
 def named(output: str) -> list[tuple[str, str]]:
-    """Read ``condor_q -json``: ids and names of jobs; nothing for none.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``condor_q -json``: ids and names of jobs; nothing for none."""
     try:
         jobs = json.loads(output) if output.strip() else []
         return [
@@ -128,11 +123,7 @@ def named(output: str) -> list[tuple[str, str]]:
 
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read ``condor_q -json``, which prints nothing for no jobs; what is not listed has ended.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``condor_q -json``, which prints nothing for no jobs; what is not listed has ended."""
     try:
         jobs = json.loads(output) if output.strip() else []
         by_id = {f"{one['ClusterId']}.{one['ProcId']}": _state(one) for one in jobs}

@@ -77,11 +77,7 @@ def submitted_id(output: str) -> str:
 
 
 def named(output: str) -> list[tuple[str, str]]:
-    """Read ``bjobs -json``: ids and names of jobs; nothing for none.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``bjobs -json``: ids and names of jobs; nothing for none."""
     try:
         records = json.loads(output)["RECORDS"] if output.strip() else []
         return [(str(one["JOBID"]), str(one["JOB_NAME"])) for one in records if "JOB_NAME" in one]
@@ -90,11 +86,7 @@ def named(output: str) -> list[tuple[str, str]]:
 
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read ``bjobs -json``; a job with an error, and one that is not listed, has ended.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``bjobs -json``; a job with an error, and one that is not listed, has ended."""
     try:
         records = json.loads(output)["RECORDS"]
         by_id = {

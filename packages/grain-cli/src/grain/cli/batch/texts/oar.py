@@ -87,11 +87,7 @@ def submitted_id(output: str) -> str:
 
 
 def named(output: str) -> list[tuple[str, str]]:
-    """Read ``oarstat -J``: ids and names of jobs.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``oarstat -J``: ids and names of jobs."""
     try:
         jobs = json.loads(output) if output.strip() else {}
         return [(str(number), str(one.get("name") or "")) for number, one in jobs.items()]
@@ -100,11 +96,7 @@ def named(output: str) -> list[tuple[str, str]]:
 
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read ``oarstat -J``, which prints nothing for unknown jobs: these have ended.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``oarstat -J``, which prints nothing for unknown jobs: these have ended."""
     try:
         jobs = json.loads(output) if output.strip() else {}
         by_id = {str(number): _state(one) for number, one in jobs.items()}

@@ -221,11 +221,7 @@ def submitted_id(output: str) -> str:
 
 
 def named(output: str) -> list[tuple[str, str]]:
-    """Read ``qstat -xml``: ids and names of jobs.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``qstat -xml``: ids and names of jobs."""
     return [
         (entry.findtext("JB_job_number", "").strip(), entry.findtext("JB_name", "").strip())
         for entry in _listed(output)
@@ -233,11 +229,7 @@ def named(output: str) -> list[tuple[str, str]]:
 
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read ``qstat -xml``; a job that is not listed has ended.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Read ``qstat -xml``; a job that is not listed has ended."""
     by_id: dict[str, JobState] = {}
     for entry in _listed(output):
         number = entry.findtext("JB_job_number", "").strip()
@@ -250,11 +242,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
 
 
 def _listed(output: str) -> list[Element]:
-    """Return the jobs of ``qstat -xml``.
-
-    Raises:
-        BatchError: the output is something else.
-    """
+    """Return the jobs of ``qstat -xml``."""
     from xml.etree import ElementTree
 
     try:

@@ -116,7 +116,6 @@ def start(job: BatchJob, folder: str, place: SharedHost, taken: Collection[int])
     """Return the text that starts a job's script as a process in a session of its own.
 
     Args:
-        folder: the directory in which it runs.
         place: the host, whose CPUs its workers share equally unless `Script.cores` says more.
         taken: the CPUs of Grain's other workers on that host.
     """
@@ -188,11 +187,7 @@ def query(pids: Iterable[str]) -> str:
 
 
 def named(host: str, output: str) -> list[tuple[str, str]]:
-    """Read the answer to `LIST`: ids and names of the scripts that run.
-
-    Raises:
-        BatchError: the answer is something else, or not complete.
-    """
+    """Read the answer to `LIST`: ids and names of the scripts that run."""
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)
     rows = re.findall(rf"^{_MARK} (\d+) (\d+) (\S+)$", output, re.MULTILINE)
@@ -200,11 +195,7 @@ def named(host: str, output: str) -> list[tuple[str, str]]:
 
 
 def states(host: str, output: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """Read the answer to `query`.
-
-    Raises:
-        BatchError: the answer is something else, or not complete.
-    """
+    """Read the answer to `query`."""
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)
     pairs = [line.split() for line in output.splitlines() if re.fullmatch(r"\d+ \d+", line)]
@@ -230,11 +221,7 @@ def check(folder: str) -> str:
 
 
 def checked(host: str, output: str, folder: str) -> BatchError | None:
-    """Read the answer to `check`; return what is wrong.
-
-    Raises:
-        BatchError: the answer is something else, or not complete.
-    """
+    """Read the answer to `check`; return what is wrong."""
     if not _complete(output):
         raise unreadable(f"ssh {host}", output)
     if "grain-nowhere" in output.splitlines():
