@@ -15,7 +15,7 @@ from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnkno
 from grain.edge.trust import private_folder, remove_files, write_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from grain.cli.batch.base import BatchJob
@@ -167,6 +167,55 @@ def submission(
     return done.out
 
 
+def accepted(
+    argv: Sequence[str],
+    words: Complaints,
+    jobs: Sequence[BatchJob],
+    read: Callable[[str], str],
+    *,
+    title: str = "",
+    stdin: str = "",
+) -> str:
+    """Run a command that submits jobs, as `submission` does; return their id.
+
+    Args:
+        read: returns the id in the output; empty if there is none.
+
+    Raises:
+        SubmissionUnknown: there is no id, or nobody knows whether the batch system has the jobs.
+    """
+    output = submission(argv, words, jobs, title=title, stdin=stdin)
+    if number := read(output):
+        return number
+    raise SubmissionUnknown(
+        f"{title or argv[0]} accepted the job but printed no job id that can be understood",
+        output or "(nothing)",
+        jobs,
+    )
+
+
+def answer(
+    argv: Sequence[str],
+    words: Complaints,
+    excused: Callable[[CommandResult], bool] | None = None,
+    *,
+    title: str = "",
+) -> str:
+    """Run a command that submits nothing; return its output.
+
+    Args:
+        excused: returns True for a failure that is none.
+        title: the command as messages have it; its first word by default.
+
+    Raises:
+        BatchError: it failed.
+    """
+    done = run(argv, words)
+    if done.code and not (excused and excused(done)):
+        raise refusal(title or argv[0], done, words)
+    return done.out
+
+
 def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
     """Make the error for a failed command, from its own text and the remedy."""
     output = done.err.strip() or done.out.strip()
@@ -199,18 +248,3 @@ def keep_script(folder: Path, name: str, text: str) -> Path:
             "Set XDG_STATE_HOME to a directory that you may write to.",
         ) from None
     return path
-
-
-def understood(command: str, number: str, output: str, jobs: Sequence[BatchJob]) -> str:
-    """Return the id of jobs that were submitted.
-
-    Raises:
-        SubmissionUnknown: there is none.
-    """
-    if not number:
-        raise SubmissionUnknown(
-            f"{command} accepted the job but printed no job id that can be understood",
-            output or "(nothing)",
-            jobs,
-        )
-    return number

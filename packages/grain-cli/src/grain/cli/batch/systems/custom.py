@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import CommandResult, Complaints, refusal, run, submission
+from grain.cli.batch.command import Complaints, answer, submission
 from grain.cli.batch.errors import (
     BatchError,
     BatchUnreadable,
@@ -69,8 +69,8 @@ class Custom:
         asked = list(ids)
         if not asked or not self._own.status_cmd:
             return {one: JobState(JobPhase.UNKNOWN) for one in asked}
-        done = self._run(self._own.status_cmd, asked)
-        return custom.states(done.out, self._own.phases, asked)
+        out = self._run(self._own.status_cmd, asked)
+        return custom.states(out, self._own.phases, asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Fail, as `custom_system` has no command that lists jobs by name."""
@@ -94,17 +94,10 @@ class Custom:
         if asked:
             self._run(self._own.cancel_cmd, asked)
 
-    def _run(self, command: str, words: list[str]) -> CommandResult:
-        """Run one of the commands, with words at its end.
-
-        Raises:
-            BatchError: it failed.
-        """
+    def _run(self, command: str, words: list[str]) -> str:
+        """Run one of the commands, with words at its end; return its output."""
         line = _line(command, words)
-        done = run(["/bin/sh", "-c", line], _WORDS)
-        if done.code:
-            raise refusal(line, done, _WORDS)
-        return done
+        return answer(["/bin/sh", "-c", line], _WORDS, title=line)
 
 
 def _line(command: str, words: list[str]) -> str:

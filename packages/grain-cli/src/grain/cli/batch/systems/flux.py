@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, missing
 from grain.cli.batch.texts import flux
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from grain.cli.batch.base import BatchJob
+    from grain.cli.batch.command import CommandResult
 
 _WORDS = Complaints(flux.REMEDIES, flux.SILENT, missing("Flux"))
 PROFILE = Profile("Flux", ("flux",), ("flux", "jobs"), _WORDS, tried="")
@@ -35,10 +28,10 @@ class Flux:
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one, as Flux has no arrays."""
         for member in job.members(n):
-            out = submission(
-                ["flux", "batch"], _WORDS, [member], title="flux batch", stdin=flux.script(member)
+            command, text = ["flux", "batch"], flux.script(member)
+            number = accepted(
+                command, _WORDS, [member], flux.submitted_id, title="flux batch", stdin=text
             )
-            number = understood("flux batch", flux.submitted_id(out), out, [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -46,22 +39,21 @@ class Flux:
         asked = list(ids)
         states = {one: JobState(JobPhase.UNKNOWN) for one in asked}
         if own := [one for one in asked if flux.is_id(one)]:
-            done = run(["flux", "jobs", "-a", "--json", *own], _WORDS)
-            if done.code and not flux.only_ended(done.err):
-                raise refusal("flux jobs", done, _WORDS)
-            states.update(flux.states(done.out, own))
+            command = ["flux", "jobs", "-a", "--json", *own]
+            out = answer(command, _WORDS, _only_ended, title="flux jobs")
+            states.update(flux.states(out, own))
         return states
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query flux jobs for all jobs of this user, also those that have ended."""
-        done = run(["flux", "jobs", "-a", "--no-header", "--format={id.f58} {name}"], _WORDS)
-        if done.code:
-            raise refusal("flux jobs", done, _WORDS)
-        return by_name(flux.named(done.out), names)
+        command = ["flux", "jobs", "-a", "--no-header", "--format={id.f58} {name}"]
+        return by_name(flux.named(answer(command, _WORDS, title="flux jobs")), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGTERM, and SIGKILL 5 s later."""
         if asked := [one for one in ids if flux.is_id(one)]:
-            done = run(["flux", "cancel", *asked], _WORDS)
-            if done.code and not flux.only_ended(done.err):
-                raise refusal("flux cancel", done, _WORDS)
+            answer(["flux", "cancel", *asked], _WORDS, _only_ended, title="flux cancel")
+
+
+def _only_ended(done: CommandResult) -> bool:
+    return flux.only_ended(done.err)

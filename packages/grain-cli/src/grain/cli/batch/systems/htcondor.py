@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    keep_script,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, keep_script, missing
 from grain.cli.batch.texts import htcondor
 
 if TYPE_CHECKING:
@@ -58,8 +49,7 @@ class HTCondor:
             path = keep_script(self._folder, member.name, htcondor.script(member))
             text = htcondor.description(member, str(path), os.fspath(Path.cwd()))
             words = ["condor_submit", "-terse", *member.extra_args]
-            out = submission(words, _WORDS, [member], stdin=text)
-            number = understood("condor_submit", htcondor.submitted_id(out), out, [member])
+            number = accepted(words, _WORDS, [member], htcondor.submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -68,23 +58,16 @@ class HTCondor:
         if not asked:
             return {}
         words = ["condor_q", *asked, "-json", "-attributes", htcondor.ATTRIBUTES]
-        done = run(words, _WORDS)
-        if done.code:
-            raise refusal("condor_q", done, _WORDS)
-        return htcondor.states(done.out, asked)
+        return htcondor.states(answer(words, _WORDS), asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query condor_q for all jobs of this user, which lists none that has ended."""
         words = ["condor_q", "-json", "-attributes", "ClusterId,ProcId,JobBatchName"]
-        done = run(words, _WORDS)
-        if done.code:
-            raise refusal("condor_q", done, _WORDS)
-        return by_name(htcondor.named(done.out), names)
+        return by_name(htcondor.named(answer(words, _WORDS)), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Remove jobs: SIGTERM to the script, SIGKILL to all after ``job_max_vacate_time``."""
         # A bare number would be a whole cluster of jobs, a name all jobs of a user.
         if asked := [one for one in ids if re.fullmatch(r"\d+\.\d+", one)]:
-            done = run(["condor_rm", *asked], _WORDS)
-            if done.code and not htcondor.only_ended(done.out + done.err):
-                raise refusal("condor_rm", done, _WORDS)
+            command = ["condor_rm", *asked]
+            answer(command, _WORDS, lambda done: htcondor.only_ended(done.out + done.err))

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, missing
 from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.texts import lsf
 
@@ -37,8 +29,8 @@ class Lsf:
         """Submit one by one: sites limit arrays, and their tasks count from 1."""
         for member in job.members(n):
             # From standard input: `bsub FILE` ignores the directives.
-            out = submission(["bsub"], _WORDS, [member], stdin=lsf.script(member))
-            number = understood("bsub", lsf.submitted_id(out), out, [member])
+            text = lsf.script(member)
+            number = accepted(["bsub"], _WORDS, [member], lsf.submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -46,22 +38,20 @@ class Lsf:
         asked = list(ids)
         if not asked:
             return {}
-        done = run(["bjobs", "-a", "-o", lsf.FORMAT, "-json", *asked], _WORDS)
-        if done.code and not done.out.strip():
-            raise refusal("bjobs", done, _WORDS)
-        return lsf.states(done.out, asked)
+        command = ["bjobs", "-a", "-o", lsf.FORMAT, "-json", *asked]
+        return lsf.states(answer(command, _WORDS, lambda done: bool(done.out.strip())), asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query bjobs for all jobs of this user, also those that ended within the hour."""
-        done = run(["bjobs", "-a", "-o", "jobid job_name", "-json"], _WORDS)
-        if done.code and "No job found" not in done.err and not done.out.strip():
-            raise refusal("bjobs", done, _WORDS)
-        return by_name(lsf.named(done.out), names, plain_name)
+        out = answer(
+            ["bjobs", "-a", "-o", "jobid job_name", "-json"],
+            _WORDS,
+            lambda done: "No job found" in done.err or bool(done.out.strip()),
+        )
+        return by_name(lsf.named(out), names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGINT, SIGTERM and SIGKILL to all their processes, 10 s apart."""
         # Job 0 means all jobs of this user.
         if asked := [one for one in ids if one.isdecimal() and int(one)]:
-            done = run(["bkill", *asked], _WORDS)
-            if done.code and not lsf.only_ended(done.out + done.err):
-                raise refusal("bkill", done, _WORDS)
+            answer(["bkill", *asked], _WORDS, lambda done: lsf.only_ended(done.out + done.err))

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    keep_script,
-    me,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, keep_script, me, missing
 from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.texts import oar
 
@@ -48,8 +38,8 @@ class Oar:
         oar.check_path(str(self._folder))
         for member in job.members(n):
             path = keep_script(self._folder, member.name, oar.script(member))
-            out = submission(["oarsub", *member.extra_args, "-S", str(path)], _WORDS, [member])
-            number = understood("oarsub", oar.submitted_id(out), out, [member])
+            command = ["oarsub", *member.extra_args, "-S", str(path)]
+            number = accepted(command, _WORDS, [member], oar.submitted_id)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
@@ -58,24 +48,16 @@ class Oar:
         if not asked:
             return {}
         words = [word for one in asked for word in ("-j", one)]
-        done = run(["oarstat", "-J", *words], _WORDS)
-        if done.code:
-            raise refusal("oarstat", done, _WORDS)
-        return oar.states(done.out, asked)
+        return oar.states(answer(["oarstat", "-J", *words], _WORDS), asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query oarstat for all jobs of this user, which lists none that has ended."""
-        done = run(["oarstat", "-J", "-u", me()], _WORDS)
-        if done.code:
-            raise refusal("oarstat", done, _WORDS)
-        return by_name(oar.named(done.out), names, plain_name)
+        listed = oar.named(answer(["oarstat", "-J", "-u", me()], _WORDS))
+        return by_name(listed, names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGKILL to all their processes, at once."""
         for one in ids:
-            if not one.isdecimal():
-                continue
             # One by one: an exit status stands for one job.
-            done = run(["oardel", one], _WORDS)
-            if done.code and not oar.only_ended(done.out + done.err):
-                raise refusal("oardel", done, _WORDS)
+            if one.isdecimal():
+                answer(["oardel", one], _WORDS, lambda done: oar.only_ended(done.out + done.err))

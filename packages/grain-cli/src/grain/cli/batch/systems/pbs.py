@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    me,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing, run
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.texts import pbs
 
@@ -40,8 +31,8 @@ class Pbs:
         """Submit one by one: arrays differ between the dialects, and their logs cannot be named."""
         spoken = self._dialect()
         for member in job.members(n):
-            out = submission(["qsub"], _WORDS, [member], stdin=pbs.script(member, spoken))
-            number = understood("qsub", pbs.submitted_id(out), out, [member])
+            text = pbs.script(member, spoken)
+            number = accepted(["qsub"], _WORDS, [member], pbs.submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _dialect(self) -> pbs.Dialect:
@@ -57,24 +48,15 @@ class Pbs:
         asked = list(ids)
         if not asked:
             return {}
-        done = run(["qstat", "-f", *asked], _WORDS)
-        if done.code and not pbs.only_ended(done.err):
-            raise refusal("qstat", done, _WORDS)
-        return pbs.states(done.out, asked)
+        out = answer(["qstat", "-f", *asked], _WORDS, lambda done: pbs.only_ended(done.err))
+        return pbs.states(out, asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qselect, which lists no job that has ended."""
-        jobs = {}
-        for name in names:
-            done = run(["qselect", "-u", me(), "-N", name], _WORDS)
-            if done.code:
-                raise refusal("qselect", done, _WORDS)
-            jobs[name] = done.out.split()
-        return jobs
+        user = me()
+        return {name: answer(["qselect", "-u", user, "-N", name], _WORDS).split() for name in names}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""
         if asked := list(ids):
-            done = run(["qdel", *asked], _WORDS)
-            if done.code and not pbs.only_ended(done.err):
-                raise refusal("qdel", done, _WORDS)
+            answer(["qdel", *asked], _WORDS, lambda done: pbs.only_ended(done.err))

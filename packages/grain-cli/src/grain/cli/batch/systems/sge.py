@@ -6,16 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    me,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing, run
 from grain.cli.batch.texts import sge
 
 if TYPE_CHECKING:
@@ -45,8 +36,8 @@ class GridEngine:
         environment, memory = self._environment(job), self._memory(job)
         for member in job.members(n):
             text = sge.script(member, environment, memory)
-            out = submission(["qsub", "-terse"], _WORDS, [member], stdin=text)
-            number = understood("qsub", sge.submitted_id(out), out, [member])
+            command = ["qsub", "-terse"]
+            number = accepted(command, _WORDS, [member], sge.submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _environment(self, job: BatchJob) -> str:
@@ -57,8 +48,8 @@ class GridEngine:
             return job.script.parallel_environment
         names = [
             name
-            for name in _asked("qconf", "-spl").split()
-            if sge.on_one_node(_asked("qconf", "-sp", name))
+            for name in answer(["qconf", "-spl"], _WORDS).split()
+            if sge.on_one_node(answer(["qconf", "-sp", name], _WORDS))
         ]
         return sge.choose_environment(names)
 
@@ -66,14 +57,14 @@ class GridEngine:
         """Return the request for memory of a job; empty if it has none."""
         if job.script.memory is None:
             return ""
-        return sge.memory_option(job.script, sge.resources(_asked("qconf", "-sc")))
+        return sge.memory_option(job.script, sge.resources(answer(["qconf", "-sc"], _WORDS)))
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Query qstat for all jobs of this user, and for the causes of errors."""
         asked = list(ids)
         if not asked:
             return {}
-        states = sge.states(_asked("qstat", "-xml", "-g", "d", "-u", me()), asked)
+        states = sge.states(answer(["qstat", "-xml", "-g", "d", "-u", me()], _WORDS), asked)
         in_error = [
             one
             for one, state in states.items()
@@ -89,7 +80,7 @@ class GridEngine:
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qstat for all jobs of this user, which lists none that has ended."""
-        listed = sge.named(_asked("qstat", "-xml", "-g", "d", "-u", me()))
+        listed = sge.named(answer(["qstat", "-xml", "-g", "d", "-u", me()], _WORDS))
         return by_name(listed, names, sge.job_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
@@ -97,18 +88,4 @@ class GridEngine:
         # qdel takes names and patterns as well, which may be those of other jobs.
         asked = [one for one in ids if re.fullmatch(r"\d+", one)]
         if asked:
-            done = run(["qdel", *asked], _WORDS)
-            if done.code and not sge.only_ended(done.out + done.err):
-                raise refusal("qdel", done, _WORDS)
-
-
-def _asked(*argv: str) -> str:
-    """Return the output of a command.
-
-    Raises:
-        BatchError: it failed.
-    """
-    done = run(argv, _WORDS)
-    if done.code:
-        raise refusal(argv[0], done, _WORDS)
-    return done.out
+            answer(["qdel", *asked], _WORDS, lambda done: sge.only_ended(done.out + done.err))

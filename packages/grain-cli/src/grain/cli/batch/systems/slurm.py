@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobState, SubmittedJob, by_name
-from grain.cli.batch.command import (
-    Complaints,
-    Profile,
-    me,
-    missing,
-    refusal,
-    run,
-    submission,
-    understood,
-)
+from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.texts import slurm
 
@@ -57,8 +48,8 @@ class Slurm:
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _sbatch(self, script: str, jobs: list[BatchJob]) -> str:
-        out = submission(["sbatch", "--parsable"], _WORDS, jobs, stdin=script)
-        return understood("sbatch", slurm.submitted_id(out), out, jobs)
+        command = ["sbatch", "--parsable"]
+        return accepted(command, _WORDS, jobs, slurm.submitted_id, stdin=script)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Query squeue; a job that ended a while ago is gone without a reason."""
@@ -66,24 +57,17 @@ class Slurm:
         if not asked:
             return {}
         options = ["--noheader", "--array", "--states=all", f"--format={slurm.FORMAT}"]
-        done = run(["squeue", *options, f"--jobs={','.join(asked)}"], _WORDS)
+        command = ["squeue", *options, f"--jobs={','.join(asked)}"]
         # squeue fails like this if it has forgotten the only job that it was asked for.
-        if done.code and slurm.NO_SUCH_JOB not in done.err:
-            raise refusal("squeue", done, _WORDS)
-        return slurm.states(done.out, asked)
+        out = answer(command, _WORDS, lambda done: slurm.NO_SUCH_JOB in done.err)
+        return slurm.states(out, asked)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query squeue for jobs and arrays of these names, also those that ended a moment ago."""
-        asked = list(names)
         options = ["--noheader", "--array", "--states=all", "--format=%i|%j", f"--user={me()}"]
-        done = run(["squeue", *options], _WORDS)
-        if done.code:
-            raise refusal("squeue", done, _WORDS)
-        return by_name(slurm.named(done.out), asked)
+        return by_name(slurm.named(answer(["squeue", *options], _WORDS)), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: Slurm sends their processes SIGTERM, and SIGKILL 30 s (KillWait) later."""
         if asked := list(ids):
-            done = run(["scancel", *asked], _WORDS)
-            if done.code:
-                raise refusal("scancel", done, _WORDS)
+            answer(["scancel", *asked], _WORDS)

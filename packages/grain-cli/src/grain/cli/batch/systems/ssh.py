@@ -168,11 +168,7 @@ class Ssh:
         _everywhere(lambda host, there: _ask(host, ssh.cancel(there)), ids)
 
     def check(self, folder: str) -> dict[str, BatchError | None]:
-        """Ask each host of the configuration, all at once; return what is wrong with it.
-
-        Args:
-            folder: the directory in which workers start.
-        """
+        """Ask each host of the configuration, all at once; return what is wrong with it."""
 
         def ask(host: str, _: list[str]) -> BatchError | None:
             try:
