@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
 from grain.cli.query import explanation_of
 from grain.cli.show import clean, explanation_facts, explanation_state, folded
 from grain.cli.top.log import LogTail, WorkerLog
-from grain.cli.top.pane import Pane, strip
+from grain.cli.top.pane import Pane, Scrolling, strip
 from grain.cli.top.tables import runs_table
 from grain.edge.questions import Ask, CallAnswer, ProgramsAnswer, RunsAnswer, WhyAnswer
 
@@ -29,21 +28,12 @@ if TYPE_CHECKING:
 _LOOK = 1.0  # seconds between two looks at a task, and at a log
 
 
-class Page(Widget, can_focus=True):
+class Page(Scrolling):
     """Lines of text, folded to the width of the screen; at its end it stays at its end.
 
     The first lines may stay at the top while the others scroll below, in half of the height at
     most: what does not fit there scrolls with the others.
     """
-
-    BINDINGS: ClassVar = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home", "move(-1000000)", show=False),
-        Binding("end", "move(1000000)", show=False),
-    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,18 +78,6 @@ class Page(Widget, can_focus=True):
         self._first = max(min(self._first + by, self._last), 0)
         self._follows = self._first == self._last
         self.refresh()
-
-    def action_page(self, by: int) -> None:
-        """Scroll by what is seen."""
-        self.action_move(by * max(self.size.height - 1, 1))
-
-    def on_mouse_scroll_down(self) -> None:
-        """Scroll."""
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Scroll."""
-        self.action_move(-3)
 
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""

@@ -33,12 +33,7 @@ _PENDING = 1000  # questions without an answer, at most
 
 
 class Seen(NamedTuple):
-    """The result of a look.
-
-    Attributes:
-        answer: the scheduler's; None if there is none.
-        problem: why there is none, as a sentence.
-    """
+    """The result of a look."""
 
     answer: OverviewAnswer | None
     problem: str = ""

@@ -25,7 +25,6 @@ class WorkerLog:
     Attributes:
         lines: without characters that control a terminal.
         path: of the log; None as long as none is there.
-        problem: why there are no lines; empty if there are any.
     """
 
     def __init__(self, worker: str) -> None:
@@ -75,7 +74,6 @@ class LogTail:
         lines: without characters that control a terminal; of several workers' logs each has a line
             in front that names it.
         facts: its former runs, and the files of their programs, a line each.
-        problem: why there are no lines; empty if there are any.
     """
 
     def __init__(self, name: str, number: int, mission: str) -> None:

@@ -42,13 +42,8 @@ def strip(text: str, style: str, cells: int) -> Strip:
     return Strip([Segment(padded(text, cells, ""), STYLES[style])], cells)
 
 
-class Pane(Widget, can_focus=True):
-    """A table with a cursor.
-
-    Attributes:
-        rows: those that are left, in their order.
-        cursor: the index of the row that keys are about.
-    """
+class Scrolling(Widget, can_focus=True):
+    """A widget that keys and the mouse wheel move up and down."""
 
     BINDINGS: ClassVar = [
         Binding("up,k", "move(-1)", show=False),
@@ -57,8 +52,37 @@ class Pane(Widget, can_focus=True):
         Binding("pagedown", "page(1)", show=False),
         Binding("home", "move(-1000000)", show=False),
         Binding("end", "move(1000000)", show=False),
-        Binding("enter", "open", show=False),
     ]
+    heads = 0
+    """Lines at the top that do not move."""
+
+    def action_move(self, by: int) -> None:
+        """Move by so many lines."""
+        raise NotImplementedError
+
+    def action_page(self, by: int) -> None:
+        """Move by what is seen."""
+        self.action_move(by * max(self.size.height - self.heads - 1, 1))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move."""
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move."""
+        self.action_move(-3)
+
+
+class Pane(Scrolling):
+    """A table with a cursor.
+
+    Attributes:
+        rows: those that are left, in their order.
+        cursor: the index of the row that keys are about.
+    """
+
+    BINDINGS: ClassVar = [Binding("enter", "open", show=False)]
+    heads = _TOP
 
     class Opened(Message):
         """The user has opened a row."""
@@ -121,10 +145,6 @@ class Pane(Widget, can_focus=True):
         self.cursor = max(min(self.cursor + by, len(self.rows) - 1), 0)
         self._scroll()
 
-    def action_page(self, by: int) -> None:
-        """Move the cursor by what is seen."""
-        self.action_move(by * max(self.size.height - _TOP - 1, 1))
-
     def action_open(self) -> None:
         """Open the row at the cursor."""
         if self.row is not None:
@@ -136,14 +156,6 @@ class Pane(Widget, can_focus=True):
         if event.y >= _TOP and at < len(self.rows):
             self.cursor = at
             self.refresh()
-
-    def on_mouse_scroll_down(self) -> None:
-        """Move the cursor."""
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Move the cursor."""
-        self.action_move(-3)
 
     def on_resize(self) -> None:
         """Keep the cursor in sight."""

@@ -371,10 +371,7 @@ def runs_table(
     """Return tasks that run, those that have run longest first.
 
     Args:
-        runs: the runs, each with the label of its worker.
-        at: when the runs were looked at.
         count: how many there are, with those that are left out.
-        uses: as of `tables`.
     """
     by_number = {mission.number: mission for mission in missions}
     rows = [_run(run, worker, by_number.get(run.mission), at, uses) for worker, run in runs]
