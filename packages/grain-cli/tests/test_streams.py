@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import click
@@ -126,8 +127,9 @@ os._exit(0)
 
 def available() -> dict[str, list[str]]:
     """Return the commands of the packages that are installed."""
-    elsewhere = {name for name in plugins.ELSEWHERE if not plugins.is_installed(name)}
-    return {name: words for name, words in COMMANDS.items() if name not in elsewhere}
+    here = {point.name for point in entry_points(group=plugins.GROUP)}
+    missing = plugins.ELSEWHERE.keys() - here
+    return {name: words for name, words in COMMANDS.items() if name not in missing}
 
 
 EARLY = [place for place, there in PLACES.items() if there.early]

@@ -122,18 +122,6 @@ async def test_a_peer_may_be_silent_for_as_long_as_the_head_says(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_end_of_a_process_is_awaited(mock_clock: MockClock) -> None:
-    """Not for longer than asked."""
-    process = sleep()
-    peer = PeerProcess(process.pid, start_time(process.pid) or 0)
-    mock_clock.autojump_threshold = 0
-    assert not await peer.ends_within(5.0)
-
-    process.kill()
-    process.wait()
-    assert await peer.ends_within(5.0)
-
-
 def test_another_process_with_the_same_pid_is_another_one() -> None:
     start = start_time(os.getpid())
     assert start is not None

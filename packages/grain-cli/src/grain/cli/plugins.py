@@ -43,11 +43,6 @@ def lines() -> dict[str, str]:
     return listed
 
 
-def is_installed(name: str) -> bool:
-    """Return True if some package has the command."""
-    return name in _entry_points()
-
-
 def load(name: str) -> click.Command | None:
     """Load the command of another package; return None if no package has it.
 
@@ -82,8 +77,6 @@ def library(name: str, *, user: str, install: str, instead: str) -> Any:
     """Import a library that grain-cli does not install by itself.
 
     Args:
-        user: the command or option that needs it.
-        install: what pip is to install.
         instead: the beginning of a sentence on what works without it.
 
     Raises:

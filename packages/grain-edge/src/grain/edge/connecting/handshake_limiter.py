@@ -72,7 +72,6 @@ class HandshakeLimiter:
         self.total = total
         self.each = each
         self.grace = grace
-        self.turned_away = 0
         self.driven_out = 0
         # Insertion order is order of arrival.
         self._waiting: dict[int, tuple[str, float]] = {}
@@ -101,7 +100,6 @@ class HandshakeLimiter:
             out = next(iter(self._waiting))
         if out is not None:
             if now - self._waiting[out][1] < self.grace:
-                self.turned_away += 1
                 return None, None
             del self._waiting[out]
             self.driven_out += 1

@@ -17,8 +17,6 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import trio
-
 from grain.edge.meeting.host import is_stopped, start_time, this_process
 
 if TYPE_CHECKING:
@@ -61,17 +59,6 @@ class PeerProcess:
         """True if the process does not run, as after SIGSTOP, until somebody lets it go on."""
         return self.alive and is_stopped(self.pid)
 
-    async def ends_within(self, seconds: float) -> bool:
-        """Wait until the process has ended; return False if it has not within so many seconds.
-
-        A process that is killed closes its connections a moment before it leaves the table.
-        """
-        with trio.move_on_after(seconds):
-            while self.alive:  # noqa: ASYNC110 - no event reports the end of another's child
-                await trio.sleep(_LOOK)
-            return True
-        return False
-
 
 def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
     """Return the process of a peer, by how it introduces itself.
@@ -111,7 +98,6 @@ class Presence:
     """A peer that may be silent for a while, since its process or its kernel is there.
 
     Args:
-        process: its process, if that is on this host.
         held_open: returns True if its kernel holds the connection open; None if no kernel does.
         patience: seconds for which it may be silent.
     """
