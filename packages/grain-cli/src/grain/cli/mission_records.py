@@ -93,11 +93,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """The cancellation of a mission through its scheduler.
-
-    Attributes:
-        by: the person who has cancelled it, for people.
-    """
+    """The cancellation of a mission through its scheduler."""
 
     by: str
 

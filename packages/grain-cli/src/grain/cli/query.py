@@ -68,12 +68,7 @@ class PastRun(msgspec.Struct, frozen=True):
 
 
 class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
-    """The state of a task and the reasons for it, by the scheduler or by an event log.
-
-    Attributes:
-        call: as of `CallAnswer`.
-        runs: of a task of the past, all that have ended.
-    """
+    """The state of a task and the reasons for it, by the scheduler or by an event log."""
 
     call: str | None = None
     programs: list[ProgramState] | None = None
@@ -102,7 +97,6 @@ def ask(
     """Put a question to the scheduler of a configuration.
 
     Args:
-        form: the form of its answer, of `grain.edge.questions`.
         patience: seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
         answer: seconds for its answer.
@@ -138,7 +132,6 @@ def explain(
     """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
 
     Args:
-        patience: as of `ask`.
         call: False to leave its mission alone, which has the call.
 
     Raises:

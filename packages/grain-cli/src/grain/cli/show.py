@@ -52,11 +52,7 @@ def in_several_clusters(workers: Iterable[WorkerState | WorkerRow]) -> bool:
 
 
 class Row(NamedTuple):
-    """A row of a table.
-
-    Attributes:
-        more: sentences below the row, each on lines of its own.
-    """
+    """A row of a table."""
 
     cells: Sequence[object]
     more: Sequence[str] = ()
@@ -192,11 +188,7 @@ def explanation_state(why: WhyAnswer) -> str:
 def explanation_facts(
     why: WhyAnswer, call: str | None, programs: Sequence[ProgramState] | None
 ) -> list[str]:
-    """Return what is known of a task beside the reasons for its state, a line each.
-
-    Args:
-        call: its call; the name of the function takes its place.
-    """
+    """Return what is known of a task beside the reasons for its state, a line each."""
     from grain.resource.figures import span
 
     lines = []

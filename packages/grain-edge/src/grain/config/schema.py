@@ -24,7 +24,6 @@ class Option(NamedTuple):
 
     Attributes:
         metavar: stands for the value in the manual; unused for a flag.
-        help: what it is, in the manual.
         name: its name without dashes; empty for that of the key.
     """
 
@@ -142,7 +141,6 @@ class Head(ConfigTable, frozen=True, kw_only=True):
 
     Attributes:
         name: name of the mission's job, where it is submitted as one.
-        main_log_file: output of that job.
         log_file: log of the mission's local worker; empty for standard output.
         cache: the directory of cached results; empty for .grain-cache where a mission is started.
         listen: the address at which the scheduler listens; `Config.address` unless set.
@@ -215,13 +213,10 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
     """``[worker]``: the worker on each node, and its job.
 
     Attributes:
-        name: name of a worker and of its job.
-        log_file: output of a worker's job.
         dial: the address at which workers look for the scheduler; `Config.address` unless set.
         cli_dial: the address at which the ``grain`` command looks for it; ``dial`` unless set.
         env: environment variables of the workers and their programs.
         res: the resources of a worker besides cores, memory and walltime: kind -> plain data.
-        reserve: the part of a job that it keeps for itself.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
     """
 
@@ -241,12 +236,10 @@ class CustomSystem(ConfigTable, frozen=True, kw_only=True):
     Attributes:
         submit_cmd: shell command that submits a script; the script's path is its last argument.
         directory: the directory in which scripts are written and submitted.
-        template: the text of a script, with its placeholders.
         id_pattern: regular expression for the job's id in the output of ``submit_cmd``: its first
             group, or all of it. Empty for the last line.
         status_cmd: shell command that prints id, word and reason of jobs, a line each; their ids
             are its last arguments. Empty if there is none: nobody knows the state of a job then.
-        phases: the phase that each word means.
         cancel_cmd: shell command that cancels jobs; their ids are its last arguments.
     """
 
@@ -273,7 +266,6 @@ class Config(ConfigTable, frozen=True, kw_only=True):
         contextmod: absolute path of the context module, or empty.
         script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
         shape: the sorts of workers, each complete; empty where ``worker.script`` is the only one.
-        custom_system: for ``system = "custom"``.
     """
 
     source: str | None = None

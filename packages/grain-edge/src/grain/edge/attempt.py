@@ -13,7 +13,6 @@ class Attempt:
         transport: "meeting", "unix", "tcp", "relay", "reverse" or "files".
         target: the address tried, for people: a path, or host and port.
         outcome: "ok", or why the attempt failed.
-        seconds: how long the attempt took.
         unusable: True if the meeting itself cannot be used; False also if it names no living head.
     """
 

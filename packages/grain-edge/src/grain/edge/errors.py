@@ -47,7 +47,6 @@ class MeetingTaken(MeetingError):
     """A living head serves this meeting already.
 
     Args:
-        path: of the meeting file, or of the Unix socket.
         pid: the process id of the head on its host; 0 if that cannot be seen.
         epoch: number of its leadership; 0 at a Unix socket, which has none.
         why: how it was seen to live.
@@ -79,7 +78,6 @@ class Superseded(MeetingError):
     """A head with a higher epoch has taken the meeting over; this one must stop serving.
 
     Args:
-        path: of the meeting file, or of the Unix socket.
         mine: the lower epoch; 0 at a Unix socket, which has none.
         epoch: the higher epoch; 0 likewise.
     """

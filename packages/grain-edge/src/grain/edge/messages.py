@@ -53,11 +53,7 @@ class Hello(Message, frozen=True):
     """The introduction of a dialler; first in every connection.
 
     Attributes:
-        protocol: number of the protocol that it speaks.
-        package: version of the package, for people to read.
         role: what it is: "worker", "mission", "cli", "probe".
-        name: what people call it.
-        pid: its process id there.
         meeting_id: which meeting it believes to join; empty where no meeting file is used.
         epoch: which leadership it believes to join; 0 where no meeting file is used.
         identity: the same on each connection of one peer, and no other's; empty if the head need
@@ -103,7 +99,6 @@ class Refusal(Message, frozen=True):
     """The head's refusal to accept the dialler, with a reason.
 
     Attributes:
-        reason: a sentence for people.
         final: another route to this head would not help.
     """
 

@@ -82,12 +82,7 @@ class Ask(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """The answer to an `Ask`; the payload is a struct of this module, see `pack`.
-
-    Attributes:
-        about: the question.
-        number: its number.
-    """
+    """The answer to an `Ask`; the payload is a struct of this module, see `pack`."""
 
     max_payload: ClassVar[int] = 256 * 1024**2
 
@@ -169,11 +164,8 @@ class MissionState(Part, frozen=True):
 
     Attributes:
         failed: how many of its tasks failed for good.
-        name: its name, which others may have, too.
-        label: the name that commands take.
         connected: False while it is away.
-        unconfirmed: how many outcomes it has not taken.
-        unconfirmed_bytes: how many bytes these have.
+        unconfirmed_bytes: the bytes of the outcomes that it has not taken.
         paused: True if nothing more of it starts until it has taken some.
     """
 
@@ -201,7 +193,6 @@ class QueueState(Part, frozen=True):
         mission: its label.
         oldest: the one that has waited longest, as ``mission:number``; empty if none waits.
         never: why no worker here could run them; empty if one could.
-        why: what the oldest waits for, in a sentence.
     """
 
     request: dict[str, Any]
@@ -315,7 +306,6 @@ class MissionRow(Part, frozen=True):
     Attributes:
         number: the head's for it, by which runs name it.
         id, name, label, host, connected, paused: as of `MissionState`.
-        since: when the head has first met it.
         done, failed, retried: as of `MissionState`.
         left: how many of its tasks have no outcome.
         running: how many of these run; None where there are too many different requests to count.
@@ -346,7 +336,6 @@ class QueueRow(Part, frozen=True):
         mission_id: its id; empty if no waiting task is known.
         request: what each asks for, as a user writes it.
         oldest: the number of the one that has waited longest; 0 if that is not known.
-        why: what it waits for, in a sentence.
     """
 
     mission: str
@@ -385,9 +374,7 @@ class LossRow(Part, frozen=True):
     """A worker that was lost.
 
     Attributes:
-        name: its name in logs.
         heard: when there was the last sign of it.
-        at: when it was given up.
         tasks: how many tasks had a run there, and run again.
     """
 
@@ -402,14 +389,11 @@ class OverviewAnswer(Part, frozen=True):
     """The state in short, for ``grain top``.
 
     Attributes:
-        at: when it was made.
         cores: how many cores tasks were given, and how many there are, by the last looks.
         computing: on how many of the given ones something is computed; None where that is not
             known of a twentieth of them.
-        worker_states: how many workers are in which state.
         workers: those that had a turn.
         more_workers: how many still wait for their first turn.
-        missions: some.
         queues: those with the most waiting tasks.
         failures: the last ones, the latest last.
         lost: the last workers that were lost, the latest last.
@@ -438,8 +422,6 @@ class RunsAnswer(Part, frozen=True):
 
     Attributes:
         runs: the oldest first; none of a worker that is not here.
-        more: how many are left out.
-        at: when it was made.
     """
 
     runs: list[RunRow]
@@ -477,7 +459,6 @@ class WorkerSupply(Part, frozen=True):
     """A worker, for who decides how many there are to be.
 
     Attributes:
-        interpreter: its Python.
         free: the resources that tasks were not given.
         left: seconds that remain to it; None without an end.
         idle: seconds since the last one ended; 0 while one runs.
@@ -513,7 +494,6 @@ class LoadAnswer(Part, frozen=True):
 
     Attributes:
         given: how many tasks were given.
-        cores: how many there are.
         computing: on how many something is computed; None where that is not known of a twentieth
             of the given ones.
     """
@@ -532,8 +512,6 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
     Attributes:
         state: ``"running"``, ``"waiting"``, ``"ended"`` or ``"unknown"``.
         function: the name of its function; empty if that has none here.
-        worker: the name of the worker where it runs or ran.
-        seconds: for how long it has run, or ran.
         ended: how it has ended: ``"value"``, ``"error"``, ``"crashed"`` or ``"cancelled"``.
         why: of a failure, the reason in a line.
         mission_id: the id of its mission, of which there may be several of a name.
@@ -566,7 +544,6 @@ class ProgramState(Part, frozen=True, array_like=True):
     """An external program that runs.
 
     Attributes:
-        command: shortened.
         seconds: for which it has been running.
         cpu: seconds of CPU time that it has used so far, with all processes below it; None where
             they could not be looked at.

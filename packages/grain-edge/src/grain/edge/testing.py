@@ -188,7 +188,6 @@ class FaultyLink:
     Attributes:
         there: the direction from a to b.
         back: the direction from b to a.
-        broken: the link was cut.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,6 @@ class Versions(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     Attributes:
         interpreter: as `INTERPRETER`; empty if not stated.
         python: the whole version of its Python, as in "3.12.1".
-        grain: the version of Grain.
         numpy: the version of the installed NumPy; empty if there is none.
     """
 

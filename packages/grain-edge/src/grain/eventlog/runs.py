@@ -125,7 +125,6 @@ class OpenTask:
     Attributes:
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
-        worker: the worker that has it; empty while it waits.
         ran_before: True if an earlier run of it had begun.
     """
 

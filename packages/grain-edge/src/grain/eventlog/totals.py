@@ -142,7 +142,6 @@ class Failures:
 
     Attributes:
         final: how many of them ended their task; the others were tried again.
-        workers: how many of them ended on which worker.
         calls: those that ended their task, in their order, by its mission and first attempt.
     """
 
@@ -163,15 +162,12 @@ class FunctionTotals:
     Attributes:
         tasks: the tasks that were submitted, without retries, and the cached results.
         brief: those of them that have no lines of their own, see `schema.BriefTasks`.
-        cached: results that were found in the result cache.
         done: the tasks that ended with a value, and the cached results.
         failed: the tasks that ended in failure for good: neither a value nor a further attempt.
-        cancelled: the tasks that were cancelled.
         retried: the runs that followed another one of the same task, or were a further attempt.
         requests: how many tasks were submitted with each request, as it was written.
         core_seconds: the cores that its runs asked for, times their length.
         wasted_core_seconds: those of runs that brought no value.
-        cpu_seconds: CPU time that they used.
         asked: the amounts of each kind that its tasks asked for.
         seconds: the lengths of its runs that brought a value.
         runs: its runs that began, and have ended.
@@ -216,9 +212,6 @@ class Totals:
     """The sums of all runs of a log.
 
     Attributes:
-        functions: by the name of each function.
-        failures: by cause.
-        runs: the runs that ended.
         lost: the runs whose worker was lost.
     """
 

@@ -73,7 +73,6 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         started: when its tasklet began, in Unix seconds by the worker's clock.
-        ended: when nothing of it was left.
         cpus: the numbers of the CPUs that it had; empty if they are not known.
     """
 

@@ -112,7 +112,6 @@ class LogWriter:
 
     Attributes:
         lost: lines that were dropped.
-        written: True once there is a file.
     """
 
     def __init__(

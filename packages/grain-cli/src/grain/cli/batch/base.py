@@ -80,8 +80,6 @@ class BatchJob:
             main command that SIGUSR1 would end.
         grace: seconds that the main command and the clean-up may take after SIGTERM; None for the
             batch system's choice.
-        notes: comment lines for people who read the script.
-        env: environment variables to set after the set-up.
         extra_args: further options for the batch system, one word each.
     """
 

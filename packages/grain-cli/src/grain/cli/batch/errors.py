@@ -50,9 +50,6 @@ class SubmissionUnknown(BatchError):
     """A submission has no answer, or none that can be read: perhaps there are jobs now.
 
     To submit them again without a look at the batch system's list could start them twice.
-
-    Attributes:
-        jobs: the jobs that the submission was for.
     """
 
     def __init__(self, what: str, output: str, jobs: Sequence[BatchJob], remedy: str = "") -> None:

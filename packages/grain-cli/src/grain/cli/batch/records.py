@@ -38,7 +38,6 @@ class JobRecord:
     Attributes:
         id: the batch system's id, or ``host:pid:start`` for a process; a mark, see `mark_of`, if
             it is not known whether the batch system has the job.
-        system: ``slurm``, ``pbs``, ``custom`` or ``local``.
         address: the address at which the worker looks for the scheduler.
         config: absolute path of the configuration, or empty for the defaults.
         submitted: seconds since the epoch.

@@ -17,11 +17,7 @@ LIMIT = 15.0
 
 
 class CheckResult(NamedTuple):
-    """The result of a check.
-
-    Attributes:
-        fix: the remedy; empty if none is needed.
-    """
+    """The result of a check."""
 
     check: str
     state: Literal["ok", "warn", "fail"]

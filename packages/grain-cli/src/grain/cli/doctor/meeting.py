@@ -226,7 +226,6 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckR
     """Judge that no scheduler was reached.
 
     Args:
-        tried: the attempts, one for each route.
         slow: whether every route was tried; each then has a finding of its own.
     """
     if unusable := [one.outcome for one in tried if one.unusable]:

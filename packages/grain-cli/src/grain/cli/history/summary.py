@@ -79,7 +79,6 @@ class Cause(msgspec.Struct, kw_only=True):
 
     Attributes:
         error: the class of the exception; if there is none, the outcome.
-        pattern: the message, without what differs.
         final: how many of these runs ended their task for good; the others were tried again.
         first: the number of the first task.
         workers: how many ended on which worker, of those with the most.
@@ -106,7 +105,6 @@ class LogSummary(msgspec.Struct, kw_only=True):
         last: the time of its last line, by the clock with which it began.
         clock_change: seconds that were added to that clock since.
         status: as in `grain.eventlog.schema.LogEnded`; empty if the log has no end.
-        message: the exception with which the mission ended.
         unwritten: lines that the writer had to drop, as the disk was full.
         causes: the failures by cause, the most frequent first.
         missing: parts that were removed, as the log grew too large.

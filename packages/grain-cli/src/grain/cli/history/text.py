@@ -114,11 +114,7 @@ def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
 
 
 def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> str:
-    """Format the failures of a mission by cause, the most frequent first.
-
-    Args:
-        word: the mission, as the user calls it.
-    """
+    """Format the failures of a mission by cause, the most frequent first."""
     if not summary.causes:
         return f"No run of {clean(summary.name)} has failed.\n"
     heads = ("FUNCTION", "RUNS", "TRIED AGAIN", "FIRST TASK")

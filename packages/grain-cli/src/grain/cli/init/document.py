@@ -44,7 +44,6 @@ def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | N
     Args:
         queue: the queue of the workers; None if none is known.
         account: the account to charge; empty for the default one.
-        gpus: the queue of a second sort of workers, with GPUs.
     """
     text = tomlkit.document()
     _head(text, site)

@@ -50,7 +50,6 @@ def queues(
 
     Args:
         shown: what `queue_command` printed, by the name of the queue.
-        hosts: what `HOSTS` printed.
         given: what `host_command` printed, by the name of the host: jobs get no more slots and
             memory than that, whatever the host has.
     """

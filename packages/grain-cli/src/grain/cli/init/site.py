@@ -14,8 +14,7 @@ class Queue:
         limit: the longest run time of its jobs in seconds; None if there is none, or none known.
         cores: Cores of a node of the most frequent sort; None if it is not known.
         memory: Memory of such a node in GB, likewise.
-        gpus: GPUs of such a node.
-        gpu: the kind of these GPUs; may be empty.
+        gpu: the kind of its GPUs; may be empty.
         nodes: the number of such nodes; 0 if it is not known.
     """
 

@@ -187,7 +187,6 @@ def _output(record: StartRecord, place: int, *, last: bool) -> Iterator[tuple[st
     """Yield parts of the output from a place on, each with the place where it ends, in bytes.
 
     Args:
-        place: where the parts begin.
         last: True if nothing will be added.
     """
     from grain.cli.workers.logs import readable_part

@@ -18,7 +18,6 @@ class Logout(NamedTuple):
     """The rule of a host for the processes of a user who logs out.
 
     Attributes:
-        ends: True if it ends them.
         lingers: True if the user's own manager goes on.
     """
 

@@ -27,11 +27,7 @@ _CLEAR = "\r\x1b[K"
 
 
 def progress_text(mission: MissionRow, rate: float, columns: int) -> str:
-    """Return the progress of a mission in so many columns.
-
-    Args:
-        rate: how many of its tasks end in a second.
-    """
+    """Return the progress of a mission in so many columns."""
     left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []
     if outlook is not None and (total := outlook.total):

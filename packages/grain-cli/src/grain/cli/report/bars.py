@@ -203,8 +203,6 @@ class _Gaps:
     """A lane with its bars, and where it is free for further ones; these come in order.
 
     Attributes:
-        row: the bars that have their places already.
-        lane: the number of the lane.
         since: when it is free next, as far as is known.
     """
 

@@ -244,7 +244,6 @@ class WorkerMap(NamedTuple):
     """The busy share of each worker over time, as an image with a row for each.
 
     Attributes:
-        image: the image as a URL with its data.
         height: its height in pixels.
         labels: the names of some workers, with the middle of their row in pixels.
         x: the ticks of time, in percent of the width, with labels.
@@ -339,9 +338,7 @@ class StaticTimeline(NamedTuple):
     Attributes:
         paths: the bars of each style, in seconds and lanes.
         each: of how many lanes it shows one.
-        thickness: pixels of a run in one lane.
         span: seconds of the axis.
-        height: pixels.
         labels: the names of some workers, with the middle of their lanes in pixels.
         x: the ticks of time, in percent of the width, with labels.
     """
@@ -367,11 +364,7 @@ def style_of(function: int, state: int, colours: dict[int, int]) -> str:
 def static_timeline(
     timeline: Timeline, seconds: float, colours: dict[int, int]
 ) -> StaticTimeline | None:
-    """Return the timeline with few bars; None if it has none, or too many workers.
-
-    Args:
-        colours: the colours of functions, by their numbers.
-    """
+    """Return the timeline with few bars; None if it has none, or too many workers."""
     by_worker = timeline.rows()
     if not by_worker or len(by_worker) > _STATIC_LANES or seconds <= 0:
         return None

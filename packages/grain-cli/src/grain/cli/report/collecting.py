@@ -64,10 +64,7 @@ class WorkerTrack:
         why: the reason; empty if it was to leave.
         heard: True if it is known when there was the last sign of it, and ``left`` is that.
         sent_back: the tasks that wait again, or did, since it was lost with them.
-        runs: the runs that ended there.
-        core_seconds: the cores that they asked for, times their length.
-        offered: core seconds that it offered.
-        cores: the cores that runs had, over time.
+        core_seconds: the cores that its runs asked for, times their length.
         present: 1 while it was there, over time.
         since: since when it is there; None if it is not.
     """

@@ -23,7 +23,6 @@ class PathStep(NamedTuple):
     """A task of the chain.
 
     Attributes:
-        function: the number of its function.
         after: the end of the task before, in seconds from the beginning; 0 for the first.
         submitted: when it was submitted: until then, the mission's own code ran.
         started: when its last run began: until then, it waited, or ran in vain.
@@ -76,8 +75,6 @@ class CriticalPath:
         """Take note of a task that is submitted after others have ended.
 
         Args:
-            function: the number of its function.
-            after: the tasks that were awaited before.
             retry_of: the first attempt at it; 0 if this is the first.
         """
         chunk, at = self._place(task)

@@ -73,7 +73,6 @@ def amount_ticks(largest: float, most: int = 4, *, whole: bool = False) -> Ticks
     """Return the ticks of an axis of amounts, from 0 to the first that is not below the largest.
 
     Args:
-        most: steps at most.
         whole: True if there are no fractions of what is counted.
     """
     largest = largest if largest > 0 else 1.0

@@ -43,7 +43,6 @@ class WorkerShape:
         total: what such a worker has, as far as it is known; without its time.
         unknown: the kinds of which it has some; how much, the first worker tells when it joins.
         seconds: the time that it has for tasks; ``math.inf`` if it is not known.
-        most: the largest number of them.
         charge: what one costs, where that is configured.
         interpreter: its interpreter, as hubs name them; None before the first has joined.
         worth: the seconds of work for which a new one is worth it.
@@ -141,11 +140,7 @@ class Situation(NamedTuple):
 
 
 class SubmitJobs(NamedTuple):
-    """Submit workers.
-
-    Attributes:
-        avoid: the nodes to stay away from.
-    """
+    """Submit workers."""
 
     shape: str
     number: int

@@ -27,9 +27,6 @@ class Room:
         free: what is free, without time.
         unknown: the kinds of which it has some, nobody knows how much.
         interpreter: its interpreter; None if that is not known.
-
-    Attributes:
-        taken: how many tasks were put here.
     """
 
     def __init__(
@@ -85,11 +82,7 @@ def empty(shape: WorkerShape) -> Room:
 
 
 def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
-    """Return the largest part of a worker that a task takes of any kind.
-
-    Args:
-        fit: how many such tasks fit there.
-    """
+    """Return the largest part of a worker that a task takes of any kind."""
     if (one.opaque | shape.unknown) & frozenset(one.space.parts()):
         return 1.0
     parts = []

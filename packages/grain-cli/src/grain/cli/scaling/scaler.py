@@ -54,12 +54,9 @@ class _Job:
 
     Attributes:
         submitted: when it was submitted; None if that was before this process began.
-        node: where it runs or ran, as far as it is known.
         apart_since: when it was first seen to run without its worker, without a break since.
         unneeded_since: when it was first not needed, without a break since.
         lost: True while its place is given away.
-        cancelled_at: when it was cancelled.
-        released: True once its worker was let go.
         doubtful: True while nobody knows whether the batch system has it.
     """
 

@@ -10,11 +10,7 @@ from grain.resource.figures import span
 
 
 def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
-    """Format the state of a `grain scale --auto`; empty if there is none.
-
-    Args:
-        state: as `grain.cli.workers.scaling_state` reads it.
-    """
+    """Format the state of a `grain scale --auto`; empty if there is none."""
     if state is None:
         return ""
     rows = [

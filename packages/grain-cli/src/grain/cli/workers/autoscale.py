@@ -103,7 +103,6 @@ class AutoLoop:
         idle: the seconds for which a worker may be idle; None to learn them.
         worth: the seconds of work for which one is worth it; None to learn them.
         report: takes a sentence, the number of jobs that are alive, and the largest number.
-        by: the mark in the records of its jobs.
         adopts: the marks of jobs that it takes over.
         parent: the pid of the process with which it ends; None if it ends by signals only.
     """

@@ -129,7 +129,6 @@ def report_ended(
     """Say to the scheduler which jobs have ended, so that it waits for none of their workers.
 
     Args:
-        names: the names of the workers, by job.
         workers: returns the names of the workers with the scheduler, those that are away included;
             called only if that matters.
     """

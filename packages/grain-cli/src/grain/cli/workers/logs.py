@@ -261,9 +261,6 @@ def readable(raw: bytes) -> str:
 def readable_part(raw: bytes, *, last: bool) -> tuple[str, int]:
     """Decode output that may go on, without control characters, see `readable`.
 
-    Args:
-        last: True if nothing follows.
-
     Returns:
         The text, and the number of its bytes: a character may have begun of which the rest is to
         come.

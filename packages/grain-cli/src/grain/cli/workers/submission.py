@@ -76,7 +76,6 @@ def submit_workers(
     """Submit workers; yield each as soon as it is accepted and recorded, see `recorded`.
 
     Args:
-        by: the program that keeps them alive, see `JobRecord`.
         sharing: the number of workers that share this machine where there is no batch system; by
             default those of this call share the free CPUs.
         note: called with a sentence on what is wrong and hinders no submission.
@@ -122,11 +121,6 @@ def recorded(
 
     Until it is accepted, and if nobody knows whether the batch system has it, the record of a job
     has a mark in place of the id, see `Tracked`. So has that of one whose command is killed.
-
-    Args:
-        jobs: the jobs, by their names.
-        kind: as of `JobRecord`, with the others.
-        by: the program that keeps them alive.
 
     Raises:
         SubmissionUnknown: it may have the last ones.

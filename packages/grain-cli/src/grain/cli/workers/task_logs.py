@@ -116,9 +116,6 @@ class TaskLines:
     Args:
         id: the beginning of the mission's id; empty if it is not known: then lines of all missions
             of the name are meant.
-
-    Attributes:
-        ids: those of the missions whose lines were read.
     """
 
     def __init__(self, mission: str, number: int, id: str = "") -> None:  # noqa: A002 - its name

@@ -36,11 +36,7 @@ MOST_CALLS = 1_000
 
 @dataclass(frozen=True)
 class Listener:
-    """A member that listens for the head.
-
-    Attributes:
-        addresses: hosts and ports, the best first.
-    """
+    """A member that listens for the head."""
 
     addresses: list[tuple[str, int]]
 

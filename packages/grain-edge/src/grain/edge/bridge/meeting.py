@@ -54,15 +54,11 @@ _log = logging.getLogger("grain.edge")
 class BridgeMeeting:
     """One meeting at a bridge.
 
-    Args:
-        address: where the server is, and the key.
-
     Raises:
         EdgeError: the key cannot be read.
 
     Attributes:
         path: a name of the meeting, for people and logs, without its key.
-        directory: the same.
         iface: the network interface on which direct connections are offered; empty for all.
     """
 
@@ -380,7 +376,6 @@ async def check_bridge(address: str, patience: float) -> None:
 
     Args:
         address: as in `grain.toml`.
-        patience: seconds that the server has.
 
     Raises:
         AddressError: there is no key in its file.

@@ -62,7 +62,6 @@ class Open(BridgeMessage, frozen=True):
 
     Attributes:
         signature: of the challenge, the purpose and the token.
-        purpose: what the connection is for.
         token: of the one to be taken; or the sealed call.
     """
 
@@ -118,11 +117,7 @@ class LeaderRecord(BridgeMessage, frozen=True):
 
 
 class Publish(BridgeMessage, frozen=True):
-    """The head's record.
-
-    Attributes:
-        sealed: as only members read it.
-    """
+    """The head's record."""
 
     sealed: bytes
 
@@ -131,7 +126,6 @@ class Incoming(BridgeMessage, frozen=True):
     """A member wants to reach the head, which is to take it.
 
     Attributes:
-        token: for `Open`.
         source: the address from which the member has connected to the server.
     """
 

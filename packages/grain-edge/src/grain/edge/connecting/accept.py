@@ -79,7 +79,6 @@ class Acceptor:
     """The way from an accepted connection to the head's program, the same for every transport.
 
     Args:
-        handler: the program; its return closes the channel.
         admit: returns why a dialler may not join, or "".
         patience: returns for how many seconds a dialler may be silent while its process or its
             kernel is there; None for no longer than the heartbeat allows.
@@ -162,11 +161,7 @@ class Acceptor:
     async def dial_back(
         self, addresses: Sequence[tuple[str, int]], credential: Credential
     ) -> TlsStream | None:
-        """Connect to a dialler that listens, and authenticate it; None if it is not reached.
-
-        Args:
-            addresses: hosts and ports, the best first.
-        """
+        """Connect to a dialler that listens, and authenticate it; None if it is not reached."""
         context = dialling_context(credential)
 
         async def connect(host: str, port: int) -> TlsStream:
@@ -211,7 +206,6 @@ class Acceptor:
 
         Args:
             heartbeat: for a transport that needs another than usual.
-            alive_at: as in `FramedChannel`.
             patience: seconds for the greeting.
             held_open: returns True if the peer's kernel holds the connection open, although its
                 process may be silent; None where no kernel does.

@@ -99,9 +99,6 @@ class Dialler:
     ) -> GreetedStream | None:
         """Look at the meeting once and try every route; None if nobody was reached.
 
-        Args:
-            tried: gets an entry for each attempt.
-
         Raises:
             EdgeError: one that is final.
         """

@@ -100,7 +100,6 @@ async def welcome(
     Args:
         stream: authenticated.
         answer: the head's introduction, for a dialler of its meeting and leadership.
-        admit: returns why a dialler may not join, or "".
 
     Returns:
         the dialler's introduction, and the decoder of what follows.

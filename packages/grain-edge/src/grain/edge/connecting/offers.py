@@ -48,7 +48,6 @@ class Leadership:
     """A head that is about to listen.
 
     Attributes:
-        epoch: the number of its leadership.
         fixed: the TCP port that the address names, if any.
         interfaces: those on which it listens, as of `interfaces.listening`.
         detours: the addresses that members had to do without.
@@ -71,7 +70,6 @@ class Offer:
 
     Attributes:
         fields: what it adds to the head's `MeetingRecord`.
-        targets: the addresses, for people.
         run: accepts connections until cancelled.
         clean: removes what would stay behind, at the end of the leadership.
         on_this_host: what stays behind is on this host; if not it is in the meeting's directory,

@@ -48,9 +48,6 @@ class GreetedStream(trio.abc.AsyncResource):
     Attributes:
         stream: owned.
         decoder: continues where the greeting ended.
-        heartbeat: for a transport that needs another than usual.
-        alive_at: as in `FramedChannel`.
-        presence: as in `FramedChannel`.
     """
 
     stream: trio.abc.Stream

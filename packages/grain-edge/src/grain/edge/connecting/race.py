@@ -44,7 +44,6 @@ async def race(
     """Try the routes; returns what the winner opened, or None.
 
     Args:
-        routes: best first.
         tried: gets an entry for each route that was started.
         all_of_them: try each to its end although one succeeded, and close what they opened.
 

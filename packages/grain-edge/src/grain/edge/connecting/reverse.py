@@ -67,7 +67,6 @@ class HeadListener:
     """A dialler that waits for its head to connect; the first connection of the head wins.
 
     Attributes:
-        won: the head's connection, once it has come.
         failed: why the head refused, if it did.
     """
 

@@ -70,7 +70,6 @@ class Serving:
         address: the address served, complete.
         meeting_id: the meeting's random name; empty for `unix://`.
         epoch: the leadership's number; 0 for `unix://`.
-        targets: the addresses on which it listens, for people.
     """
 
     address: str

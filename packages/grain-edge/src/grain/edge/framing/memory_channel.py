@@ -30,7 +30,6 @@ class MemoryDirection(Generic[Sent]):
 
     Attributes:
         handle: gets messages in the sender's task instead, if the receiver has one.
-        closed: one of the two ends is closed.
         changed: set with every change, and then another event.
     """
 

@@ -88,9 +88,6 @@ class Writer:
         size: about as many bytes are in one write.
 
     Attributes:
-        state: see the module's table.
-        finishing: the last message was put.
-        writes: how many writes were begun.
         error: why the connection is lost, if the state is BROKEN.
     """
 

@@ -39,10 +39,8 @@ class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         meeting_id: random name of the meeting, kept from head to head.
         epoch: number of the leadership, rising by at least 1 each time.
         open: the head serves; False after a clean end.
-        host: name of the head's host.
         boot: the host kernel's boot id: the same kernel means that a Unix socket may reach it.
         space: inode of its process namespace: only within the same one does `pid` mean anything.
-        pid: its process id there.
         start: its start time in clock ticks since boot, as pids are used again.
         unix: path of its Unix socket, or empty.
         tcp: hosts and ports that it listens on, best first.

@@ -139,7 +139,6 @@ class _Link:
         stream: owned by whoever serves it.
 
     Attributes:
-        source: where it comes from.
         unsent: what the kernel has not taken yet.
         flushing: set once the kernel has taken that, or never will; None if nothing waits.
         partner: the connection to which its bytes are copied.

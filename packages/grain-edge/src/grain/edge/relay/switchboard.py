@@ -189,13 +189,10 @@ class MeetingState:
 
     Attributes:
         leader: the connection of its head; None if nobody leads.
-        claim: that head's.
-        sealed: the head's record.
         calls: how many calls were passed on since the last sign of life of the head.
         lines: its connections by number, the oldest first.
         waiting: the connections that wait to be taken, by their tokens.
         credit: connections that it may open at once.
-        at: when that was counted.
         charged: the address for which its memory counts.
     """
 

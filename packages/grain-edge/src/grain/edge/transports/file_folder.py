@@ -25,11 +25,7 @@ REMOVALS = 10
 
 
 class Folder:
-    """A private directory with files that are written once and read by another host.
-
-    Args:
-        path: the directory, which exists.
-    """
+    """A private directory with files that are written once and read by another host."""
 
     def __init__(self, path: str) -> None:
         self.path = path

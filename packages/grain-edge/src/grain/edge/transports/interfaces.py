@@ -164,8 +164,6 @@ def networks_of(
     """Return this host's addresses on the networks of those that share a file.
 
     Args:
-        servers: as of `file_servers`.
-        threads: as of `serves_files`.
         source: as `source_towards`, which is the default.
 
     Returns:

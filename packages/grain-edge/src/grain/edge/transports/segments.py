@@ -169,7 +169,6 @@ class LogRecord:
     Attributes:
         ack: the last record of this side that the other one has received.
         kind: DATA, BLOB, BEAT or END.
-        body: of DATA.
         blob: length and CRC-32 of a BLOB's file.
     """
 
@@ -184,8 +183,6 @@ class SegmentReader:
     """The reader of one direction.
 
     Attributes:
-        segment: name of the file to read.
-        offset: where to read on in it.
         seq: the last record taken.
         wants: bytes that the record at the offset has, where fewer were given; else 0.
         doubtful: what lies at the offset is not a record, at least not yet.

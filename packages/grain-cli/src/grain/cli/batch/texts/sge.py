@@ -62,7 +62,6 @@ class SiteResource(NamedTuple):
     """A resource of a site.
 
     Attributes:
-        shortcut: its other name.
         consumable: ``YES``: counted by slot; ``JOB``: counted once for a job; ``NO``: not counted.
     """
 
