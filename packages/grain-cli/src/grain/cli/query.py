@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from grain.edge import Peer
     from grain.edge.messages import Payload
 
+    _Questions = Sequence[tuple[Ask, Any]]
+    """Questions with the forms of their answers."""
+
 _Form = TypeVar("_Form")
 
 PATIENCE = 2.0
@@ -146,11 +149,7 @@ def explain(
 
 
 def _ask(
-    config: Config,
-    questions: Sequence[tuple[Ask, Any]],
-    others: Sequence[tuple[Ask, Any]],
-    patience: float,
-    answer: float,
+    config: Config, questions: _Questions, others: _Questions, patience: float, answer: float
 ) -> list[Any]:
     address = config.worker.cli_dial
     try:
@@ -175,11 +174,7 @@ def ask_at(address: str, question: Ask, form: type[_Form], *, patience: float) -
 
 
 def _ask_at(
-    address: str,
-    questions: Sequence[tuple[Ask, Any]],
-    others: Sequence[tuple[Ask, Any]],
-    patience: float,
-    answer: float,
+    address: str, questions: _Questions, others: _Questions, patience: float, answer: float
 ) -> list[Any]:
     import trio
 
@@ -241,11 +236,7 @@ def members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 async def _put(
-    address: str,
-    questions: Sequence[tuple[Ask, Any]],
-    others: Sequence[tuple[Ask, Any]],
-    patience: float,
-    answer: float,
+    address: str, questions: _Questions, others: _Questions, patience: float, answer: float
 ) -> list[Any]:
     import trio
 
@@ -275,7 +266,7 @@ def read(peer: Peer, payload: Payload, form: type[_Form]) -> _Form:
     return unpack(payload, form, peer.greeting.package)
 
 
-async def _put_others(peer: Peer, questions: Sequence[tuple[Ask, Any]]) -> list[Any]:
+async def _put_others(peer: Peer, questions: _Questions) -> list[Any]:
     """Return the answers of those who may be busy; None for each that does not come soon."""
     import trio
 

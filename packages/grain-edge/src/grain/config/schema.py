@@ -240,6 +240,7 @@ class CustomSystem(ConfigTable, frozen=True, kw_only=True):
             group, or all of it. Empty for the last line.
         status_cmd: shell command that prints id, word and reason of jobs, a line each; their ids
             are its last arguments. Empty if there is none: nobody knows the state of a job then.
+        phases: the phase that each word means.
         cancel_cmd: shell command that cancels jobs; their ids are its last arguments.
     """
 

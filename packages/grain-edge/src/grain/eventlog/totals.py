@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Usage
+
+_Number = TypeVar("_Number", int, float)
 
 _CAUSES = 500
 """Causes that are kept apart; any further ones are counted as one."""
@@ -208,12 +210,33 @@ class FunctionTotals:
         self.busy_cores = Histogram()
 
 
+class _Sum(Generic[_Number]):
+    """An attribute of `Totals`: the sum of that of all `FunctionTotals`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, totals: Totals, owner: type) -> _Number:
+        each = (getattr(one, self._name) for one in totals.functions.values())
+        return cast("_Number", sum(each))
+
+
 class Totals:
     """The sums of all runs of a log.
 
     Attributes:
         lost: the runs whose worker was lost.
     """
+
+    tasks = _Sum[int]()
+    done = _Sum[int]()
+    cached = _Sum[int]()
+    failed = _Sum[int]()
+    cancelled = _Sum[int]()
+    retried = _Sum[int]()
+    core_seconds = _Sum[float]()
+    wasted_core_seconds = _Sum[float]()
+    cpu_seconds = _Sum[float]()
 
     def __init__(self) -> None:
         self.functions: dict[str, FunctionTotals] = {}
@@ -223,51 +246,6 @@ class Totals:
         # By the first attempts at tasks: those that have failed, as a further attempt takes the
         # failure back.
         self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
-
-    @property
-    def tasks(self) -> int:
-        """The tasks that were submitted, without retries."""
-        return sum(one.tasks for one in self.functions.values())
-
-    @property
-    def done(self) -> int:
-        """The tasks that ended with a value, and the cached results."""
-        return sum(one.done for one in self.functions.values())
-
-    @property
-    def cached(self) -> int:
-        """The results that were found in the result cache."""
-        return sum(one.cached for one in self.functions.values())
-
-    @property
-    def failed(self) -> int:
-        """The tasks that ended in failure for good."""
-        return sum(one.failed for one in self.functions.values())
-
-    @property
-    def cancelled(self) -> int:
-        """The tasks that were cancelled."""
-        return sum(one.cancelled for one in self.functions.values())
-
-    @property
-    def retried(self) -> int:
-        """The runs that followed another one of the same task, or were a further attempt."""
-        return sum(one.retried for one in self.functions.values())
-
-    @property
-    def core_seconds(self) -> float:
-        """The cores that runs asked for, times their length."""
-        return sum(one.core_seconds for one in self.functions.values())
-
-    @property
-    def wasted_core_seconds(self) -> float:
-        """The core seconds of runs that brought no value."""
-        return sum(one.wasted_core_seconds for one in self.functions.values())
-
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU time that runs used."""
-        return sum(one.cpu_seconds for one in self.functions.values())
 
     def feed(self, line: AnyLine, run: EndedRun | None) -> None:
         """Count a line, and the run that ends with it, as `RunAssembly.feed` has returned it."""

@@ -47,7 +47,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         cpu_measured_by: how ``user`` and ``system`` were measured.
         read: GB read from files and devices.
         written: GB written to them.
-        exit_statuses: how many programs ended with which status; a signal is negative.
+        programs: the number of programs that were started.
+        exit_statuses: how many of them ended with which status; a signal is negative.
         outputs: the files to which they wrote what they print, the last `OUTPUTS`.
     """
 

@@ -72,6 +72,7 @@ class BatchJob:
         name: its name, one word.
         log_file: absolute path of its output, or empty. The batch system may fill in its own
             placeholders.
+        script: its request, set-up and clean-up.
         main: shell text of its main command, a program with its arguments; ``$grain_name`` is its
             name, ``$grain_left`` the seconds of `time_left` that remain after the set-up.
         path: a directory to search for commands after those of PATH; or empty.
@@ -80,6 +81,8 @@ class BatchJob:
             main command that SIGUSR1 would end.
         grace: seconds that the main command and the clean-up may take after SIGTERM; None for the
             batch system's choice.
+        notes: comment lines for people who read the script.
+        env: environment variables to set after the set-up.
         extra_args: further options for the batch system, one word each.
     """
 

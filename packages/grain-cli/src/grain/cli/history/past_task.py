@@ -33,9 +33,9 @@ class PastTask:
         runs: its runs that have ended, and those of earlier attempts at the same.
         last: the largest number of a task that was submitted; 0 if none was.
         later: the number of the attempt that followed its failure; 0 if none did.
-        brief: those without lines of their own, by function, see
-        `grain.eventlog.schema.BriefTasks`. now: the time of the last line, by the clock with which
-            the log began; that of the question if the mission runs.
+        brief: the tasks without lines, by function, see `grain.eventlog.schema.BriefTasks`.
+        now: the time of the last line, by the clock with which the log began; the time of the
+            question if the mission runs.
         clock_change: seconds to be added for the clock on the wall.
     """
 

@@ -124,6 +124,7 @@ class Mailbox:
         self._credential = credential
         self._root = f"{meeting.directory}/{epoch}"
         self._streams: dict[str, FileStream] = {}
+        self.operations = 0
 
     async def prepare(self) -> None:
         """Make the directories of this epoch, and remove those of earlier ones.
@@ -234,14 +235,17 @@ class Mailbox:
         """
         out: dict[tuple[int, str], None] = {}
         for shard in range(SHARDS):
+            self.operations += 1
             directory = f"{self._root}/{shard}/bell"
             for name in os.listdir(directory):
                 match = _BELL.fullmatch(name)
+                self.operations += 1
                 files.remove(f"{directory}/{name}")
                 if match:
                     out[shard, match[1]] = None
         return list(out)
 
     def _look_at(self, path: str) -> list[str]:
+        self.operations += 1
         with files.open_directory(path) as fd:
             return os.listdir(fd)
