@@ -51,7 +51,6 @@ class Advice:
         """Advise on code that blocks an event loop.
 
         Args:
-            code: where, and for how long.
             worker: the name of the worker; empty for the mission's own process.
         """
         where = f"on {worker}" if worker else "of this process"
@@ -70,11 +69,7 @@ class Advice:
         )
 
     def on_program(self, function: str, command: Sequence[object], caller: ProgramCaller) -> None:
-        """Advise on an external program that runs in the mission's own process.
-
-        Args:
-            function: the name of the function that runs it.
-        """
+        """Advise on an external program that runs in the mission's own process."""
         if not self._is_first("program", function):
             return
         words = " ".join(map(str, command))
@@ -86,12 +81,7 @@ class Advice:
         )
 
     def on_request(self, function: str, res: Resource) -> None:
-        """Advise on a request that bounds nothing, so that any number of such tasks runs at once.
-
-        Args:
-            function: the name of the function.
-            res: what it asks for.
-        """
+        """Advise on a request that bounds nothing: any number of such tasks runs at once."""
         cores = res.get(Cores)
         if cores is None or cores.N or _is_bounded(res):
             return

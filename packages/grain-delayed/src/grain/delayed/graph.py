@@ -45,12 +45,8 @@ from its caller.
 class MissionTasks:
     """The tasks of one mission, as far as delayed objects need to know them.
 
-    Args:
-        recorded: True if the mission has a log.
-
     Attributes:
         unseen: the tasks that failed and whose failure no await has raised yet, as an ordered set.
-        recorded: as the argument.
     """
 
     __slots__ = ("_token", "recorded", "unseen")
@@ -78,7 +74,6 @@ class TaskNode:
     """A node that one task fills in: the executor calls it with the outcome of the task.
 
     Args:
-        tasks: the tasks of its mission.
         fn: the function that the task calls; the node keeps its name.
 
     Attributes:

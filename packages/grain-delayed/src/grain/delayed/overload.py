@@ -19,7 +19,6 @@ class Overload:
 
     Args:
         limit: how many tasks may wait before the warning; None for no warning.
-        report: takes the line of the warning.
 
     Raises:
         TypeError, ValueError: the limit is not a positive int.

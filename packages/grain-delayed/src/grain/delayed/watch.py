@@ -20,7 +20,6 @@ class Watch:
     If they have ended already, the function is called at once.
 
     Args:
-        node: the node to watch.
         callback: called without arguments, possibly in the executor's trio task: it must return
             soon and raise nothing.
         first_failure: if true, one task that failed is enough, as it is for an await of the node.

@@ -369,11 +369,7 @@ def _resources(
 def _check_results(
     results: str | None, keep_order: bool, tag: bool, tagstring: str | None, **_: Any
 ) -> None:
-    """Refuse options for outputs that contradict one another.
-
-    Raises:
-        MapError: they do.
-    """
+    """Refuse options for outputs that contradict one another."""
     from grain.map.job_log.table import is_table
 
     if results is None:

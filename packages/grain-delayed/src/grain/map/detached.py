@@ -21,7 +21,7 @@ from grain.map.errors import MapError
 from grain.map.inputs.words import STDIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import click
 
@@ -31,13 +31,13 @@ _MARK = "GRAIN_MAP_DETACHED"
 _RESUMED = "GRAIN_RESUMED"
 
 
-def is_detached(env: Mapping[str, str] = os.environ) -> bool:
+def is_detached() -> bool:
     """Return True in the process that ``grain run -d`` has started."""
-    return env.get(_MARK) == "1"
+    return os.environ.get(_MARK) == "1"
 
 
 def resume_mode(
-    resume: bool, resume_failed: bool, joblog: str | None, env: Mapping[str, str] = os.environ
+    resume: bool, resume_failed: bool, joblog: str | None
 ) -> Literal["no", "ended", "succeeded"]:
     """Return what is not run again, by the options ``--resume``, ``--resume-failed``, ``--joblog``.
 
@@ -45,7 +45,7 @@ def resume_mode(
     """
     if resume_failed:
         return "succeeded"
-    resumed = is_detached(env) and env.get(_RESUMED) == "1" and joblog is not None
+    resumed = is_detached() and os.environ.get(_RESUMED) == "1" and joblog is not None
     return "ended" if resume or resumed else "no"
 
 
@@ -61,12 +61,7 @@ def detach_if(
     """Start the command so that it outlives the terminal, and end this one; but not in the copy.
 
     Args:
-        wanted: True for ``-d``.
         ctx: ends with the exit status of ``grain run``.
-        plan: the options.
-        words: those after ``grain map``.
-        name: the name of the mission.
-        config: the configuration that ``grain -c`` names, or None.
 
     Raises:
         MapError: its inputs come from standard input, which ends with the terminal; or template

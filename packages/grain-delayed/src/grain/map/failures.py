@@ -34,8 +34,6 @@ class FailureGroups:
 
         Args:
             end: how it ended, as in "exit 3" or "SIGSEGV".
-            seq: its number.
-            values: its input.
         """
         group = self._groups.get(end)
         if group is None or seq < group.seq:  # jobs do not end in the order of their numbers

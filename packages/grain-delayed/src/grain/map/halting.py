@@ -66,10 +66,8 @@ class Tally:
     Attributes:
         succeeded: jobs that ended with exit code 0.
         failed: jobs that ended otherwise.
-        failures: those that failed, by how they ended.
         failed_before: jobs that failed in an earlier run, and were not run again.
         skipped: jobs that ended in an earlier run, those that failed among them.
-        halted: True once the policy says that it is enough.
         reason: the job whose end made it so, and that end, as part of a sentence.
         log: what `grain history` takes for the event log of this run, once it is closed.
     """
@@ -95,7 +93,6 @@ class Tally:
         """Count a job that ended.
 
         Args:
-            exitval: its exit code.
             signal: the number of the signal that ended it, 0 if none did.
             description: the job and its end, as in "job 3 (b.xyz) failed with exit status 1".
         """

@@ -56,12 +56,8 @@ class MapJob:
     """One job: its number, its command in both forms, where it runs and where its output goes.
 
     Attributes:
-        seq: its number.
         command: its command as the result log has it.
-        directory: the directory in which it runs.
         files: the files for its outputs; None to capture them.
-        values: its input.
-        tag: what begins each line of its output.
         slot: the number that no other job has while this one runs; None if it needs none.
     """
 
@@ -118,14 +114,8 @@ class Jobs:
     """The jobs that were started and have not ended.
 
     Args:
-        plan: the options.
-        mission: the mission whose leaves they are.
         nursery: the nursery of the tasks that await the ends; cancelling it leaves the leaves to
             the mission.
-        tally: counts the ends.
-        log: takes an entry for each end; None for no log.
-        output: prints the outputs.
-        table: takes a row for each end; None for no table.
         slots: True if every job has a slot: then no more jobs are made than run at a time.
 
     Attributes:

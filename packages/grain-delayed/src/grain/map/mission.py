@@ -72,10 +72,6 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
     It returns when all jobs have ended, or when the halting policy says so. If an input turns out
     to be unusable, the jobs that run by then end and are written down before that is raised.
 
-    Args:
-        plan: the options.
-        tally: counts the jobs, from which comes the exit status.
-
     Raises:
         MapError: template, inputs and result log do not go together.
         OSError: a file cannot be read or written; BrokenPipeError if nobody reads the output.
@@ -133,11 +129,7 @@ class _JobMaker:
     """A maker of jobs: the templates of a plan, filled with inputs.
 
     Args:
-        plan: the options.
         inputs: the inputs, opened.
-
-    Attributes:
-        uses_slot: True if a job has the number of its slot anywhere.
 
     Raises:
         TemplateError: a template and the inputs, or the options, do not go together.
@@ -179,11 +171,7 @@ class _JobMaker:
 
 
 class _Feed:
-    """The loop that makes jobs of inputs, and starts them as there is room.
-
-    Attributes:
-        started: how many there were.
-    """
+    """The loop that makes jobs of inputs, and starts them as there is room."""
 
     def __init__(
         self,

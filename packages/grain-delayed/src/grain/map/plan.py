@@ -22,31 +22,21 @@ class MapOptions:
 
     Attributes:
         command: the words of the template; none with `shell` if each input is a command.
-        sources: the sources of the inputs.
-        columns: the rule by which a line of input becomes columns.
-        request: the resources of each job.
         local: the resources of the worker on this machine; None for the cluster's workers.
         at_once: the most jobs that run at a time; None for as many as the workers have room for.
-        config_file: as for `grain.delayed.mission`.
-        shell: True if the template is a line for sh.
         null: True if lines of input end with a null character.
         header: True if the first record of each source names its columns.
-        joblog: the result log; None for none.
         resume: the jobs of the log that are not run again: "no" (there must be none), "ended" or
             "succeeded".
         by_command: True to identify jobs of the log by their commands alone.
         results: the files for outputs, see `Results`, or a table, see `ResultTable`; None to print
             them.
         workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.
-        tag: the template for what begins each line of output; None for nothing.
-        keep_order: True to print outputs in the order of the inputs.
         tries: the most attempts for a job that fails.
         timeout: seconds after which a job is ended; None for no limit.
         delay: the least number of seconds between the starts of two jobs.
         shuffle: True to run the jobs in random order; each has the number of its input.
         env: environment variables for the jobs, over those of the worker.
-        halt: the policy for stopping early.
-        progress: as for `grain.delayed.mission`.
     """
 
     command: tuple[str, ...]

@@ -27,11 +27,6 @@ class Results:
         name: a directory, in which each job has one named by its number; or, if there are
             replacements in it, the file for standard output, to which ``.err`` is added for
             standard error; or, if that ends in a slash, a directory for the two.
-        names: the names of the columns.
-        width: the number of columns, if it is known.
-
-    Attributes:
-        uses_slot: True if the names have the slot of the job in them.
 
     Raises:
         TemplateError: a replacement that no input can fill.
@@ -66,11 +61,6 @@ class WorkingDirectory:
 
     Args:
         name: its name, with replacements or without; None for the current directory.
-        names: the names of the columns.
-        width: the number of columns, if it is known.
-
-    Attributes:
-        uses_slot: True if the name has the slot of the job in it.
 
     Raises:
         TemplateError: a replacement that no input can fill.
@@ -120,14 +110,6 @@ def _within(root: str, name: str) -> Path:
 
 class Tag:
     """The text that begins each line of a job's output, before a tab.
-
-    Args:
-        text: the text, with replacements or without.
-        names: the names of the columns.
-        width: the number of columns, if it is known.
-
-    Attributes:
-        uses_slot: True if the text has the slot of the job in it.
 
     Raises:
         TemplateError: a replacement that no input can fill.

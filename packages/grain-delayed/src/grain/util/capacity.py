@@ -30,12 +30,6 @@ class Places:
     """A number of places, handed out in the order in which they were asked for.
 
     `trio.Semaphore` would do in trio alone.
-
-    Args:
-        places: the number of places.
-
-    Attributes:
-        free: the number of places that nobody has.
     """
 
     def __init__(self, places: int) -> None:

@@ -46,7 +46,6 @@ class Placement(NamedTuple):
     """The demands of an allocation on the process that serves a call.
 
     Attributes:
-        res: the allocation.
         env: the variables that the mission passes to programs.
         cpus: the CPUs to bind the process to; None for no binding.
         key: the environment variables that the process has to be started with.
@@ -69,9 +68,6 @@ class Pool:
         limit: the number of calls that may run at a time; None for no limit.
         nursery: has the tasks of the processes. It must not be cancelled from outside: a process
             that is not watched is never reaped.
-
-    Attributes:
-        state: see `PoolState`.
     """
 
     def __init__(

@@ -205,7 +205,6 @@ class PoolProcess:
         """Return the error of a call whose process is gone.
 
         Args:
-            name: the function's name.
             reason: what happened to the process, if not its own death.
         """
         return BrokenSubprocessError(

@@ -253,11 +253,7 @@ def _check_types(
     grace: object,
     threads: object,
 ) -> None:
-    """Raise an error that names the argument of a wrong type, and what to write.
-
-    Raises:
-        TypeError: there is one.
-    """
+    """Raise an error that names the argument of a wrong type, and what to write."""
     if not isinstance(argv, Sequence):
         raise TypeError(f'argv={argv!r}: write a list of strings, as in ["echo", "a"]')
     for word in argv:
@@ -397,7 +393,6 @@ class _Call:
         """Return the last lines of stdout and stderr, as fields of a `Failure`.
 
         Args:
-            result: the result, with what was captured.
             tail: the bytes at the end of the file of stderr.
         """
         stdout, stderr = self._captured(result)

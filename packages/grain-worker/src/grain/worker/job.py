@@ -55,7 +55,6 @@ class RunSettings(NamedTuple):
         bind: False to bind no program to CPUs.
         label: names the mission and the task in front of lines that it prints; empty for none.
         function: what it calls, for the same.
-        attempt: the identity of the run.
         echo: True if its mission wants the lines that it prints.
     """
 
@@ -88,7 +87,6 @@ async def run_job(
     """Run a task in the current trio task, whose context variables it sets.
 
     Args:
-        call: the tasklet and its arguments.
         res: the resources that it may use, and sees as ``GVAR.res``.
         instance: the worker's name, which it sees as ``GVAR.instance``.
         limit: the hard time limit in seconds; inf for none.

@@ -48,7 +48,6 @@ class Allowance:
         """Use some of it; return False if there is not so much, and none is used.
 
         Args:
-            amount: how much.
             now: the time in seconds, by a clock that does not go back.
         """
         self._left = min(self._most, self._left + (now - self._counted) * self._rate)
@@ -161,13 +160,9 @@ class RateLimit:
 
     A cause is the place of a log call in Grain: what a line is about may be of a stranger's
     choosing. The count stands at the end of the first line of that cause after the minute.
-
-    Args:
-        most: lines of a cause in a minute.
     """
 
-    def __init__(self, most: int = PER_MINUTE) -> None:
-        self._most = most
+    def __init__(self) -> None:
         # By place: when the minute began, and how many lines came in it.
         self._causes: dict[tuple[str, int], tuple[float, int]] = {}
 
@@ -180,14 +175,14 @@ class RateLimit:
         since, count = self._causes.get(cause, (now, 0))
         more = 0
         if now - since >= 60.0:
-            more = max(count - self._most, 0)
+            more = max(count - PER_MINUTE, 0)
             since, count = now, 0
         self._causes[cause] = (since, count + 1)
-        if count >= self._most:
+        if count >= PER_MINUTE:
             return None
         if more:
             return f" ... and {more} more like this before"
-        return " ... more of these are counted for a minute" if count == self._most - 1 else ""
+        return " ... more of these are counted for a minute" if count == PER_MINUTE - 1 else ""
 
 
 class PatientHandler(logging.Handler):
@@ -219,12 +214,7 @@ class PatientHandler(logging.Handler):
 
 
 def log_to(to: int | LogFile, form: str) -> None:
-    """Write the log of this process to a file descriptor or a file, from level INFO up.
-
-    Args:
-        to: as of `PatientHandler`.
-        form: the format of a line, as of `logging.Formatter`.
-    """
+    """Write the log of this process to a file descriptor or a file, from level INFO up."""
     handler = PatientHandler(to)
     handler.setFormatter(logging.Formatter(form))
     logging.basicConfig(handlers=[handler], level=logging.INFO)

@@ -75,7 +75,6 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
     """The settings of a mission that its runs take along, as bytes that only the runner reads.
 
     Attributes:
-        name: the mission's name.
         cwd: the paths of the mission's working directory: as the shell names it, and without links.
         inode: the number of that directory in its file system, by which a worker recognises it.
         env: changes to the environment of external programs; None as a value removes a variable.
@@ -99,14 +98,12 @@ class StartRun(Message, frozen=True):
     """Run a task. The payload is the call in memory, and its arguments on a wire.
 
     Attributes:
-        attempt: the identity of the run.
         res: the resources that the run may use: a `grain.resource.Resource` in memory, its plain
             data on a wire.
         limit: the hard time limit in seconds, None without one.
         function: on a wire, the digest of the function, whose `DefineFunction` came before.
         chain: 0, or the number of the attempt that began the chain in which this run waits: it
             begins when the runs of the chain that came before it have ended.
-        task: the task's number in its mission.
         settings: on a wire, the mission's `MissionSettings` as bytes; empty for none.
     """
 
@@ -125,7 +122,6 @@ class Cancel(Message, frozen=True):
     """End a run; `Ended` reports its end.
 
     Attributes:
-        attempt: the run.
         waiting: end it only if it waits in a chain; its status is then ``"returned"``.
     """
 
@@ -137,7 +133,6 @@ class Ended(Message, frozen=True):
     """A run has ended, and nothing of it is left. The payload is its outcome.
 
     Attributes:
-        attempt: the run.
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
             ``"returned"``: it never began, or it failed while the batch system ended the job.
         failed: True if the payload is an exception.
@@ -176,8 +171,6 @@ class RegisterWorker(Message, frozen=True):
 
     Attributes:
         worker: the random name of this agent process.
-        name: the worker's name for people.
-        host: the name of its host.
         total: its resources as plain data, of which the time left counts from now.
         functions: the digests of the functions that it has, `FUNCTIONS` at most.
         draining: True if it takes no more runs.
@@ -204,9 +197,6 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """A run that a worker has, or whose outcome it keeps.
 
     Attributes:
-        mission: the mission of its task.
-        task: the task's number in that mission.
-        attempt: the run.
         res: the resources that the run may use, as plain data.
         elapsed: seconds since it began.
         left: seconds until its hard limit, None without one.
@@ -250,9 +240,6 @@ class RunEnded(Message, frozen=True):
     """A run has ended, and nothing of it is left; repeated on every connection until `AckRuns`.
 
     Attributes:
-        mission: the mission of its task.
-        task: the task's number in that mission.
-        attempt: the run.
         status: ``"value"`` or ``"error"``: the payload is what the task returned or raised.
             ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
             of its program was killed.
@@ -279,13 +266,7 @@ class RunEnded(Message, frozen=True):
 
 
 class LoopBlocked(Message, frozen=True):
-    """A run blocks the event loop of its runner, and with it the other runs; nothing depends on it.
-
-    Attributes:
-        mission: the mission of its task.
-        task: the task's number in that mission.
-        code: where, and for how long.
-    """
+    """A run blocks the event loop of its runner, and the other runs; nothing depends on it."""
 
     mission: str
     task: int
@@ -326,7 +307,6 @@ class Inspected(Message, frozen=True):
     """The external programs of a run, for people: the answer to an `Inspect`.
 
     Attributes:
-        question: its number.
         programs: the oldest first.
     """
 
@@ -378,7 +358,6 @@ class WorkerRegistered(Message, frozen=True):
     """The head has taken in the worker's registration.
 
     Attributes:
-        epoch: the head's epoch.
         versions: the head's, for the worker's log.
     """
 
@@ -410,10 +389,6 @@ class Lease(Message, frozen=True):
     """Run a task. The payload is the arguments.
 
     Attributes:
-        mission: the mission of the task.
-        task: the task's number in that mission.
-        attempt: the identity of the run.
-        function: the digest of the function.
         res: the resources that the run may use, as plain data.
         limit: the hard time limit in seconds, None without one.
         alone: True if the run is given the whole worker.
@@ -453,7 +428,6 @@ class Inspect(Message, frozen=True):
 
     Attributes:
         question: a number that no other question of this head has.
-        attempt: the run.
     """
 
     question: int
@@ -464,7 +438,6 @@ class Disconnect(Message, frozen=True):
     """The end of a connection, to an agent or a mission; the head closes it.
 
     Attributes:
-        why: a sentence for people.
         because: ``"refused"``: something that the peer sent makes no sense. ``"failed"``: the head
             failed to serve it; it may come again. ``"replaced"``: a peer has registered under the
             same id on another connection.

@@ -61,8 +61,6 @@ class Function(NamedTuple):
 
     Attributes:
         digest: of the bytes.
-        payload: the bytes.
-        name: for people.
         interpreter: the interpreter that can load it, as `grain.edge.version.INTERPRETER`; empty
             if any can, as it travels by name.
     """
@@ -78,7 +76,6 @@ class Failed(msgspec.Struct, frozen=True):
 
     Attributes:
         type: the exception's class, with its module unless that is builtins.
-        message: its text, as ``str`` gives it.
         traceback: the formatted traceback, with those of its causes.
     """
 

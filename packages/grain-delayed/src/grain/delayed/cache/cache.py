@@ -48,12 +48,7 @@ class CacheState(Enum):
 
 
 class Cache:
-    """The results that a mission finds, and those that it keeps.
-
-    Args:
-        root: the directory.
-        report: takes one line for the user.
-    """
+    """The results that a mission finds, and those that it keeps."""
 
     def __init__(self, root: str | os.PathLike[str], report: Callable[[str], object]) -> None:
         self._store = Store(root)
@@ -148,7 +143,6 @@ def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None
     """Return the directory of the cache, and True if the user named it; None for no cache.
 
     Args:
-        option: the argument `cache` of a mission.
         configured: the directory that the configuration names; empty if it names none.
 
     Raises:

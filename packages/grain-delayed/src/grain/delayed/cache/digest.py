@@ -52,7 +52,6 @@ def digest(value: object, what: str) -> bytes:
     Args:
         value: anything that pickle could keep. All attributes of an object count, also those in
             which it keeps values that it computed.
-        what: the name of the value in an error.
 
     Raises:
         Undigestible: the value, or a part of it, has no digest.
@@ -67,7 +66,6 @@ def code_digest(fn: Callable[..., Any], what: str) -> bytes:
 
     Args:
         fn: a function of Python. If it wraps another (`functools.wraps`), both count.
-        what: the name of the function in an error.
 
     Raises:
         Undigestible: one of its defaults has no digest.

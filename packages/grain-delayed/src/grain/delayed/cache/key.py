@@ -30,7 +30,6 @@ class Key(NamedTuple):
         code: digest of the code of the function, with its defaults.
         bound: digest of the variables that the function closes over, of the instance of a method,
             and of the arguments of a partial; empty if there is none of that.
-        version: the user's `cache_version`.
         call: digest of the return value of `cache_hfn`, or of the arguments.
         shown: the same for people, shortened; no part of the key.
         by_arguments: True if `call` is a digest of the arguments; no part of the key, either.
@@ -51,12 +50,7 @@ class Key(NamedTuple):
 
 
 class Caching:
-    """The caching options of one delayed function, and the keys of its calls.
-
-    Args:
-        hfn: `cache_hfn`.
-        version: `cache_version`.
-    """
+    """The caching options of one delayed function, and the keys of its calls."""
 
     def __init__(self, hfn: CacheKey, version: str) -> None:
         self._hfn = hfn
@@ -98,7 +92,6 @@ class Caching:
         With "args" that is the function, bound to equal things; else the function or instance.
 
         Args:
-            fn: the function that is called.
             bound: the digest of what it is bound to; None if there is none.
         """
         if self.by_arguments and bound is not None:
@@ -112,10 +105,6 @@ class Caching:
 
     def key(self, call: Call, shared: str | bytes, bound: str) -> Key:
         """Return the key under which the result is kept on disk.
-
-        Args:
-            shared: the value of `shared` for it.
-            bound: the value of `bound` for its function.
 
         Raises:
             Undigestible: a default of the function has no digest.

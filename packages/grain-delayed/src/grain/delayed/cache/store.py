@@ -55,10 +55,8 @@ class StoredResult(NamedTuple):
     """The record in a file about its result.
 
     Attributes:
-        key: the key of the result.
         created: the time when it was written, in seconds since 1970.
         seconds: the time from the call to the result, the wait for resources included.
-        host: the mission's host.
         size: the size of the file in bytes.
     """
 
@@ -81,7 +79,6 @@ class LookupResult(NamedTuple):
 
     Attributes:
         status: ``hit``; or the reason for no value: ``missing``, or ``damaged: ...`` and the like.
-        value: the result of a hit.
     """
 
     status: str

@@ -27,7 +27,6 @@ class Estimate(NamedTuple):
     """The time until tasks have ended.
 
     Attributes:
-        seconds: how long it takes.
         least: True if it may take longer, as nothing is known of some of the tasks.
         without: how many tasks are left out, as no run of their function has ended.
         function: the one of which most of these are.
@@ -75,7 +74,6 @@ def estimate(
     """Return the time until all tasks have ended; None if nothing is known of any.
 
     Args:
-        kinds: the tasks, by function and cores.
         room: the cores that they can have at one time.
         coming: how many calls of each function are yet to be submitted, as far as that is known.
     """

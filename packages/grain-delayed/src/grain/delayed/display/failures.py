@@ -34,13 +34,7 @@ def cause_of(error: BaseException) -> str:
 
 
 class Cause:
-    """The tasks that failed for one cause: their number, and the first of them.
-
-    Attributes:
-        name: as `cause_of` returns it.
-        count: their number.
-        first: the call of the first one, and its worker.
-    """
+    """The tasks that failed for one cause: their number, and the first of them."""
 
     __slots__ = ("count", "first", "name")
 
@@ -70,11 +64,7 @@ class Failures:
         self._causes[name] = Cause(name, f"{failed.call()}{where}")
 
     def take_back(self, error: BaseException) -> None:
-        """Forget the failure that was counted last: another attempt of the task follows it.
-
-        Args:
-            error: its exception.
-        """
+        """Forget the failure that was counted last: another attempt of the task follows it."""
         cause = self._causes.get(cause_of(error))
         if cause is None:
             return

@@ -54,11 +54,7 @@ def log_line(progress: Progress) -> str:
 
 
 def left_text(progress: Progress, *, short: bool = False) -> str:
-    """Return the time that is left, as what it is; empty if nothing is known of it.
-
-    Args:
-        short: True for fewer words.
-    """
+    """Return the time that is left, as what it is; empty if nothing is known of it."""
     left = progress.left
     if left is None or (left.least and round(left.seconds) < 1):
         return ""
@@ -76,7 +72,6 @@ def cores_parts(now: Statistics, of: str = " of ") -> list[LinePart]:
     """Return the cores that tasks were given, and those on which something is computed.
 
     Args:
-        now: the statistics.
         of: stands between the given ones and all.
     """
     if not now.cores:
@@ -104,9 +99,6 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
     Args:
         width: the columns of the terminal.
         bar: a character for what is done, and one for the rest.
-
-    Returns:
-        The parts of the line, to be joined.
     """
     now = progress.now
     end = _end(progress, width)
@@ -150,13 +142,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
 
 
 def summary(progress: Progress, now: Statistics, failures: Failures, seconds: float) -> str:
-    """Return the summary of a mission; empty if it had no tasks.
-
-    Args:
-        now: its statistics.
-        failures: the causes of failures.
-        seconds: the time that it took.
-    """
+    """Return the summary of a mission; empty if it had no tasks."""
     parts = [_done(now)] if now.done else []
     if now.failed:
         parts.append(f"{now.failed} failed ({failures})")
@@ -175,7 +161,6 @@ def interruption(now: Statistics, away: int) -> str:
     """Return the line on a mission that was interrupted.
 
     Args:
-        now: its statistics.
         away: the number of tasks that a scheduler is to end which cannot be reached.
     """
     ended = now.done + now.failed

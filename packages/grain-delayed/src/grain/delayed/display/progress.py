@@ -30,11 +30,7 @@ NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 class Progress:
     """The progress of one mission. Times are in seconds, by any one clock.
 
-    Args:
-        total: the calls that there will be, as far as that is known.
-
     Attributes:
-        now: the statistics at the last look.
         elapsed: the time between the first look and the last.
         left: the time until what was submitted so far has ended, and all calls if the program has
             said how many there are of each function; None if nothing is known of it.
@@ -68,12 +64,7 @@ class Progress:
         source: Callable[[], Statistics],
         kinds: Callable[[], Sequence[CallKindNow]] = lambda: (),
     ) -> None:
-        """Look at these statistics from now on; until then there are no tasks.
-
-        Args:
-            source: returns the statistics.
-            kinds: returns the tasks by function and cores.
-        """
+        """Look at these statistics from now on; until then there are no tasks."""
         self._source = source
         self._kinds = kinds
 

@@ -21,9 +21,6 @@ class Total:
     Args:
         stated: the number of all calls, or a mapping from function, or its name, to its number.
 
-    Attributes:
-        by_function: True if the number is known of each function.
-
     Raises:
         TypeError: it is none of these.
         ValueError: a number is negative.

@@ -35,12 +35,7 @@ class View(Protocol):
 
 @contextmanager
 def view_here(progress: Progress, log: Callable[[str], object]) -> Generator[View]:
-    """Open the view that suits this process, and close it in the end.
-
-    Args:
-        progress: the progress that it shows.
-        log: takes a line of a log.
-    """
+    """Open the view that suits this process, and close it in the end."""
     # A line on the terminal takes over sys.stdout and sys.stderr, of which the process has one
     # each: only a mission of the main thread may do that.
     if threading.current_thread() is threading.main_thread():
@@ -58,11 +53,7 @@ def view_here(progress: Progress, log: Callable[[str], object]) -> Generator[Vie
 
 
 class LogView:
-    """A line of a log, once a minute.
-
-    Args:
-        log: takes a line.
-    """
+    """A line of a log, once a minute."""
 
     def __init__(self, progress: Progress, log: Callable[[str], object]) -> None:
         self._progress = progress
@@ -82,11 +73,7 @@ class LogView:
 
 
 class TerminalView:
-    """A line at the bottom of a terminal.
-
-    Args:
-        live: shows it.
-    """
+    """A line at the bottom of a terminal."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

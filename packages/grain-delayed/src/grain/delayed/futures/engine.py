@@ -105,12 +105,7 @@ class _Orders(NamedTuple):
 
 
 class Engine:
-    """The part of an executor that all threads share.
-
-    Args:
-        request: the resources of each call.
-        open_mission: makes the mission, in a trio run.
-    """
+    """The part of an executor that all threads share."""
 
     def __init__(self, request: Resource, open_mission: Open) -> None:
         self._request = request
@@ -164,11 +159,7 @@ class Engine:
         return future
 
     def close(self, *, cancel: bool) -> None:
-        """Take no more calls; the thread ends when those that there are have ended.
-
-        Args:
-            cancel: cancel the calls that wait.
-        """
+        """Take no more calls; the thread ends when those that there are have ended."""
         with self._lock:
             if self._state is EngineState.OPEN:
                 self._state = EngineState.CLOSED
@@ -274,7 +265,6 @@ class _Worksite:
     """The part of an engine that lives in its thread, while the mission is open.
 
     Args:
-        request: the resources of each call.
         scope: cancelled for an interrupt.
     """
 

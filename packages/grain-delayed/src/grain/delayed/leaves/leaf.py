@@ -23,20 +23,12 @@ class Leaf:
     """A leaf until it is resolved; the executor calls it with the outcome of an attempt.
 
     Args:
-        tasks: the tasks of the mission.
-        on_ended: takes the leaf and the outcome of an attempt.
-        res: the request of the first attempt.
         snapshot: the call as it was made; None if attempts run the call itself.
-        in_process: True if attempts run in this process.
         key: the key of the result; None if it is not kept.
-        retry: the retry policy; None for no retries.
-        urgency: that of each attempt.
 
     Attributes:
         node: the node of the leaf, which is filled in when the leaf is resolved.
-        attempts: the attempts so far.
         began: the time of the call, by the monotonic clock.
-        error: the exception of the last attempt, while another one is under way.
         ended: the outcome, while the cache writes it.
         first: the number of the first attempt; 0 before it.
     """

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_AT_ONCE = 8  # trio tasks that take batches of one sort
+
 
 class Submitter(Protocol):
     """The mission as the leaf manager needs it."""
@@ -86,13 +88,7 @@ class Submitter(Protocol):
 
 
 class LeafManager:
-    """The manager of the cached and retried tasks of one mission.
-
-    Args:
-        nursery: the nursery of its branches.
-        cache: holds results; None for no cache.
-        report: takes one line for the user.
-    """
+    """The manager of the cached and retried tasks of one mission."""
 
     def __init__(
         self,
@@ -210,9 +206,6 @@ class LeafManager:
 
         A failure that was followed by another attempt counts as no failure, a leaf that waits for
         that or is looked up counts as queued, and a result that was found counts as done.
-
-        Args:
-            now: the numbers of the executor.
         """
         return dataclasses.replace(
             now,
@@ -408,9 +401,6 @@ class Batches(Generic[T]):
 
     Args:
         nursery: the nursery of those tasks; each ends when no item is left.
-        function: takes a batch.
-        size: the largest number of items in a batch.
-        most: the largest number of tasks.
     """
 
     def __init__(
@@ -418,19 +408,17 @@ class Batches(Generic[T]):
         nursery: trio.Nursery,
         function: Callable[[list[T]], Awaitable[None]],
         size: int,
-        most: int = 8,
     ) -> None:
         self._nursery = nursery
         self._function = function
         self._size = size
-        self._most = most
         self._items: deque[T] = deque()
         self._running = 0
 
     def put(self, item: T) -> None:
         """Add an item."""
         self._items.append(item)
-        if self._running < self._most:
+        if self._running < _AT_ONCE:
             self._running += 1
             self._nursery.start_soon(self._run)
 

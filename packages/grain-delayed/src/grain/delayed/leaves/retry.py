@@ -67,9 +67,7 @@ class Retry:
     """The retry policy of one delayed function; `make_retry` makes it.
 
     Attributes:
-        retries: the largest number of attempts after the first.
         on: the exceptions to retry: types, or a predicate; None for rule 3.
-        escalate: `retry_with`.
         wait: seconds before the first retry; twice that before the second, and so on.
     """
 
@@ -85,7 +83,6 @@ class Retry:
 
         Args:
             attempt: its number, from 1.
-            error: its exception.
             random: spreads the waits, so that tasks that failed together do not return together.
         """
         if attempt > self.retries:
@@ -231,8 +228,6 @@ class RetryLines:
         """Count a retry; return the line to report, None for none.
 
         Args:
-            function: the name of the function.
-            error: the exception of the failed attempt.
             text: the whole report.
         """
         self._counts[function, type(error)] += 1

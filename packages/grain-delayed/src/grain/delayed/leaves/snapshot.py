@@ -106,9 +106,6 @@ class Snapshots:
 
         Calls of one function with one digest have one such function, so that it travels once, and
         its code is read once.
-
-        Args:
-            digest_of_bound: the digest of what its function is bound to.
         """
         fn = call.fn
         if type(fn) is partial:

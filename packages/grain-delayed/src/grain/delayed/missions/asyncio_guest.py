@@ -46,9 +46,6 @@ _guest: trio.lowlevel.RunVar[Guest | None] = trio.lowlevel.RunVar("grain.delayed
 async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
     """Open a mission around a block of asyncio code.
 
-    Args:
-        open_mission: makes the mission, in trio.
-
     Raises:
         RuntimeError: no asyncio loop runs here, or the loop has another guest.
         BaseException: as `grain.delayed.mission`, where the cancellation is asyncio's.
@@ -278,9 +275,6 @@ async def _wait_for(
 
     Args:
         on_cancel: called at each cancellation; it hastens the end.
-
-    Returns:
-        The last cancellation.
     """
     cancelled = None
     while not future.done():

@@ -27,9 +27,6 @@ _opened_by_asyncio: trio.lowlevel.RunVar[tuple[Mission, ...]] = trio.lowlevel.Ru
 def current_mission(fn: object) -> Mission:
     """Return the mission that a call of a delayed function belongs to.
 
-    Args:
-        fn: the function, for the message.
-
     Raises:
         NotInMission: no mission runs here.
     """

@@ -59,9 +59,7 @@ class EndingHandler:
     """The handler of one signal for one mission.
 
     Args:
-        number: the signal.
         end: called with it, in the mission's trio run.
-        token: that of the run.
     """
 
     def __init__(
@@ -118,7 +116,6 @@ class ExitHandler(EndingHandler):
     mission when it has ended.
 
     Args:
-        number: the signal.
         interrupt: called in the handler, to cancel the calls. The end of the block could miss a
             signal that arrives as it begins.
     """
@@ -156,11 +153,7 @@ DefaultInChildren(SIGNALS, lambda handler: isinstance(handler, EndingHandler)).r
 class Ending:
     """The end of a mission from outside, while its block runs; `ended_from_outside` makes it.
 
-    Args:
-        report: takes a line for the user.
-
     Attributes:
-        scope: around the mission.
         cause: the signal that has ended it, or the error to raise; None as long as nothing has.
     """
 
@@ -198,9 +191,6 @@ class Ending:
 def ended_from_outside(report: Callable[[str], object]) -> Iterator[Ending]:
     """Cancel the block on SIGTERM and SIGHUP, and end the program when the block has been left.
 
-    Args:
-        report: takes a line for the user.
-
     Yields:
         The end, for whoever receives another reason for it.
 
@@ -237,9 +227,7 @@ class InterruptHandler:
     """The handler of SIGINT for one mission and all inside of it.
 
     Args:
-        report: takes a line for the user.
         before: the handler that was there, which goes on to get each SIGINT.
-        token: that of the trio run.
     """
 
     def __init__(
@@ -311,9 +299,6 @@ def second_interrupt_kills(report: Callable[[str], object]) -> Iterator[None]:
     """Have a second Ctrl-C kill the programs that the first one has told to end, in the block.
 
     It is so in the main thread, where Python has its signals, and for the outermost of missions.
-
-    Args:
-        report: takes a line for the user.
     """
     before = signal.getsignal(signal.SIGINT)
     if (

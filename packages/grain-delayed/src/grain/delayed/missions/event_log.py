@@ -45,14 +45,9 @@ async def recording(
     """Write the log of a mission during the block.
 
     Args:
-        wanted: as of `mission`.
-        settings: those of the configuration.
         inside: True for a mission within a task of another one, of which there may be thousands.
         elsewhere: True if the mission has workers elsewhere, or they may join.
-        name: its name; None for that of its script.
         address: where workers join it; empty if they cannot.
-        report: takes a line for the user.
-        cause: returns why the mission was ended from outside, if it was.
         on_closed: called in the end, if there is a log then, with the word by which commands of
             this user know it, from whatever directory.
 
@@ -115,9 +110,6 @@ def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:
 
     The watch over the loop reports blocking code from a thread of its own, while the loop is
     blocked. What is said there is taken when the loop goes on, and not at all once it has ended.
-
-    Args:
-        take: for one thread, this one.
     """
     token = trio.lowlevel.current_trio_token()
     here = threading.get_ident()

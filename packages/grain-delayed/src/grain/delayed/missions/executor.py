@@ -42,9 +42,7 @@ async def executing(
     file no worker was sent there, and the default address is left to the shared scheduler.
 
     Args:
-        options: those of the mission.
         config: the configuration; None for a mission that no worker can join.
-        on_event: called with each event.
         run_log: takes note of what happens to the tasks; None if the mission has no log.
 
     Raises:

@@ -42,21 +42,10 @@ class Mission:
     `grain.delayed.mission` makes it.
 
     Args:
-        executor: runs the leaves.
-        branches: the nursery of the branches.
         priority: the priority of the leaves; larger goes first.
-        overload: watches the number of waiting tasks.
-        cache: holds results of earlier missions; None for no cache.
-        report: takes one line for the user.
-        advice: takes note of what the user's code does.
         failures: counts the leaves that failed; the executor's listener fills it.
-        run_log: takes note of leaves that are retried, if the mission has a log.
-        total: counts the calls, where the program has said how many there will be.
 
     Attributes:
-        tasks: the tasks of the mission as delayed objects see them.
-        advice: as the argument.
-        failures: as the argument.
         ended: True when its block and all its branches have ended.
     """
 
@@ -122,8 +111,6 @@ class Mission:
         """Submit a call to the executor.
 
         Args:
-            res: what it asks for.
-            deliver: takes the outcome.
             retry_of: the number of the first attempt of the same leaf; 0 if it is that.
 
         Returns:

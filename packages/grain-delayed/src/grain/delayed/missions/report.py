@@ -73,12 +73,10 @@ class Reporter:
         routine: True to report what happens in each mission: its configuration, the end of its
             workers, how its tasks ended, the time it took.
         elsewhere: another way to run where no worker is there, as part of a sentence.
-        total: the calls that there will be, as far as that is known.
         clock: returns the time in seconds, and never goes back.
         wall: returns it in seconds since Unix' epoch.
 
     Attributes:
-        failures: the failures of its tasks.
         log: what `grain report` takes for the event log, once that is closed; empty without one.
     """
 
@@ -135,7 +133,6 @@ class Reporter:
         Args:
             config_file: the file that the user asked for; False for none.
             source: the file that was read; None if there was none.
-            address: where the mission's workers join, by that file.
         """
         if address:
             origin = f"from {source}" if source else "the default, as no configuration file is used"
@@ -163,8 +160,6 @@ class Reporter:
         """Show the progress of the mission from now on; until then there are no tasks.
 
         Args:
-            statistics: returns its statistics.
-            kinds: returns its tasks by function and cores.
             tell: tells those who watch it from elsewhere how far it is; None if that cannot be.
         """
         self._statistics = statistics
@@ -309,9 +304,6 @@ class Reporter:
         """Name the command that shows what has failed, or where the time went.
 
         A mission of some seconds in which nothing failed has nothing to show.
-
-        Args:
-            log: what the command takes.
         """
         self.log = log
         if self._failed and self._summary:

@@ -53,9 +53,6 @@ def shorten_tracebacks(error: BaseException) -> None:
 class TracebackFilter:
     """A hook for `sys.excepthook` that has another one print shorter tracebacks.
 
-    Args:
-        hook: prints an exception.
-
     Attributes:
         interrupted: True if the last exception that left a mission is that of Ctrl-C. The mission
             has reported it, so nothing else is printed.

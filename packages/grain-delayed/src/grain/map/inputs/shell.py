@@ -57,7 +57,6 @@ class ValuePlace(NamedTuple):
     """The place of one value.
 
     Attributes:
-        kind: the kind of the place.
         where: the place, as part of a sentence: "single quotes".
         bare: True if a value that the shell reads as it is may be written without quotes.
     """
@@ -351,7 +350,6 @@ class Danger(NamedTuple):
     Attributes:
         numbers_only: True if only plain numbers may be near it; else text is harmless that has no
             special characters and no names of the line.
-        names: the names in the text.
         touching: True if a value stands beside a letter or another value, and makes a name with it.
     """
 

@@ -30,7 +30,6 @@ class Inputs:
 
     Args:
         sources: the sources of the columns, in order; the first is linked to nothing.
-        columns: the rule by which a line becomes columns.
         null: True if lines of files end with a null character.
         header: True if the first record of each source has the names of its columns.
 

@@ -71,7 +71,6 @@ class Splitter:
     """A splitter that takes bytes in pieces of any size, and returns complete records.
 
     Args:
-        columns: the rule by which a line becomes columns.
         null: True if lines end with a null character instead of a newline.
     """
 

@@ -66,7 +66,6 @@ class Hole:
         column: the index of the column; None for all columns, `SEQ` for the sequence number, `SLOT`
             for the slot.
         ending: the change to the value: "", ".", "/", "//" or "/.".
-        written: the text of the hole in the template.
     """
 
     column: int | None
@@ -85,13 +84,9 @@ class Template:
     Args:
         words: the program and its arguments; with ``shell`` one word, a line for ``sh``. No words
             with ``shell``: each input is such a line.
-        shell: True if the command is for the shell.
-        names: the names of the columns, if they have any.
-        width: the number of columns of each input, if it is known.
         path: True if the template is one word, the name of a file, and no command.
 
     Attributes:
-        shell: True if the command is for the shell.
         plain: True if it was written without holes.
         uses_slot: True if there is a `{%}` in it.
 
@@ -146,8 +141,6 @@ class Template:
         """Return the argument vector of one job.
 
         Args:
-            seq: the number of the job.
-            record: the input.
             slot: the slot of the job; None leaves ``{%}`` as it is.
 
         Raises:
@@ -376,11 +369,7 @@ def _text(word: Sequence[str | Hole], *, wide: bool = False) -> str:
 
 
 def _check_place(hole: Hole, place: ValuePlace) -> None:
-    """Refuse a template with a hole where no value may stand.
-
-    Raises:
-        TemplateError: it is such a template.
-    """
+    """Refuse a template with a hole where no value may stand."""
     if place.kind is PlaceKind.NOTHING or (place.kind is PlaceKind.REFUSED and not hole.is_number):
         raise TemplateError(
             f"{hole.written} stands in {place.where}, where the shell would not fill it in. Write "
@@ -390,11 +379,7 @@ def _check_place(hole: Hole, place: ValuePlace) -> None:
 
 
 def _check_number(hole: Hole, seq: int, value: str, where: str, advice: str) -> None:
-    """Refuse a value that is not a plain number.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Refuse a value that is not a plain number."""
     if is_number(value):
         return
     begin = f"{hole.written} of input {seq} is {_quoted(value)}, and stands in {where}, where"

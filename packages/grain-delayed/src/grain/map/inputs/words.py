@@ -46,7 +46,6 @@ def take_apart(
     """Return the command template, and the sources in the order of their columns.
 
     Args:
-        words: the words after the options.
         files: files of lines that options name; they come first.
 
     Raises:

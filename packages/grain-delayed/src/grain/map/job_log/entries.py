@@ -25,7 +25,6 @@ class JobLogEntry(NamedTuple):
 
     Attributes:
         seq: its number, from 1.
-        host: the host on which it ran.
         start: its start, in seconds since 1970.
         runtime: its duration in seconds.
         received: the number of bytes of its standard output that were captured.
@@ -94,9 +93,6 @@ class History:
 
     A job is identified by its number, and must then have the same command; or by its command alone,
     whatever its number. Of several entries for one job the last one counts.
-
-    Args:
-        by_command: True to identify jobs by command.
     """
 
     def __init__(self, *, by_command: bool = False) -> None:

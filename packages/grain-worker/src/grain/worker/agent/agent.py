@@ -58,10 +58,7 @@ class Agent:
     """The agent of one worker, which `run` serves until the worker leaves.
 
     Args:
-        lifecycle: when it drains and leaves.
         dial: connects to the head, and waits for one if there is none.
-        grace: seconds for what is left when it ends.
-        settings: the settings of its runners, with those of the worker.
         direct: looks for a direct way to the head, which ``dial`` would find, while the connection
             goes over files or a relay.
     """
@@ -71,7 +68,6 @@ class Agent:
         session: WorkerSession,
         lifecycle: Lifecycle,
         dial: Dial,
-        grace: float = 10.0,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         direct: DirectWaySeeker | None = None,
     ) -> None:
@@ -79,7 +75,7 @@ class Agent:
         self._direct = direct
         self._lifecycle = lifecycle
         self._dial = dial
-        self._runner = RunnerProcess(session.name, self, session.functions, grace, settings)
+        self._runner = RunnerProcess(session.name, self, session.functions, settings=settings)
         self._channel: WireChannel | None = None
         # Messages for the head that wait until it reads, or until they are read from the spool;
         # those of this connection.

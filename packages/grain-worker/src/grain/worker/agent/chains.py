@@ -37,10 +37,7 @@ class RunRecord:
     """A run that has not ended: under way, or waiting in a chain.
 
     Attributes:
-        lease: the lease that ordered it.
         began: when it came, or when its predecessor ended.
-        wish: its intended end.
-        chain: the chain that it is in, if any.
     """
 
     __slots__ = ("began", "chain", "lease", "wish")
@@ -57,7 +54,6 @@ class Chain:
 
     Attributes:
         key: the attempt that began it.
-        runs: those runs.
         recalled: True if the runner was asked to return those that wait.
     """
 

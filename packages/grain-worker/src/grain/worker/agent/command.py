@@ -162,9 +162,7 @@ async def serve(
     """Serve as a worker until it leaves; return the exit code.
 
     Args:
-        info: its node.
         groups: the directory in which to make control groups; empty for none.
-        seek: as of `main`.
     """
     now = trio.current_time()
     worker = with_absolute_paths(read_options(options, WorkerSettings))

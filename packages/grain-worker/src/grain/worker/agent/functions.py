@@ -50,11 +50,7 @@ class FunctionStore:
 
 
 class FunctionFeed:
-    """The record of the functions that one runner has, which completes the orders for it.
-
-    Args:
-        store: the functions of the worker.
-    """
+    """The record of the functions that one runner has, which completes the orders for it."""
 
     def __init__(self, store: FunctionStore) -> None:
         self._store = store

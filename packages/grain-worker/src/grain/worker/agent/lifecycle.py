@@ -78,13 +78,11 @@ class Lifecycle:
     """The lifecycle of a worker; its clock is the caller's.
 
     Args:
-        times: settings.
         done_by: when the runs have to be over because of the job's end; inf without one.
         now: the time; there is no scheduler yet.
 
     Attributes:
         reason: why it drains; "" while it serves.
-        gave_up: True if it drains for want of a scheduler.
         interrupted: True if a batch system, or a person, is ending the job's processes: a run that
             fails from then on did not fail by itself.
     """
@@ -164,11 +162,7 @@ class Lifecycle:
         return bool(self.reason)
 
     def over(self, now: float, *, runs: bool) -> bool:
-        """Return True if the worker is to leave.
-
-        Args:
-            runs: True if there are runs left.
-        """
+        """Return True if the worker is to leave."""
         return self.draining and (not runs or self.phase(now) is LifecyclePhase.OVER)
 
     def next_at(self, now: float) -> float:

@@ -18,9 +18,7 @@ class RunnerDeath:
     """The death of a runner's process, of which nothing is left.
 
     Attributes:
-        runs: the runs that it had.
         blocked: seconds for which it had been blocked when last seen.
-        host: the name of its host.
     """
 
     runs: tuple[Attempt, ...]

@@ -54,16 +54,11 @@ class RunnerInstance:
     """One process of a runner, its channel and its runs.
 
     Args:
-        name: the worker's name.
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
-        listener: takes the reports.
-        functions: the functions to send along with orders.
-        settings: the settings of the process.
 
     Attributes:
         failure: why it did not become ready, if it reported a reason.
         runs: the runs that it has; those that it died with until their loss is reported.
-        served: True if it ever had a run.
     """
 
     def __init__(
@@ -119,7 +114,6 @@ class RunnerInstance:
         """Start the process and receive from it until its channel ends.
 
         Args:
-            on_ready: called when it takes orders.
             on_ended: called when runs have ended, after they were reported.
 
         Raises:

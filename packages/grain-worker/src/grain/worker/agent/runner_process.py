@@ -60,11 +60,8 @@ class RunnerProcess:
 
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
-        listener: takes the reports of what becomes of runs.
-        functions: the functions that runs call.
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
-        settings: the settings of its runners.
 
     Raises:
         RunnerUnusable: on entering: no runner can be started, mostly since the context fails.

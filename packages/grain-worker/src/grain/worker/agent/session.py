@@ -122,13 +122,9 @@ class WorkerSession:
 
     Args:
         id: a random name, which no other agent process has.
-        name: the worker's name for people.
-        host: the name of its host.
         total: its resources; time left counts from now.
         chain_patience: seconds that a run may take while others wait for its end.
-        versions: its own.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
-        job: its job, as the batch system calls it.
         cluster: the name of its cluster; empty if nobody has stated it.
 
     Attributes:
@@ -136,15 +132,9 @@ class WorkerSession:
             connection are lost.
         to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a
             `StartRun` is its arguments.
-        functions: the functions that runs call.
-        runs: the runs that have not ended.
-        kept: the outcomes that the head has not acknowledged.
-        kept_bytes: how many bytes they have.
-        paused: True if these are so many that the worker takes no more runs.
-        spooled: how many of them are on the disk, or are to be written.
+        paused: True if so many outcomes are kept that the worker takes no more runs.
+        spooled: how many of these outcomes are on the disk, or are to be written.
         to_spool: outcomes that are to be written, until `take_to_spool`.
-        connected: True while there is a connection to a head.
-        state: see `SessionState`.
     """
 
     def __init__(
@@ -415,7 +405,6 @@ class WorkerSession:
         """Take the death of a runner's process, and of all that ran in it.
 
         Args:
-            detail: how it died.
             attempts: the runs that it had; None for all, where no other runner has started yet.
             wall: the same time in Unix seconds; 0 if nobody wants to know when they began.
         """

@@ -22,7 +22,6 @@ def on_signals(handle: Callable[[int], object], *numbers: int) -> Generator[None
 
     Args:
         handle: called with the signal's number; it must not wait.
-        numbers: the signals.
     """
     token = trio.lowlevel.current_trio_token()
 

@@ -38,11 +38,7 @@ _log = logging.getLogger("grain.worker")
 class SpooledOutcome:
     """An outcome that is to be on the disk: in memory until it is written.
 
-    Args:
-        data: its bytes.
-
     Attributes:
-        size: how many they are.
         data: the bytes, as long as they are in memory; empty from then on.
         place: the segment that has them, and where.
         wanted: False once it is acknowledged.

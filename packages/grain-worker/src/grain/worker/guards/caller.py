@@ -28,7 +28,6 @@ class Caller:
     """The other end of a subreaper's socket, and the process behind it.
 
     Args:
-        fd: the socket.
         pidfd: a descriptor that becomes readable when the caller dies, if there is one.
     """
 

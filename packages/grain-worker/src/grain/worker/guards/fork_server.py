@@ -28,7 +28,6 @@ class ForkServer:
     """The fork server: it forks supervisors, and kills what is left below a killed one.
 
     Args:
-        fd: the socket to the caller.
         groups: a directory for the control groups of supervisors; empty for none.
     """
 
@@ -144,12 +143,7 @@ class ForkServer:
 
 
 class Awaited:
-    """A supervisor whose end, with the end of everything below it, the caller awaits.
-
-    Args:
-        number: the number that the caller gave it.
-        fd: a socket for the report.
-    """
+    """A supervisor whose end, with the end of everything below it, the caller awaits."""
 
     def __init__(self, number: int, fd: int) -> None:
         self.number = number

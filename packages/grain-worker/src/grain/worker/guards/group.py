@@ -49,9 +49,6 @@ SIZE = 16384  # bytes of the largest of these files, memory.stat, twice
 class GroupMemory:
     """The memory of a group, for one program after another.
 
-    Args:
-        path: the group's directory.
-
     Raises:
         OSError: the kernel has no such figures for the group, or cannot begin again with a peak.
     """
@@ -105,9 +102,6 @@ class GroupMemory:
 class Group:
     """The group of this process, which enters it.
 
-    Args:
-        parent: the directory in which to make it.
-
     Raises:
         OSError: it cannot be made or entered.
 
@@ -160,9 +154,7 @@ class KillCounter:
     """The processes of this process's group that the kernel has killed, as memory ran out.
 
     Args:
-        own: True if this process is in a group of its own.
         listed: the content of /proc/self/cgroup.
-        root: the directory with the hierarchies.
 
     Attributes:
         own: True if none but this process and its program are counted.
@@ -205,7 +197,6 @@ def event_files(listed: str, root: str) -> list[str]:
 
     Args:
         listed: the content of /proc/PID/cgroup.
-        root: the directory with the hierarchies.
     """
     files = []
     for line in listed.splitlines():

@@ -94,14 +94,8 @@ class Budgets:
 class Meter:
     """The meter of a supervisor, for one program after another.
 
-    Args:
-        budgets: what its looks may take.
-        group: the control group of this process, if it has one.
-        kills: counts the processes that the kernel kills as memory runs out.
-
     Attributes:
         due: when to look next, by the monotonic clock.
-        looks: how many times it has looked at the present program.
     """
 
     def __init__(

@@ -166,7 +166,6 @@ def signal_below(*signals: int, but: Container[int] = ()) -> list[int] | None:
     """Send signals to all below this process.
 
     Args:
-        signals: their numbers.
         but: children of this process that get none, with all below them.
 
     Returns:

@@ -48,7 +48,6 @@ class Program:
     """One program, from its start to the end of its last descendant.
 
     Args:
-        request: what the caller asks for.
         fds: descriptors of the streams that have no path in the request.
     """
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         """A call: the program to run, and how.
 
         Attributes:
-            argv: the program and its arguments.
             env: its whole environment.
             cwd: its working directory, absolute; None for the scratch directory.
             cpus: the CPUs to bind it to; None for those of the caller.

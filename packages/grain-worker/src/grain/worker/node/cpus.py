@@ -35,9 +35,6 @@ def local_offer(local: Resource) -> Iterator[LocalOffer]:
 
     A number of cores becomes so many free CPUs of those that this process may use. CPUs that were
     named by their ids are taken as they are, whoever else has them.
-
-    Args:
-        local: the resources as the user states them.
     """
     cores = local.parts().get("Cores")
     if not isinstance(cores, Cores) or not cores.N:

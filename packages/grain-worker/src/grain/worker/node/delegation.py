@@ -38,7 +38,6 @@ class GroupView(NamedTuple):
     """A control group of version 2, before anything is changed.
 
     Attributes:
-        path: its directory.
         whole_machine: True for the one that all others of the machine are in.
         container: True for the outermost one that a container sees.
         of_user_manager: True below the user manager of systemd.
@@ -47,7 +46,6 @@ class GroupView(NamedTuple):
         writable: we may make groups in it and move processes between them.
         type: the content of cgroup.type; empty if there is none.
         controllers: those that may be switched on for groups in it.
-        enabled: those that are.
         peak_restarts: its memory.peak can be reset, as from Linux 6.12 on.
         strangers: the number of processes in it that are of others.
     """
@@ -229,9 +227,6 @@ def prepared(decision: Delegation) -> Iterator[str]:
     """Prepare a group for those of programs, and leave it as it was before.
 
     Nothing that fails here is an error: groups have no figures of memory then.
-
-    Args:
-        decision: what `decide` has returned.
 
     Returns:
         The directory to make groups in; empty for none.

@@ -20,15 +20,12 @@ class HostInfo:
     """A snapshot of the host, and of the batch job, that this process runs in.
 
     Attributes:
-        environ: the environment variables.
         affinity: the CPUs that this process may use, see sched_getaffinity(2).
-        cgroups: the limits of the control groups.
         memory: the machine's memory in bytes; None if unknown.
         devices: the numbers of the machine's NVIDIA GPUs.
         node_file: the lines of the file that PBS_NODEFILE or OAR_NODEFILE names.
         machine_ad: the attributes of the machine as HTCondor divided it, by name.
         flux_left: the seconds that Flux leaves to its job; None without one.
-        hostname: this machine's name.
         now: seconds since 1970.
     """
 

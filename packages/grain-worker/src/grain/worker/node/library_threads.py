@@ -48,12 +48,7 @@ _OWN_THREADS = 1  # what openblas_get_parallel returns; 2 for OpenMP, whose numb
 
 
 class ProcessNumber:
-    """The number of threads of a library that has one for the process.
-
-    Args:
-        get: returns it.
-        put: sets it.
-    """
+    """The number of threads of a library that has one for the process."""
 
     def __init__(self, get: Callable[[], int], put: Callable[[int], object]) -> None:
         self._get = get
@@ -95,12 +90,7 @@ class ThreadNumber(Protocol):
 
 
 class OpenMP:
-    """The number of an OpenMP library.
-
-    Args:
-        get: returns that of the calling thread.
-        put: sets it.
-    """
+    """The number of an OpenMP library."""
 
     def __init__(self, get: Callable[[], int], put: Callable[[int], int]) -> None:
         self._get = get
@@ -139,12 +129,7 @@ class MKL:
 
 
 class Libraries:
-    """The numeric libraries that this process has loaded.
-
-    Attributes:
-        process: those with one number for the process.
-        threads: those with a number for each thread.
-    """
+    """The numeric libraries that this process has loaded."""
 
     def __init__(self) -> None:
         self.process: list[ProcessNumber] = []
@@ -191,9 +176,6 @@ class LibraryThreads:
     def begin_run(self, res: object) -> int:
         """Note the start of a run, in the event loop's thread.
 
-        Args:
-            res: its allocation.
-
         Returns:
             What `end_run` takes; 0 if there is nothing to end.
         """
@@ -223,11 +205,7 @@ class LibraryThreads:
 
     @contextmanager
     def of_function(self, cores: int) -> Iterator[None]:
-        """Limit the libraries for what the calling thread computes in this block.
-
-        Args:
-            cores: the most threads.
-        """
+        """Limit the libraries for what the calling thread computes in this block."""
         if self._libraries.changed:
             self._look()
         threads = [(number, number.limit(cores)) for number in self._libraries.threads]
@@ -262,11 +240,7 @@ class LibraryThreads:
 
 
 class _Claims:
-    """Numbers of cores, each as often as something has it.
-
-    Attributes:
-        smallest: the smallest; 0 where there is none.
-    """
+    """Numbers of cores, each as often as something has it."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
@@ -343,11 +317,7 @@ def _number_of(path: str) -> tuple[int, ProcessNumber | ThreadNumber] | None:
 
 
 def _openblas_name(library: Any) -> str:
-    """Return the name of a function of an OpenBLAS, with ``{}`` where its own part stands.
-
-    Raises:
-        AttributeError: it is none.
-    """
+    """Return the name of a function of an OpenBLAS, with ``{}`` where its own part stands."""
     for prefix, suffix in _OPENBLAS:
         name = f"{prefix}openblas_{{}}{suffix}"
         if hasattr(library, name.format("get_num_threads")):

@@ -27,7 +27,7 @@ def raise_open_files(most: int = FILES) -> int:
     return soft
 
 
-def prefer_to_be_killed(by: int = 300) -> None:
+def prefer_to_be_killed() -> None:
     """Have the kernel prefer this process, and its children to come, when memory runs out.
 
     Source: proc(5), oom_score_adj. A thousandth of the machine's memory counts as one, so the
@@ -36,6 +36,6 @@ def prefer_to_be_killed(by: int = 300) -> None:
     """
     path = Path("/proc/self/oom_score_adj")
     try:
-        path.write_text(str(min(1000, int(path.read_text()) + by)))
+        path.write_text(str(min(1000, int(path.read_text()) + 300)))
     except (OSError, ValueError):
         pass  # a kernel or a container without it

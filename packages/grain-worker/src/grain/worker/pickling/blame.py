@@ -22,7 +22,6 @@ def find_unpicklable(
     """Return the innermost part of an object that cannot be dumped.
 
     Args:
-        name: the name of the object in messages.
         dump: raises an exception for what cannot be dumped.
 
     Returns:
@@ -61,9 +60,6 @@ def find_large(
     """Return the parts that make an object large, with their sizes in bytes, the largest first.
 
     Args:
-        obj: the object, mostly a function.
-        name: the name of the object in messages.
-        dump: returns a part as bytes.
         least: the size from which a part counts.
     """
     large = []

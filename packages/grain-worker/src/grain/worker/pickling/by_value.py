@@ -208,7 +208,6 @@ class Reducer:
     Args:
         places: the classes that are in bundles.
         inline: the classes that are written in place.
-        copy_all: True to copy also what connects threads or tasks of this process.
 
     Attributes:
         unknown: the classes that were met and are in no bundle.

@@ -43,13 +43,7 @@ _GENERATED = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_im
 
 
 def reduce_class(cls: type, functions: Functions, importable: Callable[[object], bool]) -> Any:
-    """Return the reduction of a class that is not an enumeration.
-
-    Args:
-        cls: the class.
-        functions: the functions of the pickle.
-        importable: returns True for a class that goes by its name.
-    """
+    """Return the reduction of a class that is not an enumeration."""
     own = {name: value for name, value in vars(cls).items() if not _is_generated(cls, name, value)}
     first = {name: value for name, value in own.items() if type(value) in _PLAIN}
     first["__qualname__"] = cls.__qualname__
@@ -148,10 +142,7 @@ def make_class(
     """Return a class with the plain values of its body.
 
     Args:
-        metaclass: its type.
         make: the metaclass among the bases of `metaclass` whose code makes it.
-        bases: its bases, as written.
-        first: the plain values of its body.
         silent: the base whose `__init_subclass__` must not run, as it did where the class was made.
     """
     resolved = types.resolve_bases(bases)

@@ -64,8 +64,6 @@ def make_enum(
     """Return an enumeration with these members.
 
     Args:
-        module: the name of its module.
-        members: the values of its members.
         computed: where a `__new__` has computed the members, what makes each as an object of the
             type that they extend.
         boundary: for flags, what becomes of bits that no member has; None where Python has one way.

@@ -35,9 +35,6 @@ class Programs:
     The run's own peak is the largest sum of the peaks of programs that ran at the same time: what
     each had at which moment is not known. So only programs that ran beside one that still runs
     are kept one by one.
-
-    Attributes:
-        total: what those have used that have ended.
     """
 
     def __init__(self) -> None:
@@ -53,7 +50,6 @@ class Programs:
         """Add what a program has used.
 
         Args:
-            program: as at its start.
             usage: what it has used; None if it never ran.
         """
         began = self._running.pop(program)
@@ -124,7 +120,6 @@ class RunAccount:
     Attributes:
         attempt: which run it is; None for a job that no head ordered.
         ran: its programs; None before the first.
-        started: when the run began, in Unix seconds.
         ended: when it ended; 0 before.
     """
 
@@ -157,8 +152,6 @@ class RunAccount:
         """Return the report on a run that has ended.
 
         Args:
-            host: the name of this host.
-            worker: the name of this worker.
             cpus: the result of `cpus_of` for its resources, where that is at hand.
         """
         started, ended = self.started, self.ended

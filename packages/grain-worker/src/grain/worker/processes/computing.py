@@ -94,7 +94,6 @@ async def keep_looking(
     """Look again and again, in a thread, and report each result; until it is cancelled.
 
     Args:
-        computing: looks.
         running: returns True while tasks run; else there is nothing to look at.
         report: takes the number of cores; None if that is not known, or nothing runs.
     """
@@ -111,11 +110,7 @@ async def keep_looking(
 
 
 def cpu_below(*, with_self: bool = False) -> float | None:
-    """Return the CPU seconds of all processes below this one so far; None if they are not known.
-
-    Args:
-        with_self: True to count those of this process, too.
-    """
+    """Return the CPU seconds of all processes below this one so far; None if they are not known."""
     me = os.getpid()
     for _ in range(_AGAIN):
         pids = _below(me)

@@ -48,7 +48,6 @@ def environment(
 
     Args:
         res: the allocation. Without CPUs, or without GPUs, it sets no variables for them.
-        inherited: the environment to start from.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
 

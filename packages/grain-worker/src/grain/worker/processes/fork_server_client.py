@@ -89,7 +89,6 @@ class RunningProgram(NamedTuple):
 
     Attributes:
         began: when it began, by trio's clock.
-        task: the task that waits for it.
     """
 
     request: ProgramRequest
@@ -109,9 +108,6 @@ class ForkServerClient:
 
     Attributes:
         pid: the process; None once its death was noticed.
-        control: our end of its socket.
-        idle: the supervisors that run no program.
-        running: the programs under way, by their supervisors.
     """
 
     def __init__(self) -> None:
@@ -298,7 +294,6 @@ class ForkServerClient:
         """Run a program until nothing of it is left.
 
         Args:
-            request: the program, and how to run it.
             stdin: what the program reads, if that is not a file.
             on_cancelled: called with the result if the call is cancelled, as nothing is returned.
 
@@ -413,7 +408,6 @@ def launch(theirs: socket.socket, groups: str) -> int:
     """Start the fork server's process and return its pid.
 
     Args:
-        theirs: its end of the socket.
         groups: the directory for control groups; empty for none.
     """
     if not sys.executable:

@@ -21,7 +21,6 @@ class DefaultInChildren:
     while a thread forks, and what has arrived takes effect once the child has the default.
 
     Args:
-        numbers: the signals.
         is_ours: returns True for a handler that goes; others are the user's.
     """
 

@@ -103,13 +103,7 @@ class SubreaperProcess:
         """Start a process.
 
         Args:
-            argv: the program, with its path, and its arguments.
             grace: seconds between SIGTERM and SIGKILL for what it leaves behind.
-            kind: the kind of the connection to it.
-            env: its environment; ours by default.
-            stdout: a descriptor for what it prints; ours by default.
-            stderr: the same for its stderr.
-            pass_fds: descriptors that it has, too, under the same numbers.
 
         Raises:
             OSError: no process can be started.

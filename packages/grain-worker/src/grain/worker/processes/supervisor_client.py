@@ -58,13 +58,7 @@ class ProgramExit(NamedTuple):
 
 
 class StartFailure(NamedTuple):
-    """The reason why a program could not be started.
-
-    Attributes:
-        step: the step of the start that failed, see `grain.worker.errors.explain_start`.
-        errno: the error number.
-        path: the file, directory or CPUs concerned.
-    """
+    """The reason why a program could not be started."""
 
     step: str
     errno: int

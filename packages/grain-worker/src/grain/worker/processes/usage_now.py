@@ -37,11 +37,7 @@ class UsageNow(NamedTuple):
 
 
 def usages_now(supervisors: Iterable[int | None]) -> list[UsageNow | None]:
-    """Return what the programs of some supervisors use; None for those that cannot be looked at.
-
-    Args:
-        supervisors: the pids; None where it is not known yet.
-    """
+    """Return what the programs of some supervisors use; None for those that cannot be looked at."""
     left = MOST
     usages: list[UsageNow | None] = []
     for supervisor in supervisors:

@@ -25,7 +25,6 @@ class WaitingRuns(Generic[Beside]):
     Attributes:
         chains: the waiting runs by chain. A chain has an entry, which may be empty, from the
             arrival of its first successor until its last run has ended.
-        count: the number of waiting runs.
     """
 
     def __init__(self) -> None:
@@ -36,7 +35,6 @@ class WaitingRuns(Generic[Beside]):
         """Return True if a run begins at once; otherwise it waits for `pop_successor`.
 
         Args:
-            run: a run that names a chain.
             first_runs: True if the run that began the chain is under way.
         """
         chain = chain_of(run)

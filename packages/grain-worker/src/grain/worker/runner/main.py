@@ -102,11 +102,7 @@ async def serve(
 
 
 class PrintReporter:
-    """The reporter of lines that runs print, in whichever thread they print.
-
-    Args:
-        sock: leads to the agent.
-    """
+    """The reporter of lines that runs print, in whichever thread they print."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -148,7 +144,6 @@ class BlockingReporter:
     """The reporter of blocking code, in the thread of the watchdog; made in that of the loop.
 
     Args:
-        sock: leads to the agent.
         log: True if standard error is the worker's log, which has the stack as well. Else it is
             that of the mission, which says what is to be said in a sentence of its own.
     """

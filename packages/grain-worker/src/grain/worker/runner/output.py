@@ -35,7 +35,6 @@ class LabelledOutput(io.TextIOBase):
     What no run prints passes without a label. So does what goes to ``buffer``, as bytes.
 
     Args:
-        stream: the stream in whose place it stands.
         echo: called with the lines of each run whose mission wants them, and with the run; it
             returns at once. None where no mission can want them.
     """
@@ -126,11 +125,7 @@ class LabelledOutput(io.TextIOBase):
 
 
 class RunnerOutput:
-    """Standard output and error of this process, with labels from now on.
-
-    Args:
-        echo: as of `LabelledOutput`.
-    """
+    """Standard output and error of this process, with labels from now on."""
 
     def __init__(self, echo: Callable[[Attempt, list[str]], object] | None = None) -> None:
         self._streams: list[LabelledOutput] = []

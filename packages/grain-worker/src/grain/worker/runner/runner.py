@@ -67,7 +67,6 @@ class Runner(Generic[Arriving, Departing]):
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         channel: the channel to the head or the agent. The runner does not close it.
-        translation: between these payloads and calls and outcomes.
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_job`.
     """
@@ -138,16 +137,7 @@ class PooledNursery:
 
 
 class _Execution(Generic[Arriving, Departing]):
-    """The runs of a runner while it serves.
-
-    Args:
-        name: as of `Runner`.
-        channel: as of `Runner`.
-        translation: as of `Runner`.
-        nursery: where everything takes place.
-        on_ended: as of `Runner`.
-        interruptible: as of `Runner`.
-    """
+    """The runs of a runner while it serves."""
 
     def __init__(
         self,
@@ -353,7 +343,6 @@ class _Execution(Generic[Arriving, Departing]):
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            ended: its outcome.
             call: what it called; None if it could not be decoded.
             account: its account; None likewise.
         """

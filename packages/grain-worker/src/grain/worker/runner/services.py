@@ -28,13 +28,7 @@ _BY_NURSERY: trio.lowlevel.RunVar[_Registry | None] = trio.lowlevel.RunVar("grai
 
 
 class Service:
-    """A service that is being opened, is open, or could not be opened.
-
-    Attributes:
-        settled: set when it is open, or could not be opened.
-        value: what its context manager gave.
-        error: the exception of opening it.
-    """
+    """A service that is being opened, is open, or could not be opened."""
 
     def __init__(self) -> None:
         self.settled = trio.Event()
@@ -43,11 +37,7 @@ class Service:
 
 
 class Services:
-    """The services of one runner; `open_nursery_of_runs` makes it.
-
-    Args:
-        nursery: has a task for each service.
-    """
+    """The services of one runner; `open_nursery_of_runs` makes it."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery

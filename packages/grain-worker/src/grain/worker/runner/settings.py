@@ -71,11 +71,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
 
 
 class Settings:
-    """The settings of runs, made of those of their missions, which arrive with every run.
-
-    Args:
-        settings: the settings of the runner.
-    """
+    """The settings of runs, made of those of their missions, which arrive with every run."""
 
     def __init__(self, settings: RunnerSettings) -> None:
         self._settings = settings
@@ -138,8 +134,6 @@ def mission_settings(
     """Return the settings of a mission in this process, as its runs take them along.
 
     Args:
-        name: the mission's name.
-        env: changes to the environment of external programs.
         echo: True if it wants the lines that its tasks print on workers elsewhere.
         id: its id, of which the beginning travels.
 

@@ -42,7 +42,6 @@ class Translation(Protocol[Arriving, Departing]):
         """Return the report on a run that has ended, as `Ended` takes it. Raises nothing.
 
         Args:
-            account: that of the run.
             ended: its outcome; None if it was cancelled.
         """
 
@@ -50,7 +49,6 @@ class Translation(Protocol[Arriving, Departing]):
         """Return the payload of an outcome, and True if it is an exception. Raises nothing.
 
         Args:
-            ended: the outcome.
             call: the call whose outcome it is; None if the run could not be decoded.
         """
 

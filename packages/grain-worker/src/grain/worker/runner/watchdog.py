@@ -69,7 +69,6 @@ class Look(NamedTuple):
         line: the text of that line, empty if the file is not here.
         instead: a sentence: what to write instead.
         own: True if the line called Grain, whose code is what takes the time.
-        frames: the stack, from the loop inwards.
     """
 
     function: str
@@ -119,7 +118,6 @@ class LoopWatchdog:
     Args:
         report: takes a report, with the frames of the stack from the loop inwards, which it must
             not keep. It is called in the thread of the watchdog, while the loop is blocked.
-        patience: see `PATIENCE`.
         interval: seconds between two looks at a loop that is not blocked.
     """
 
@@ -196,7 +194,6 @@ class LoopWatchdog:
         """Charge the code on the stack with a time; return what was reported, if it was due.
 
         Args:
-            now: the time of the clock.
             stall: the seconds of the present stall, by function.
         """
         look = look_at(self._watched)
@@ -278,7 +275,6 @@ def task_on(frames: tuple[FrameType, ...], root: Task | None) -> Task | None:
 
     Args:
         frames: the stack, from the loop inwards.
-        root: the root task of the trio run.
     """
     tasks = [root] if root is not None else []
     while tasks:

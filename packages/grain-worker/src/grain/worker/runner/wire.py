@@ -42,7 +42,6 @@ class BlockingReport(
 
     Attributes:
         attempt: the run that blocks the event loop, if it is one.
-        code: where, and for how long.
     """
 
     attempt: Attempt | None
@@ -55,8 +54,6 @@ class PrintReport(
     """Lines that a run has printed, for its mission.
 
     Attributes:
-        attempt: the run.
-        lines: with their labels.
         lost: the number of lines of all runs that were left out before, as there were too many.
     """
 

@@ -36,10 +36,7 @@ class WireTranslation:
     """The translation between bytes and objects, with the functions that have arrived.
 
     Args:
-        where: the name of this runner in error messages.
         largest: the most bytes that an outcome may have.
-        settings: the settings of the runner.
-        worker: its name, in reports.
     """
 
     def __init__(
