@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from click.testing import CliRunner, Result
 from command_site import Site
 
+from grain.cli import main
 from grain_testkit.local_processes import alive
-from grain_testkit.programs import run
+from grain_testkit.programs import run, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +57,22 @@ async def waits():
 
 async def main():
     await (waits @ Cores(1))()
+
+run(main)
+"""
+
+LABELLED = """
+from grain.delayed import delayed, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def runs(command):
+    await run_external(["sh", "-c", command])
+
+async def main():
+    await (runs @ Cores(1))("sleep 0.1")
+    await (runs @ Cores(1))("exec sleep 1000.25")
 
 run(main)
 """
@@ -111,6 +133,72 @@ async def test_a_mission_that_was_killed_is_resumed_and_has_every_result_once(si
     # The one that ran when its mission was killed may have run twice.
     assert {str(i) for i in range(12)} == set(written)
     assert len(written) <= 13
+
+
+async def test_a_label_means_one_mission_in_every_command_for_as_long_as_its_log_is_there(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it was started; and it is not given again when all records of it are gone."""
+    (site.folder / "opt.py").write_text(LABELLED)
+    monkeypatch.setenv("XDG_STATE_HOME", site.environ["XDG_STATE_HOME"])
+    monkeypatch.chdir(site.folder)
+
+    async def grain(*words: str) -> Result:
+        invoke = partial(CliRunner().invoke, main, words, catch_exceptions=False)
+        return await trio.to_thread.run_sync(invoke)
+
+    patient = ("--patience", "30")
+    with ExitStack() as stack, site.gnaw(), site.worker("w", Cores=2), trio.fail_after(300):
+        first = start("opt.py", cwd=site.folder, env=site.environ, stderr=subprocess.DEVNULL)
+        stack.callback(first.kill)
+        await site.until(lambda s: s["tasks"]["running"] == 1 == s["missions"][0]["done"])
+        assert 0 == (await site.grain("run", "-d", "opt.py")).returncode
+        here = await site.until(
+            lambda s: s["tasks"]["running"] == 2 and all(one["done"] for one in s["missions"])
+        )
+        ids = {one["label"]: one["id"] for one in here["missions"]}
+        assert {"opt@1", "opt@2"} == ids.keys()
+        assert "running" == (await until_state(site, "opt@2", "running"))["state"]
+        for label in ids:
+            why = await grain("why", *patient, f"{label}:2")
+            assert f"task {label}:2 is running" in why.stdout
+        refused = await grain("cancel", "-y", *patient, "opt")
+        for label, id_ in ids.items():
+            assert f"{label} (id {id_[:8]}" in refused.stderr
+        ended = await grain("cancel", "-y", *patient, "opt@1")
+        assert "mission opt@1 is told to end" in ended.stdout
+        await trio.to_thread.run_sync(first.wait, 100)
+        # The number is left out where no other of the name is here; commands take it all the same.
+        [other] = (await site.until(lambda s: len(s["missions"]) == 1))["missions"]
+        assert ("opt", 2) == (other["label"], other["number"])
+        assert "task opt@2:2 is running" in (await grain("why", *patient, "opt@2:2")).stdout
+        past = (await grain("why", *patient, "opt@1:2")).stdout
+        assert f"mission opt ({ids['opt@1'][:8]})" in past
+        assert 0 == (await grain("cancel", "-y", *patient, "opt@2")).exit_code
+        await until_state(site, "opt@2", "interrupted")
+
+        listed = json.loads((await grain("history", "--json")).stdout)
+        assert ids == {one["label"]: one["id"] for one in listed}
+        for label, id_ in ids.items():
+            for word in (label, id_, id_[:6]):
+                assert id_ == json.loads((await grain("history", "--json", word)).stdout)["id"]
+            assert id_ in (await grain("report", "-o", "-", label)).stdout
+            assert 0 == (await grain("whatif", label)).exit_code
+            assert 0 == (await grain("logs", f"{label}:1")).exit_code
+        assert "opt@2 was cancelled by" in (await grain("attach", "opt@2")).stderr
+        unknown = await grain("history", "opt@9")
+        assert "no log of 'opt@9' in" in unknown.stderr
+        assert "the latest missions are opt@2 of " in unknown.stderr
+
+        assert 0 == (await site.grain("resume", ids["opt@2"])).returncode
+        await site.until(lambda s: s["tasks"]["running"] and s["missions"][0]["number"] == 3)
+        assert 0 == (await grain("cancel", "-y", *patient, "opt@3")).exit_code
+        await until_state(site, "opt@3", "interrupted")
+
+    for folder in ("missions", "started"):
+        shutil.rmtree(site.folder / "state/grain" / folder)
+    assert 0 == (await site.grain("run", "--name", "opt", "true")).returncode
+    assert ["opt@4"] == [one["label"] for one in missions(site)]
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "grain cancel"])

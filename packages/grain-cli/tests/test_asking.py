@@ -244,7 +244,7 @@ def test_the_names_in_the_json_of_ls_stay_as_they_are() -> None:
     assert names.split() == [*data["workers"][0]]
     names = (
         "done failed retried id name label host connected unconfirmed unconfirmed_bytes paused "
-        "running waiting versions"
+        "running waiting versions number"
     )
     assert names.split() == [*data["missions"][0]]
     names = "request interpreter mission priority waiting running oldest never why"

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import main
-from grain.cli.mission_names import find_log, id_of, log_of, ordinals, start_of, store_of
+from grain.cli.mission_names import find_log, id_of, log_of, start_of, store_of
 from grain.cli.mission_records import (
     MissionStart,
     Process,
@@ -36,11 +36,19 @@ def grain(*words: str) -> Result:
     return CliRunner().invoke(main, ["-c", "grain.toml", *words], catch_exceptions=False)
 
 
-def logged(name: str, id: str, began: float, ended: float, pid: int = 1) -> None:  # noqa: A002
+def logged(
+    name: str,
+    id: str,  # noqa: A002
+    began: float,
+    ended: float,
+    *,
+    pid: int = 1,
+    number: int = 0,
+) -> None:
     """Leave the log of a mission that has ended, with one task."""
     import os
 
-    file = logs_folder() / folder_name(began, name, id) / "events.jsonl"
+    file = logs_folder() / folder_name(began, name, id, number) / "events.jsonl"
     file.parent.mkdir(parents=True)
     lines = (
         LogStarted(
@@ -64,36 +72,30 @@ def started(name: str, at: float, process: Process) -> StartRecord:
 
 @pytest.fixture
 def site(alone: Path) -> Path:
-    """Four missions called opt: two of them at the same time; and one that `grain run` started."""
+    """Four missions called opt, the first without a label; and one that `grain run` started."""
     (alone / "grain.toml").write_text(f'address = "unix://{alone}/socket"\n')
     logged("opt", "aaaa1111", 1000.0, 1100.0)
-    logged("opt", "bbbb2222", 1050.0, 1200.0)
-    logged("opt", "cccc3333", 1150.0, 1300.0)
-    logged("opt", "dddd4444", 2000.0, 2100.0)
+    logged("opt", "bbbb2222", 1050.0, 1200.0, number=2)
+    logged("opt", "cccc3333", 1150.0, 1300.0, number=4)
+    logged("opt", "dddd4444", 2000.0, 2100.0, number=5)
     logged("screen", "eeee5555", 3000.0, 3100.0, pid=77)
     return alone
 
 
-def test_a_label_is_that_of_the_last_mission_that_had_it(site: Path) -> None:
-    """As a scheduler counts: one more than the largest of those that are there."""
+def test_a_label_and_an_id_mean_one_mission_and_a_name_the_last(site: Path) -> None:
     config = load(site / "grain.toml")
-    words = ("opt", "opt@1", "opt@2", "opt@3", "bbbb")
+    words = ("opt", "opt@2", "opt@4", "opt@5", "bbbb", "aaaa1111")
 
     found = [find_log(config, word).id for word in words]
-    assert ["dddd4444", "dddd4444", "bbbb2222", "cccc3333", "bbbb2222"] == found
+    assert ["dddd4444", "bbbb2222", "cccc3333", "dddd4444", "bbbb2222", "aaaa1111"] == found
 
 
 def test_a_label_that_no_mission_had_lists_those_of_the_name(site: Path) -> None:
-    with pytest.raises(NoSuchLog, match="no mission is or was called 'opt@9'; .* dddd4444 of "):
-        find_log(load(site / "grain.toml"), "opt@9")
-    with pytest.raises(NoSuchLog, match="no log of 'nope@2'"):
+    some = r"no log of 'opt@1' in .*; the latest missions are opt@5 of 1970-\S+ \S+, opt@4 of .*"
+    with pytest.raises(NoSuchLog, match=f"{some}, opt@2 of .*, aaaa1111 of "):
+        find_log(load(site / "grain.toml"), "opt@1")
+    with pytest.raises(NoSuchLog, match=r"no log of 'nope@2' in .* are screen, opt$"):
         find_log(load(site / "grain.toml"), "nope@2")
-
-
-def test_what_the_scheduler_calls_a_mission_goes_first(site: Path, answering: Any) -> None:
-    here = states.state(missions=[states.mission("opt", id="aaaa1111", label="opt@3")])
-    with answering(f"unix://{site}/socket", state=here):
-        assert "aaaa1111" == find_log(load(site / "grain.toml"), "opt@3").id
 
 
 def test_a_start_by_grain_run_leads_to_its_log_and_back_by_its_process(site: Path) -> None:
@@ -103,15 +105,26 @@ def test_a_start_by_grain_run_leads_to_its_log_and_back_by_its_process(site: Pat
     record = started("night", 2999.0, NIGHT)
     log = find_log(config, "night@2")
 
-    assert "eeee5555" == log.id == find_log(config, "night").id == id_of(config, "night")
+    assert "eeee5555" == log.id == find_log(config, "night").id
     assert log == log_of(store_of(config), record)
     assert "night@2" == (start_of(log) or pytest.fail("no start")).label
     assert None is start_of(find_log(config, "opt"))
-    assert "" == id_of(config, "opt")
+    assert "eeee5555" == id_of(config, "night@2") == id_of(config, "night")
+
+
+def test_a_scheduler_is_asked_for_the_id_of_a_mission_where_its_log_tells_it(site: Path) -> None:
+    """Of a name, only that of a mission which runs: the scheduler may have others, without logs."""
+    config = load(site / "grain.toml")
+    words = ("opt@2", "opt", "bbbb2222", "opt@9", "none")
+
+    assert ["bbbb2222", "opt", "bbbb2222", "opt@9", "none"] == [
+        id_of(config, word) for word in words
+    ]
 
 
 @pytest.mark.parametrize(
-    ("word", "function"), [("opt@2", "of_bbbb2222"), ("night@1", "of_eeee5555")]
+    ("word", "function"),
+    [("opt@2", "of_bbbb2222"), ("night@1", "of_eeee5555"), ("cccc", "of_cccc3333")],
 )
 def test_every_command_takes_a_label(site: Path, word: str, function: str) -> None:
     started("night", 2999.0, NIGHT)
@@ -148,7 +161,8 @@ def test_cancel_takes_a_label_of_grain_missions_that_the_scheduler_does_not_know
 def test_a_mission_of_another_host_without_a_sign_of_life_was_killed(site: Path) -> None:
     """`grain run` leaves that sign; of others nothing is known for two days."""
     for name, id_ in (("night", "ffff6666"), ("other", "ffff7777")):
-        logged(name, id_, 4000.0, 4100.0, pid=88 if name == "night" else 99)
+        pid, number = (88, 1) if name == "night" else (99, 0)
+        logged(name, id_, 4000.0, 4100.0, pid=pid, number=number)
         log = find_log(load(site / "grain.toml"), id_)
         lines = (log.folder / "events.jsonl").read_bytes().splitlines(keepends=True)
         (log.folder / "events.jsonl").write_bytes(b"".join(lines[:-1]))
@@ -157,9 +171,3 @@ def test_a_mission_of_another_host_without_a_sign_of_life_was_killed(site: Path)
     states = {line.split()[0]: line.split()[4] for line in grain("history").output.splitlines()[2:]
               if not line.startswith(" ")}  # fmt: skip
     assert ("killed", "running") == (states["night@1"], states["other"])
-
-
-def test_ordinals_are_those_that_a_scheduler_gives() -> None:
-    assert [3, 2, 1] == ordinals([(20, 30), (5, 25), (0, 10)])
-    assert [1, 1] == ordinals([(20, 30), (0, 10)])
-    assert [] == ordinals([])

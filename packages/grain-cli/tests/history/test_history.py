@@ -95,21 +95,12 @@ def test_a_long_name_is_shortened_and_not_the_date_beside_it(
     assert re.match(r"scree\S*\.\.\.\S+ +2026-03-0\d \d\d:\d\d  ", row)
 
 
-@pytest.mark.usefixtures("opt")
-def test_a_mission_that_grain_run_has_started_has_the_name_of_its_start() -> None:
-    """That by which `grain missions` lists it; its own is in the other forms, too."""
-    from grain.cli.mission_records import MissionStart, Process, make, missions_folder, write
+def test_the_list_has_the_labels_of_missions_and_their_names_in_the_other_forms() -> None:
+    write(replace(HEADER, label="opt@7", time=BEGAN + 60), [END])
+    write(HEADER, [END])
 
-    command = ("./opt",)
-    start = MissionStart(name="night", command=command, directory="/", environment={}, at=BEGAN - 1)
-    process = Process(
-        host=HEADER.host, kernel="k", pid=HEADER.pid, began="1", keeper=1, keeper_began="1"
-    )
-    write(make(missions_folder(), start).folder, "process.json", process)
-
-    assert "night@1" == history().stdout.splitlines()[2].split()[0]
-    [mission] = data()
-    assert ("opt", "night@1") == (mission["name"], mission["label"])
+    assert ["opt@7", "opt"] == [line.split()[0] for line in history().stdout.splitlines()[2::2]]
+    assert [("opt", "opt@7"), ("opt", "")] == [(one["name"], one["label"]) for one in data()]
 
 
 def test_each_further_attempt_takes_back_the_failure_of_the_one_before() -> None:
@@ -436,7 +427,7 @@ def test_a_name_means_the_last_mission_and_an_id_each() -> None:
     named, by_id = history("opt"), history("a1b2c3d4e5")
 
     assert named.stdout.startswith("opt (f6f7)")
-    assert "this is the last of 2 missions of that name; the other is a1b2c3d4e5" in named.stderr
+    assert "this is the last of 2 missions of that name; the other is a1b2c3d4 of " in named.stderr
     assert by_id.stdout.startswith("opt (a1b2c3d4)")
     assert "" == by_id.stderr
 

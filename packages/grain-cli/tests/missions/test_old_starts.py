@@ -36,6 +36,14 @@ NOW = 100 * 86400.0
 DAY = 86400.0
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return a folder beside which the numbers of missions are."""
+    folder = tmp_path / "started"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 def started(folder: Path, days: float, *, alive: float | None = None) -> StartRecord:
     """Make the folder of a start of so many days ago.
 
@@ -72,10 +80,10 @@ def test_a_start_without_a_sign_of_life_for_thirty_days_is_removed(
     tmp_path: Path, days: float, expected: list[int]
 ) -> None:
     """Be it its last one, or the start itself where none came."""
-    started(tmp_path / "silent", 45, alive=days)
-    started(tmp_path / "none", days)
+    started(tmp_path / "1" / "started", 45, alive=days)
+    started(tmp_path / "2" / "started", days)
 
-    assert expected == left(tmp_path / "silent") == left(tmp_path / "none")
+    assert expected == left(tmp_path / "1/started") == left(tmp_path / "2/started")
     assert 30 * DAY == KEPT
 
 

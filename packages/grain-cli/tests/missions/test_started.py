@@ -113,7 +113,7 @@ def test_a_detached_mission_goes_on_and_its_end_is_known(folder: Path) -> None:
     (folder / "go").touch()
     followed = grain("attach", "night")
 
-    assert "begins a b c night\ndone\n" == followed.stdout, followed.output
+    assert "begins a b c night@1\ndone\n" == followed.stdout, followed.output
     assert (0, "night@1 is done\n") == (followed.exit_code, followed.stderr)
     one = until("done", "night@1")
     assert (0, [sys.executable, "opt.py", "a", "b c"]) == (one["status"], one["command"])
@@ -132,7 +132,7 @@ def test_ctrl_c_detaches_and_the_mission_goes_on(folder: Path) -> None:
         text=True,
     )
     assert attached.stdout is not None
-    assert "begins opt\n" == attached.stdout.readline()
+    assert "begins opt@1\n" == attached.stdout.readline()
     attached.send_signal(signal.SIGINT)
     _, err = attached.communicate(timeout=60)
 
@@ -283,7 +283,7 @@ def test_cancel_ends_a_mission_that_no_scheduler_has(folder: Path) -> None:
 def test_a_start_that_a_scheduler_has_is_cancelled_by_its_label_and_no_other_one(
     folder: Path, answering: Any
 ) -> None:
-    """`grain missions` counts starts: opt@2 is the scheduler's only mission called opt."""
+    """It needs no log of it: the scheduler knows its number."""
     (folder / "opt.py").write_text("")
     assert 0 == grain("run", "opt.py").exit_code
     (folder / "opt.py").write_text(WAITS.replace("128 + number", "1"))
@@ -293,7 +293,7 @@ def test_a_start_that_a_scheduler_has_is_cancelled_by_its_label_and_no_other_one
     (folder / "s").mkdir(mode=0o700)
     address = f"unix://{folder}/s/s"
     (folder / "grain.toml").write_text(f'address = "{address}"\n')
-    here = states.state(missions=[states.mission("opt", id="ab12", running=1)])
+    here = states.state(missions=[states.mission("opt", id="ab12", number=2, running=1)])
     opt = FoundAnswer(here.missions[0])
 
     words = ("cancel", "-y", "--patience", "60")
@@ -304,7 +304,7 @@ def test_a_start_that_a_scheduler_has_is_cancelled_by_its_label_and_no_other_one
     assert (1, True) == (ended.exit_code, "opt@1 does not run: it is done" in ended.output)
     assert 0 == running.exit_code, running.output
     assert ["state", "state", "find", "cancel"] == [ask.about for ask in scheduler.asked]
-    assert ["opt", "ab12"] == [ask.mission for ask in scheduler.asked[2:]]
+    assert ["opt@2", "ab12"] == [ask.mission for ask in scheduler.asked[2:]]
     os.kill(one["pid"], signal.SIGTERM)
     assert "was cancelled by " in until("interrupted", "opt@2")["detail"]
 

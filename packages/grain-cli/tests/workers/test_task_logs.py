@@ -30,8 +30,8 @@ def worker(folder: Path, name: str, log: str) -> None:
     records.add(records.new_file(), record)
 
 
-def event_log(started: float, *lines: Any, mission: str = "1234abcd") -> None:
-    folder = logs_folder() / folder_name(started, "opt", mission)
+def event_log(started: float, *lines: Any, mission: str = "1234abcd", number: int = 0) -> None:
+    folder = logs_folder() / folder_name(started, "opt", mission, number)
     folder.mkdir(parents=True)
     first = LogStarted(time=started, version=1, grain="1", source="mission", id=mission, name="opt")
     (folder / "events.jsonl").write_bytes(b"".join(map(encode, (first, *lines))))
@@ -62,7 +62,7 @@ def test_the_runs_and_the_files_of_the_programs_come_from_the_event_log(alone: P
         usage=Usage(outputs=("/job/a.out",)),
         **common,
     )
-    event_log(0.0, lost, ended)
+    event_log(0.0, lost, ended, number=2)
     worker(alone, "w1", "opt:1 (1234abcd) energy | one\n")
     assert (
         "opt:1 (1234abcd) energy | one\n"
@@ -95,13 +95,15 @@ def test_of_missions_of_one_name_that_run_at_the_same_time_each_has_its_lines(
     worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
     task = TaskSubmitted(time=1.0, task=1, function="f")
     event_log(0.0, task)
-    event_log(60.0, task, mission="99ee00ff5678")
+    event_log(60.0, task, mission="99ee00ff5678", number=4)
 
     assert "opt:1 (1234abcd) f | first\n" == grain("logs", "1234:1").output
     assert "opt:1 (99ee00ff) f | second\n" == grain("logs", "99ee:1").output
     refused = grain("logs", "opt:1")
     assert 1 == refused.exit_code
-    assert "2 missions called 'opt' run: id 99ee00ff, id 1234abcd; name one" in refused.output
+    assert (
+        "2 missions called 'opt' run: opt@4 (id 99ee00ff), id 1234abcd; name one" in refused.output
+    )
 
 
 def test_a_beginning_of_the_ids_of_several_missions_is_refused_with_those(alone: Path) -> None:
@@ -132,7 +134,7 @@ def test_a_mission_without_a_log_has_its_lines_by_what_the_scheduler_knows(
     worker(alone, "w1", "opt:1 (1234abcd) f | first\nopt:1 (99ee00ff) f | second\n")
     here = [
         states.mission("opt", id="1234abcd5678"),
-        states.mission("opt", label="opt@2", id="99ee00ff5678"),
+        states.mission("opt", number=2, id="99ee00ff5678"),
     ]
     with answering(address, state=states.state(missions=here)):
         shown = grain("logs", "-c", f"{alone}/grain.toml", "opt@2:1")

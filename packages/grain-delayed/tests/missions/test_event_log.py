@@ -12,6 +12,7 @@ import trio
 
 from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission, run
+from grain.eventlog.names import take_number
 from grain.eventlog.reader import read
 from grain.eventlog.schema import (
     AnyLine,
@@ -87,6 +88,48 @@ def test_the_log_of_a_local_mission_has_each_task_from_its_call_to_its_end(tmp_p
     assert isinstance(left, WorkerLeft)
     assert isinstance(end, LogEnded)
     assert ("done", 0) == (end.status, end.lost)
+
+
+def test_missions_of_one_name_have_labels_and_a_start_gives_that_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    async def nothing() -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def within() -> None:
+        async with mission(Cores(1), name="opt", config_file=False):
+            await nothing()
+
+    local(nothing, tmp_path, name="opt")
+    assert 2 == take_number("opt", unused=True)
+    monkeypatch.setenv("GRAIN_MISSION", "opt@2")
+    local(nothing, tmp_path)
+    local(nothing, event_log=False)  # nobody sees it: it takes no label
+    local(delayed(within) @ Cores(1), event_log=False)
+    local(nothing, tmp_path, name="scan")
+    local(nothing, tmp_path)
+
+    logs = sorted(LogStore(tmp_path / "missions").logs(), key=lambda log: log.label)
+    labels = ["opt@1", "opt@2", "opt@3", "scan@1"]
+    assert labels == [log.label for log in logs]
+    assert labels == [header.label for log in logs if (header := log.header()) is not None]
+
+
+def test_a_mission_whose_label_cannot_be_written_runs_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    async def main() -> None:
+        await g(1)
+
+    local(main, tmp_path, name="opt")
+    [log] = LogStore(tmp_path / "missions").logs()
+    assert log.id[:8] == log.label
+    assert "" == lines(tmp_path)[0].label  # type: ignore[union-attr]
 
 
 def test_a_task_names_the_one_whose_end_its_branch_had_waited_for(tmp_path: Path) -> None:

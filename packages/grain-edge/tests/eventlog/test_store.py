@@ -37,13 +37,14 @@ def log(
     end: bool = True,
     host: str = "",
     pid: int = 0,
+    number: int = 0,
 ) -> str:
     """Make a log that was last written to so many seconds before now; return its folder's name."""
-    folder = store / folder_name(started, name, id)
+    folder = store / folder_name(started, name, id, number)
     folder.mkdir(parents=True)
     first = LogStarted(
         time=started, version=VERSION, grain="1", source="mission", id=id, name=name,
-        host=host or socket.gethostname(), pid=pid,
+        host=host or socket.gethostname(), pid=pid, label=f"{name}@{number}" if number else "",
     )  # fmt: skip
     path = folder / "events.jsonl"
     last = encode(LogEnded(time=started, status="done")) if end else b""
@@ -112,6 +113,48 @@ def test_a_log_that_is_not_found_or_not_clear_is_an_error_with_the_names(tmp_pat
     assert 2 == len(info.value.candidates)
     with pytest.raises(NotALog, match="there is no events.jsonl in it"):
         store.find(f"{tmp_path}/")
+
+
+def test_a_label_means_one_log_and_a_log_without_one_goes_by_its_id(tmp_path: Path) -> None:
+    store = LogStore(tmp_path)
+    log(tmp_path, "opt", "c3d4", started=NOW - 9)
+    folder = log(tmp_path, "my opt", "c3ff", number=2)
+    log(tmp_path, "my opt", "d411", started=NOW + 9, number=13)
+
+    words = ("my opt@2", "my_opt@13", "my opt", "opt", "c3ff", folder, f"{tmp_path}/{folder}")
+    found = [store.find(word) for word in words]
+    assert ["my_opt@2", "my_opt@13", "my_opt@13", "c3d4"] == [one.label for one in found[:4]]
+    assert ["my_opt@2"] * 3 == [one.label for one in found[4:]]
+    which = r"latest missions are my_opt@13 of 20\S+ \S+, my_opt@2 of \S+ \S+$"
+    with pytest.raises(NoSuchLog, match=f"no log of 'my opt@3' in .*; the {which}"):
+        store.find("my opt@3")
+
+
+def test_of_logs_with_one_label_none_is_chosen(tmp_path: Path) -> None:
+    """Two users may write to a folder."""
+    for id_ in ("c3d4", "e5f6"):
+        log(tmp_path, "opt", id_, number=2)
+
+    with pytest.raises(AmbiguousLog, match="'opt@2' is the label of several missions: .*-e5f6, "):
+        LogStore(tmp_path).find("opt@2")
+
+
+def test_a_file_or_a_folder_goes_by_its_path_without_a_slash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is not the name of a mission, or the beginning of one."""
+    elsewhere = tmp_path / "elsewhere"
+    for name, id_ in (("saved", "a1"), ("scan", "b2")):
+        folder = log(elsewhere, name, id_, number=7)
+        (elsewhere / folder).rename(elsewhere / name)
+    monkeypatch.chdir(elsewhere)
+    for id_ in ("c3", "d4"):
+        log(tmp_path / "store", f"saved{id_}", id_)
+    log(tmp_path / "store", "scan", "e5")
+    store = LogStore(tmp_path / "store")
+
+    assert ["a1", "e5"] == [store.find(word).id for word in ("saved", "scan")]
+    assert ["saved@7", "scan@7"] == [store.find(word).label for word in ("saved", "./scan")]
 
 
 def test_a_stored_log_has_its_header_its_end_and_its_size(tmp_path: Path) -> None:

@@ -206,19 +206,21 @@ def test_answers_have_the_cluster_of_each_worker(harness: HubHarness) -> None:
 
 
 def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) -> None:
-    """Else by name and ordinal; by id or the beginning of an id in any case."""
+    """Else by name and number; by both, an id or the beginning of an id in any case."""
     harness.worker("w", 4)
-    for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
-        harness.send(
-            id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), DefineFunction(F), Synced()
-        )
+    missions_here = (("aaaa1111bb", "one", 3), ("cccc2222dd", "same", 4), ("eeee3333ff", "same", 7))
+    for id_, name, number in missions_here:
+        register = RegisterMission(id_, name, number=number)
+        harness.send(id_, register, Request(0, {"Cores": 1}), DefineFunction(F), Synced())
         harness.submit(id_, 1)
     missions = harness.hub.snapshot(0.0).missions
 
-    assert ["one", "same@1", "same@2"] == [mission.label for mission in missions]
-    words = ["one", "same@1", "same@2", "one@1", "aaaa1111bb", "cccc2222", "eeee"]
+    assert ["one", "same@4", "same@7"] == [mission.label for mission in missions]
+    assert [True] * 3 == [missions[0].goes_by(word) for word in ("one", "one@3", "aaaa1111bb")]
+    assert not missions[0].goes_by("one@1")
+    words = ["one", "same@4", "same@7", "one@3", "aaaa1111bb", "cccc2222", "eeee"]
     assert {"running"} == {harness.hub.why(word, 1, 0.0).state for word in words}
-    found = harness.hub.find("same@2").mission
+    found = harness.hub.find("same@7").mission
     assert found is not None
     assert "eeee3333ff" == found.id
 
@@ -226,8 +228,8 @@ def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) 
 def test_a_word_that_means_no_mission_or_several_is_answered_with_those_there_are(
     harness: HubHarness,
 ) -> None:
-    for id_, host in (("aaaa1111bb", "n1"), ("aaaa2222dd", "n2")):
-        harness.send(id_, RegisterMission(id_, "same", host), Synced())
+    for number, (id_, host) in enumerate((("aaaa1111bb", "n1"), ("aaaa2222dd", "n2")), 1):
+        harness.send(id_, RegisterMission(id_, "same", host, number=number), Synced())
     same = "same@1 (id aaaa1111, on n1), same@2 (id aaaa2222, on n2)"
 
     assert f"2 missions are called 'same': {same}" == harness.hub.find("same").error
@@ -236,17 +238,26 @@ def test_a_word_that_means_no_mission_or_several_is_answered_with_those_there_ar
     assert (none,) == harness.hub.why("other", 1, 0.0).reasons
 
 
-def test_a_label_stays_with_its_mission(harness: HubHarness) -> None:
-    """A mission that comes back, or one that comes later, does not take that of another."""
-    for name in ("a", "b", "c"):
-        harness.send(name, RegisterMission(name, "same"), Synced())
+def test_the_label_of_a_mission_has_its_own_number(harness: HubHarness) -> None:
+    """Those of two home directories may have the same; one may have none. They go by their ids."""
+    for name, number in (("a", 5), ("b", 9), ("c", 2), ("d", 2), ("e", 0), ("f", 0)):
+        harness.send(name, RegisterMission(name, "same", number=number), Synced())
     harness.send("a", Depart())
-    harness.send("again", RegisterMission("b", "same", connection=2), Synced())
-    harness.send("d", RegisterMission("d", "same"), Synced())
+    harness.send("again", RegisterMission("b", "same", connection=2, number=9), Synced())
 
-    assert ["same@2", "same@3", "same@4"] == [
-        mission.label for mission in harness.hub.snapshot(0.0).missions
-    ]
+    missions = harness.hub.snapshot(0.0).missions
+    assert ["same@9", "c", "d", "e", "f"] == [mission.label for mission in missions]
+    which = "same@2 (id c, on an unknown host), same@2 (id d, on an unknown host)"
+    assert f"2 missions are called 'same@2': {which}" == harness.hub.find("same@2").error
+
+
+def test_a_mission_that_has_left_goes_by_its_label(harness: HubHarness) -> None:
+    harness.send("a", RegisterMission("a", "same", number=5), Synced(), Depart())
+
+    assert ("it has ended or was cancelled; the last tasks alone are remembered here",) == (
+        harness.hub.why("same@5", 1, 0.0).reasons
+    )
+    assert "a" == harness.hub.answer_why("same@5", 1, 0.0).mission_id
 
 
 def test_workers_of_one_name_are_told_apart(harness: HubHarness) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.eventlog.names import folder_name, logs_folder
+from grain.eventlog.names import folder_name, logs_folder, parse_label
 from grain.eventlog.schema import (
     VERSION,
     LogEnded,
@@ -107,7 +107,8 @@ def _ended(
 
 def write(start: LogStarted, lines: Sequence[AnyLine]) -> Path:
     """Write a log where missions have theirs; return its folder."""
-    folder = logs_folder() / folder_name(start.time, start.name, start.id)
+    _, number = parse_label(start.label) or ("", 0)
+    folder = logs_folder() / folder_name(start.time, start.name, start.id, number)
     folder.mkdir(parents=True)
     (folder / "events.jsonl").write_bytes(b"".join(map(encode, [start, *lines])))
     return folder

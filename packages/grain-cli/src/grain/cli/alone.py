@@ -50,13 +50,14 @@ class AloneMission(NamedTuple):
         """The name, the id and the process, which tell it from others of its name."""
         header = self.header
         where = f"process {header.pid} on {header.host or 'an unknown host'}"
-        return clean(f"{header.name} (id {header.id[:8]}, {where})")
+        return clean(f"{header.label or header.name} (id {header.id[:8]}, {where})")
 
     def data(self) -> dict[str, Any]:
         """Return what others want to know of it, as plain data."""
         header = self.header
         return {
-            "name": header.name, "id": header.id, "host": header.host, "pid": header.pid,
+            "name": header.name, "label": header.label, "id": header.id, "host": header.host,
+            "pid": header.pid,
             "began": header.time, "command": typed(header.command),
         }  # fmt: skip
 
@@ -95,7 +96,7 @@ def named(missions: Sequence[AloneMission], word: str) -> list[AloneMission]:
     return [
         one
         for one in missions
-        if word in (one.header.name, one.log.id)
+        if word in (one.header.name, one.header.label, one.log.id)
         or one.log.name == fit_name(word)
         or (len(word) >= 4 and one.log.id.startswith(word))
     ]

@@ -1,45 +1,40 @@
 """The missions that words mean: one way for all commands.
 
-A mission has a name, which others may have, too; an id; and labels that tell it from others of its
-name. A word is looked for, in this order, as
+A mission has a name, which others may have, too; a label, such as ``opt@2``, which no other has
+(`grain.eventlog.names`); and an id. It tells them to the scheduler and writes them to its log, and
+`grain run` gives the label before the mission begins. So a word is looked for in the logs
+(`LogStore.find`), in the starts by `grain run`, whose program may call its mission otherwise, and
+by the scheduler among the missions that it has (`find_peer`): each may have the mission only, and
+where several have it they agree.
 
-1. a label, such as ``opt@2``, or a name that `grain ls` shows, of a mission that is here now;
-2. a label of `grain missions`, which counts the starts of a name;
-3. a label that `grain ls` showed: of those that had it, the mission that began last;
-4. a name; an id; the beginning of one of them.
-
-A name means the mission that runs, and if none does, the one that began last. Where several of a
-name run, no command chooses: it lists their labels (`LogStore.find`, and `find_peer` of the
-scheduler, for the missions that it has).
+A label, an id and the beginning of an id always mean the same mission. A name means the mission
+that runs, and if none does, the one that began last. Where several of a name run, no command
+chooses: it lists their labels.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
 from grain.cli.show import clean, minute
-from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog, SeveralRun
-from grain.eventlog.names import fit_name, logs_folder
+from grain.eventlog.errors import LogError, NoSuchLog, SeveralRun
+from grain.eventlog.names import fit_name, logs_folder, parse_label
 from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable
 
     from grain.cli.mission_records import StartRecord
     from grain.config import Config
     from grain.edge.questions import MissionState, StateAnswer
     from grain.eventlog.store import StoredLog
 
-LABEL = re.compile(r"(?P<name>.+)@(?P<ordinal>[1-9][0-9]{0,8})", re.DOTALL)
-"""A name that tells a mission from others of its name."""
-
 PATIENCE = 0.5
-"""Seconds to look for a scheduler that may know a label, and is not needed."""
+"""Seconds to look for a scheduler that may know a mission, and is not needed."""
 
 _EARLY = 5.0  # seconds by which clocks of two hosts may differ
 
@@ -57,30 +52,12 @@ def store_of(config: Config) -> LogStore:
     return LogStore(logs_folder(config.head.event_log.folder))
 
 
-def _find(store: LogStore, word: str) -> StoredLog:
-    """Return the log that a user means: see `LogStore.find`; also a file or a folder by its path.
-
-    Raises:
-        LogError: none, or several; the text says what to do.
-        OSError: it cannot be read.
-    """
-    try:
-        return store.find(word)
-    except SeveralRun:
-        raise
-    except (AmbiguousLog, NoSuchLog):
-        # A path without a slash, as in the folder itself; a name goes first.
-        if Path(word).exists():
-            return store.find(f"./{word}")
-        raise
-
-
 def namesakes(store: LogStore, log: StoredLog, word: str) -> list[StoredLog]:
     """Return all logs that a word may mean just as well, newest first; none if it is the only one.
 
     Names of missions need not be unique: a name means the latest, and an id each of them.
     """
-    if word in (log.id, log.folder.name) or "/" in word or LABEL.fullmatch(word):
+    if word in (log.id, log.folder.name) or "/" in word or parse_label(word) is not None:
         return []
     same = [one for one in store.logs() if one.name == log.name]
     return same if len(same) > 1 and not log.id.startswith(word) else []
@@ -92,7 +69,9 @@ def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
     if not same:
         return ""
     rest = [one for one in same if one.id != log.id]
-    others = ", ".join(f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in rest[:3])
+    others = ", ".join(
+        f"{clean(one.label)} of {minute(one.started.timestamp())}" for one in rest[:3]
+    )
     more = f" and {len(same) - 4} more" if len(same) > 4 else ""
     are = "the other is" if len(same) == 2 else "others are"
     which = "the last" if same[0].id == log.id else "the one that runs"
@@ -100,113 +79,71 @@ def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
 
 
 def find_log(config: Config, word: str) -> StoredLog:
-    """Return the log of the mission that a word means, in the order of this module.
+    """Return the log of the mission that a word means.
 
     Raises:
         LogError: there is none, or there are several; the text says what to do.
         OSError: it cannot be read.
     """
     store = store_of(config)
-    if LABEL.fullmatch(word) and (log := _labelled(config, store, word)) is not None:
-        return log
     try:
-        return _find(store, word)
-    except SeveralRun as error:
-        here = {one.id: one.label for one in missions_here(config)}
-        running = (log for log in store.logs() if log.id in error.ids)
-        labels = [
-            f"{here[one.id]} ({_where(one)})" if one.id in here else _where(one) for one in running
-        ]
-        raise SeveralRun(several_text(word, labels), error.candidates, error.ids) from None
+        return store.find(word)
     except NoSuchLog:
         record = find_start(starts(), word)
         log = None if record is None else log_of(store, record)
-        if log is not None:
-            return log
-        label = LABEL.fullmatch(word)
-        same = [] if label is None else _of_name(store, label["name"])
-        if not same:
+        if log is None:
             raise
-        named = ", ".join(f"{log.id} of {log.started.astimezone():%Y-%m-%d %H:%M}" for log in same)
-        raise NoSuchLog(
-            f"no mission is or was called {word!r}; of that name there are {named}"
-        ) from None
+        return log
 
 
-def several_text(word: str, labels: Sequence[str]) -> str:
-    """Return the sentence on missions of one name that run, of which a command needs one."""
-    return (
-        f"{len(labels)} missions called {clean(word)!r} run: {clean(', '.join(labels))}; name one "
-        "by its label or its id"
-    )
+def id_of(config: Config, word: str) -> str:
+    """Return the id of the mission that a word means, for a scheduler; else the word.
 
-
-def _where(log: StoredLog) -> str:
-    try:
-        header = log.header()
-    except (LogError, OSError):
-        header = None
-    return f"id {log.id[:8]}{f', on {header.host}' if header is not None and header.host else ''}"
-
-
-def meant(config: Config, word: str) -> str:
-    """Return the id of the only mission of a name that runs, by its log; else the word.
+    The scheduler may know the mission by another name, and others of the name that have left. It
+    may have missions of the name without a log, too: where none with a log runs, it knows better.
 
     Raises:
         SeveralRun: several of that name run.
     """
-    if LABEL.fullmatch(word) or not any(log.runs() for log in _of_name(store_of(config), word)):
+    try:
+        log = find_log(config, word)
+    except SeveralRun:
+        raise
+    except (LogError, OSError):
         return word
-    return find_log(config, word).id
+    return log.id if log.runs() or log.name != fit_name(word) else word
 
 
-def _labelled(config: Config, store: LogStore, label: str) -> StoredLog | None:
-    """Return the log of the mission with a label; None if there is none."""
-    mission = next((one for one in missions_here(config) if one.label == label), None)
-    if mission is not None:
-        return next((log for log in store.logs() if log.id == mission.id), None)
-    record = next((one for one in starts() if one.label == label), None)
-    if record is not None and (log := log_of(store, record)) is not None:
-        return log
-    name, _, ordinal = label.rpartition("@")
-    same = _of_name(store, name)
-    spans = [(log.started.timestamp(), _last(log)) for log in same]
-    had = (log for log, one in zip(same, ordinals(spans), strict=True) if one == int(ordinal))
-    # The only one of its name is meant: the scheduler may have counted others that left no log.
-    return next(had, same[0] if len(same) == 1 else None)
+def started(configured: Callable[[], Config], word: str) -> StartRecord:
+    """Return the start by `grain run` of the mission that a word means.
 
+    Args:
+        configured: returns the configuration, which is needed if it is not the word of a start.
+        word: that of the mission.
 
-def _of_name(store: LogStore, name: str) -> list[StoredLog]:
-    """Return the logs of a name, the newest first."""
-    return [log for log in store.logs() if log.name == fit_name(name)]
-
-
-def _last(log: StoredLog) -> float:
-    """Return when a mission has left its scheduler, or when this is asked if it has not."""
-    return time.time() if log.is_running() else log.modified()
-
-
-def ordinals(spans: Iterable[tuple[float, float]]) -> list[int]:
-    """Return the ordinals that a scheduler gave to missions of one name.
-
-    Each that came got one more than the largest of those that were there.
-
-    >>> ordinals([(20, 30), (5, 25), (0, 10)])
-    [3, 2, 1]
-    >>> ordinals([(20, 30), (0, 10)])
-    [1, 1]
+    Raises:
+        click.ClickException: there is no such mission, or `grain run` has not started it.
     """
-    given = list(spans)
-    numbers = [0] * len(given)
-    for at in sorted(range(len(given)), key=lambda at: given[at][0]):
-        began = given[at][0]
-        there = (
-            number
-            for number, (first, last) in zip(numbers, given, strict=True)
-            if number and first <= began < last
+    records = read(missions_folder())
+    record = find_start(records, word)
+    if record is not None:
+        return record
+    try:
+        log = find_log(configured(), word)
+    except LogError:
+        labels = list(dict.fromkeys(one.label for one in reversed(records)))[:5]
+        there = f"the last ones are: {', '.join(labels)}" if labels else "none was started yet"
+        raise click.ClickException(
+            f"no mission {clean(word)} was started by `grain run`; {there}"
+        ) from None
+    record = start_of(log)
+    if record is None:
+        where = clean(header.host) if (header := log.header()) is not None else "another host"
+        raise click.ClickException(
+            f"mission {clean(word)} was not started by `grain run`: its output is where it was "
+            f"started, on {where}; `grain history {clean(word)}` shows its tasks"
         )
-        numbers[at] = 1 + max(there, default=0)
-    return numbers
+    return record
 
 
 def log_of(store: LogStore, record: StartRecord) -> StoredLog | None:
@@ -243,32 +180,6 @@ def start_of(log: StoredLog) -> StartRecord | None:
         ):
             return record
     return None
-
-
-class StartLabels:
-    """The labels in `grain missions` of what `grain run` has started, by their processes."""
-
-    def __init__(self) -> None:
-        self._starts: dict[tuple[str, int], list[StartRecord]] = {}
-        for record in starts():
-            if (process := record.process) is not None:
-                self._starts.setdefault((process.host, process.pid), []).append(record)
-
-    def of(self, host: str, pid: int, began: float) -> str:
-        """Return the label of a mission by the first line of its log; "" if there is none."""
-        starts = self._starts.get((host, pid), ())
-        before = (one.label for one in reversed(starts) if one.start.at - _EARLY <= began)
-        return next(before, "")
-
-
-def id_of(config: Config, word: str) -> str:
-    """Return the id of a mission for a scheduler that does not know the word; "" without a log.
-
-    It is that of the start by `grain run` that the word means, which has other labels there.
-    """
-    record = find_start(starts(), word)
-    log = None if record is None else log_of(store_of(config), record)
-    return "" if log is None else log.id
 
 
 def missions_here(config: Config) -> list[MissionState]:

@@ -1,6 +1,6 @@
 """The folder of each start of a mission, in the state directory of its user.
 
-``started/opt@2`` is the second start of a mission ``opt``. Its files:
+``started/opt@2`` has the label of its mission (`grain.eventlog.names`). Its files:
 
 - ``start.json``: what is to run, before it runs.
 - ``process.json``: the program's process and its keeper's, when it has begun.
@@ -28,6 +28,7 @@ import msgspec
 
 from grain.cli.batch import state_folder
 from grain.edge.trust import check_private, mistrust, private_folder
+from grain.eventlog.names import label_of, take_number
 
 STARTING = 60.0
 """Seconds for which a start without a process counts as alive: it is about to begin."""
@@ -103,7 +104,7 @@ class StartRecord:
     """One start of a mission.
 
     Attributes:
-        number: which start of that name it is, from 1.
+        number: that of its label.
         process: its processes; None if the program has not begun.
         end: how it has ended; None if nobody has written that.
         alive: the last sign of life of its keeper, in Unix seconds; 0 if there was none.
@@ -125,7 +126,7 @@ class StartRecord:
     @property
     def label(self) -> str:
         """The name that means this start alone, as in ``opt@2``."""
-        return f"{self.start.name}@{self.number}"
+        return label_of(self.start.name, self.number)
 
     @property
     def output(self) -> Path:
@@ -157,20 +158,19 @@ def make(folder: Path, start: MissionStart) -> StartRecord:
         OSError: it cannot be made.
     """
     private_folder(folder)
-    number = max((record.number for record in read(folder, start.name)), default=0) + 1
     # It gets its name when it is whole: a start that is made at the same time sees all of it.
     aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=folder))
     try:
         write(aside, "start.json", start)
         while True:
-            path = folder / f"{start.name}@{number}"
+            number = take_number(start.name, folder=folder.parent / "labels", unused=True)
+            path = folder / label_of(start.name, number)
             try:
                 aside.rename(path)
             except OSError as error:
-                # Another command made that one at this moment.
+                # The file of the number was removed, and the start was not.
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
-                number += 1
             else:
                 break
     except BaseException:

@@ -164,9 +164,11 @@ class MissionState(Part, frozen=True):
 
     Attributes:
         failed: how many of its tasks failed for good.
+        label: the name that commands take, without the number while no other here has the name.
         connected: False while it is away.
         unconfirmed_bytes: the bytes of the outcomes that it has not taken.
         paused: True if nothing more of it starts until it has taken some.
+        number: that of its label, as 2 of ``opt@2``; 0 if it has none.
     """
 
     done: int
@@ -183,6 +185,11 @@ class MissionState(Part, frozen=True):
     running: int
     waiting: int
     versions: PeerVersions
+    number: int = 0
+
+    def goes_by(self, word: str) -> bool:
+        """Return True if a word is its name, its label or its id."""
+        return word in (self.name, self.label, self.id, f"{self.name}@{self.number}")
 
 
 class QueueState(Part, frozen=True):

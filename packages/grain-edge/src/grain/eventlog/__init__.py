@@ -12,7 +12,7 @@ Rules:
 Map:
 
 - ``schema``: every kind of line with its fields.
-- ``names``: where logs are; the names of their folders and files.
+- ``names``: the labels of missions and their count; where logs are; their folders and files.
 - ``reader``: the lines of a log, also while it is written.
 - ``store``: all logs: listed, looked up, and removed when they are old.
 - ``errors``: the errors of those who read and look up.

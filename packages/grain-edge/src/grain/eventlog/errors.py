@@ -36,12 +36,4 @@ class AmbiguousLog(LogError):
 
 
 class SeveralRun(AmbiguousLog):
-    """Several missions of one name run.
-
-    Attributes:
-        ids: their ids, that of the newest first.
-    """
-
-    def __init__(self, text: str, candidates: tuple[str, ...], ids: tuple[str, ...]) -> None:
-        super().__init__(text, candidates)
-        self.ids = ids
+    """Several missions of one name run."""

@@ -48,6 +48,8 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
         source: who writes it.
         id: the id of the mission, or of the scheduler.
         name: its name, for display.
+        label: the name and a number that no other mission of that name has, as ``opt@2``; empty if
+            it has none.
         command: the command line of its process.
         directory: the working directory.
         host: its host.
@@ -62,6 +64,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
     source: Literal["mission", "scheduler"]
     id: str
     name: str
+    label: str = ""
     command: tuple[str, ...] = ()
     directory: str = ""
     host: str = ""

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
+from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog, NotALog, SeveralRun
 from grain.eventlog.files import open_part, refuse_foreign_links
 from grain.eventlog.names import (
     FIRST_PART,
     fit_name,
+    label_of,
     logs_folder,
     parse_folder,
+    parse_label,
     part_name,
     part_number,
 )
@@ -28,7 +30,7 @@ from grain.eventlog.reader import LONGEST_LINE, LogReader
 from grain.eventlog.schema import LogEnded, LogStarted, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 KEEP = 30 * 86400.0
 """Seconds for which a log is kept after its end."""
@@ -44,6 +46,7 @@ _ELSEWHERE = 48 * TOUCHED  # the same for one of another host, whose processes c
 _STAMP = ".looked"  # the file whose time is that of the last look for old logs
 _BETWEEN = 600.0  # seconds between two such looks, where no log is large
 _CANDIDATES = 5  # that an error names
+_SHORT = 8  # characters of an id
 _CLOCKS = 60.0  # seconds by which the clocks of this host and of a filesystem may differ
 
 
@@ -54,12 +57,30 @@ class StoredLog:
     Attributes:
         started: when it began, in UTC.
         name: the name of the mission, as `names.fit_name` returns it; `header` has it in full.
+        number: that of its label; 0 if it has none.
     """
 
     folder: Path
     started: datetime.datetime
     name: str
     id: str
+    number: int = 0
+
+    @property
+    def label(self) -> str:
+        """Its name and number; of one without a number, the beginning of its id."""
+        return label_of(self.name, self.number) if self.number else self.id[:_SHORT]
+
+    @property
+    def words(self) -> str:
+        """The label, the id and the host, which tell it from others."""
+        try:
+            header = self.header()
+        except (LogError, OSError):
+            header = None
+        where = f", on {header.host}" if header is not None and header.host else ""
+        id_ = f"id {self.id[:_SHORT]}{where}"
+        return f"{self.label} ({id_})" if self.number else id_
 
     def header(self) -> LogStarted | None:
         """Read the first line; None if there is none yet.
@@ -179,11 +200,12 @@ class LogStore:
     def find(self, text: str) -> StoredLog:
         """Return the log that a user means.
 
-        A name means the mission that runs, and if none does, the one that began last.
+        A label, an id and its beginning always mean the same mission. A name means the mission that
+        runs, and if none does, the one that began last.
 
         Args:
-            text: the name or the id of a mission, or their beginning; the name of the folder, or
-                its path.
+            text: the label, the name or the id of a mission, or the beginning of one of the last
+                two; the name of the folder, or its path.
 
         Raises:
             NoSuchLog: nothing fits.
@@ -196,12 +218,18 @@ class LogStore:
             return _at(Path(text))
         logs = self.logs()
         fit = fit_name(text)
+        name, number = parse_label(text) or ("", 0)
+        label = (fit_name(name), number)
         for exact in (
             [log for log in logs if log.folder.name == text],
             [log for log in logs if log.id == text],
+            # Several have one label where several users write to the folder.
+            [log for log in logs if log.number and (log.name, log.number) == label],
         ):
-            if exact:
+            if len(exact) == 1:
                 return exact[0]
+            if exact:
+                raise self._ambiguous(text, "the label of several missions", exact)
         if named := [log for log in logs if log.name == fit]:
             return _running(text, named) or named[0]
         begun = [
@@ -215,16 +243,22 @@ class LogStore:
             )
         ]
         if not begun:
-            raise NoSuchLog(self._nothing(text, logs))
+            if Path(text).exists() and text:  # a path without a slash
+                return _at(Path(text))
+            same = [log for log in logs if number and log.name == label[0]]
+            raise NoSuchLog(self._nothing(text, same or logs))
         if len({log.name if log.name.startswith(fit) else log.id for log in begun}) > 1:
-            names = tuple(log.folder.name for log in begun[:_CANDIDATES])
-            more = f", and {len(begun) - len(names)} more" if len(begun) > len(names) else ""
-            raise AmbiguousLog(
-                f"{text!r} is the beginning of several names or ids: {', '.join(names)}{more}. "
-                "Write more of one",
-                names,
-            )
+            if Path(text).exists():
+                return _at(Path(text))
+            raise self._ambiguous(text, "the beginning of several names or ids", begun)
         return (_running(text, begun) if begun[0].name.startswith(fit) else None) or begun[0]
+
+    def _ambiguous(self, text: str, is_: str, logs: list[StoredLog]) -> AmbiguousLog:
+        names = tuple(log.folder.name for log in logs[:_CANDIDATES])
+        more = f", and {len(logs) - len(names)} more" if len(logs) > len(names) else ""
+        return AmbiguousLog(
+            f"{text!r} is {is_}: {', '.join(names)}{more}. Write more of one", names
+        )
 
     def _nothing(self, text: str, logs: list[StoredLog]) -> str:
         if not logs and not _can_be_made(self.folder):
@@ -237,8 +271,11 @@ class LogStore:
                 f"no log of {text!r}: there are no logs in {self.folder}. Missions write them, "
                 "unless run(..., event_log=False) or head.event_log of grain.toml says otherwise"
             )
-        recent = list(dict.fromkeys(log.name for log in logs))[:_CANDIDATES]
-        return f"no log of {text!r} in {self.folder}; the latest missions are {', '.join(recent)}"
+        recent = [log.name for log in logs]
+        if len(set(recent)) == 1:
+            recent = [f"{log.label} of {log.started.astimezone():%Y-%m-%d %H:%M}" for log in logs]
+        shown = ", ".join(list(dict.fromkeys(recent))[:_CANDIDATES])
+        return f"no log of {text!r} in {self.folder}; the latest missions are {shown}"
 
     def is_neglected(self, now: float) -> bool:
         """Return True if nobody has looked for old logs for ten minutes, and note that one does.
@@ -313,13 +350,17 @@ def _running(text: str, logs: list[StoredLog]) -> StoredLog | None:
     """
     running = [log for log in logs if log.runs()]
     if len(running) > 1:
-        ids = ", ".join(log.id for log in running[:_CANDIDATES])
         raise SeveralRun(
-            f"{len(running)} missions called {text!r} run, with the ids {ids}; name one by its id",
+            several_run(text, [log.words for log in running[:_CANDIDATES]], len(running)),
             tuple(log.folder.name for log in running),
-            tuple(log.id for log in running),
         )
     return running[0] if running else None
+
+
+def several_run(text: str, words: Sequence[str], count: int) -> str:
+    """Return the sentence on missions of one name that run, of which a command needs one."""
+    which = ", ".join(words)
+    return f"{count} missions called {text!r} run: {which}; name one by its label or its id"
 
 
 def _at(path: Path) -> StoredLog:
@@ -337,7 +378,8 @@ def _at(path: Path) -> StoredLog:
     if header is None:
         raise NotALog(f"{path} has no complete line yet")
     started = datetime.datetime.fromtimestamp(header.time, datetime.timezone.utc)
-    return StoredLog(folder, started, fit_name(header.name), header.id)
+    _, number = parse_label(header.label) or ("", 0)
+    return StoredLog(folder, started, fit_name(header.name), header.id, number)
 
 
 def _can_be_made(folder: Path) -> bool:

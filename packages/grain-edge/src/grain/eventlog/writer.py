@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from grain.eventlog.files import LogFiles
-from grain.eventlog.names import folder_name
+from grain.eventlog.names import folder_name, parse_label
 from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted
 from grain.eventlog.store import KEEP, KEEP_GB, TOUCHED
 
@@ -58,6 +58,7 @@ def first_line(
     name: str,
     *,
     grain: str,
+    label: str = "",
     address: str = "",
 ) -> LogStarted:
     """Return the first line of a log that this process is about to write.
@@ -84,6 +85,7 @@ def first_line(
         source=source,
         id=id,
         name=name,
+        label=label,
         command=tuple(map(_printable, command)),
         directory=_printable(directory),
         host=socket.gethostname(),
@@ -126,7 +128,8 @@ class LogWriter:
         part_size: int = PART_SIZE,
         clocks: tuple[Callable[[], float], Callable[[], float]] = (time.time, time.monotonic),
     ) -> None:
-        self.folder: Path = store.folder / folder_name(header.time, header.name, header.id)
+        _, number = parse_label(header.label) or ("", 0)
+        self.folder: Path = store.folder / folder_name(header.time, header.name, header.id, number)
         self.id = header.id
         self.lost = 0
         self.written = False

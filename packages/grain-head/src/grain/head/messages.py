@@ -56,6 +56,7 @@ class RegisterMission(Message, frozen=True):
             whichever arrives first.
         versions: of its Python, and of what else matters to workers.
         settings: its `grain.worker.messages.MissionSettings` as bytes, for its leases.
+        number: that of its label, which no other mission of the name has; 0 if it has none.
     """
 
     mission: str
@@ -65,6 +66,7 @@ class RegisterMission(Message, frozen=True):
     connection: int = 1
     versions: Versions = Versions()
     settings: bytes = b""
+    number: int = 0
 
 
 class Request(Message, frozen=True):

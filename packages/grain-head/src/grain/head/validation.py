@@ -166,6 +166,8 @@ def _check_digest(digest: bytes) -> None:
 def _check_mission(message: RegisterMission) -> None:
     _check_peer(message.mission, message.name, message.host, message.versions)
     _check_connection(message.connection)
+    if not 0 <= message.number < 10**9:
+        raise BadMessage(f"{message.number} is not the number of a mission")
     if len(message.settings) > _SETTINGS:
         raise BadMessage(
             f"its settings have {len(message.settings)} bytes; {_SETTINGS} is the most"

@@ -150,6 +150,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             removes a variable. They travel with every task, so 64 KiB at most.
         run_log: takes note of what happens to the tasks; the mission has its id.
         echo: True for events of what tasks print on workers, `grain.head.events.TasksPrinted`.
+            number: that of the mission's label; 0 if it has none.
 
     Raises:
         ValueError: ``env`` is too large.
@@ -166,6 +167,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         env: Mapping[str, str | None] | None = None,
         run_log: RunLog | None = None,
         echo: bool = False,
+        number: int = 0,
     ) -> None:
         super().__init__()
         self._run_log = run_log
@@ -179,6 +181,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             os.getpid(),
             own_versions(),
             mission_settings(self.name, env or {}, echo=echo, id=mission),
+            number,
         )
         if connect is None:
             finder = GnawConnector(address, name=self.name)

@@ -65,10 +65,12 @@ class HostingExecutor(RemoteExecutor):
         env: Mapping[str, str | None] | None = None,
         run_log: RunLog | None = None,
         echo: bool = False,
+        number: int = 0,
     ) -> None:
         super().__init__(
-            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log, echo=echo
-        )
+            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log,
+            echo=echo, number=number,
+        )  # fmt: skip
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
         self.local = local

@@ -220,11 +220,12 @@ class MissionSession:
         pid: int = 0,
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
         settings: bytes = b"",
+        number: int = 0,
     ) -> None:
         self.id = id
         self.name = name
         self._registration = RegisterMission(
-            id, name, host, pid, versions=versions, settings=settings
+            id, name, host, pid, versions=versions, settings=settings, number=number
         )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []

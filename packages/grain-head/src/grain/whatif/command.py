@@ -17,8 +17,6 @@ from grain.eventlog.errors import LogError
 from grain.whatif.errors import WhatIfError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from grain.eventlog.store import LogStore
     from grain.resource import Resource
     from grain.whatif.replay import Outcome
@@ -79,9 +77,10 @@ def whatif(
 ) -> None:
     """Replay a mission with other workers, requests or limits.
 
-    This predicts how long it would take, at how many core-hours. NAME is that of a mission, its id,
-    or the path of an event log; `grain history` lists them. The tasks pass through the real
-    scheduler in virtual time: each runs for as long as it did, after the tasks that it waited for.
+    This predicts how long it would take, at how many core-hours. NAME is that of a mission, its
+    label such as opt@2, its id, or the path of an event log; `grain history` lists them. The tasks
+    pass through the real scheduler in virtual time: each runs for as long as it did, after the
+    tasks that it waited for.
 
     \b
     Examples:
@@ -138,19 +137,7 @@ def _workload(store: LogStore, word: str) -> Workload:
     from grain.eventlog.reader import read
     from grain.whatif.workload import workload_of
 
-    return workload_of(read(_folder(store, word)))
-
-
-def _folder(store: LogStore, word: str) -> Path:
-    from pathlib import Path
-
-    try:
-        return store.find(word).folder
-    except LogError:
-        # A path without a slash; a name goes first.
-        if Path(word).exists():
-            return store.find(f"./{word}").folder
-        raise
+    return workload_of(read(store.find(word).folder))
 
 
 def _offer(workload: Workload, worker: str | None) -> Resource:

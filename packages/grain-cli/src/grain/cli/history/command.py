@@ -103,13 +103,11 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
     from grain.cli.history.kept import KeptSummaries
     from grain.cli.history.logs import state_of, up_to_now
     from grain.cli.history.text import MISSION_COLUMNS, mission_row, missions_text
-    from grain.cli.mission_names import StartLabels
     from grain.eventlog.errors import LogError
 
     logs = store.logs()
     kept = KeptSummaries()
     kept.prune(logs)
-    labels = StartLabels()
     missions: list[tuple[str, str, LogSummary]] = []
     unreadable: list[str] = []
     for log in logs[:most]:
@@ -118,7 +116,7 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         except (LogError, OSError) as error:
             unreadable.append(f"{log.folder.name} cannot be read: {error}")
         else:
-            label = labels.of(summary.host, summary.pid, summary.began)
+            label = log.label if log.number else ""
             state = state_of(log, summary.status)
             missions.append((label, state, up_to_now(state, summary)))
     rows = (mission_row(*mission) for mission in missions)

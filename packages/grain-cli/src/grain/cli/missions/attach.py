@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from grain.cli.mission_records import StartRecord
     from grain.cli.missions.progress import ProgressLine
     from grain.cli.workers.jobs import OwnJob
-    from grain.config import Config
 
 _POLL = 0.5  # seconds between two looks at the output
 _CHUNK = 1 << 20  # bytes read at once
@@ -56,9 +55,10 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
       grain attach -n 1000 night@1
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
+        from grain.cli.mission_names import started
         from grain.cli.mission_records import find, missions_folder, read
         from grain.cli.missions.jobs import find_job
-        from grain.cli.missions.starting import named, state_of
+        from grain.cli.missions.starting import state_of
 
         if mission is None:
             raise click.UsageError("name a mission, as in: grain attach opt; see `grain missions`")
@@ -68,7 +68,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
             if (job := find_job(config, mission)) is not None:
                 _follow_job(ctx, job, lines)
                 return
-            record = _otherwise_named(config, mission)
+            record = started(lambda: config, mission)
         if not record.start.detached:
             raise click.ClickException(
                 f"{record.label} {state_of(record).detail}, in a terminal: its output is there"
@@ -79,7 +79,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
         try:
             while True:
                 # The state first: what was written before the end is then shown, too.
-                record = named(record.label)
+                record = find(read(missions_folder()), record.label) or record
                 state = state_of(record)
                 for text, end in _output(record, place, last=not state.phase.alive):
                     place = end
@@ -130,30 +130,6 @@ def _progress(ctx: click.Context, config_file: str | None, record: StartRecord) 
         return None if log is None else log.id
 
     return ProgressLine(config.worker.cli_dial, mission, sys.stderr)
-
-
-def _otherwise_named(config: Config, word: str) -> StartRecord:
-    """Return the start of a mission that is named as other commands than `grain missions` do.
-
-    Raises:
-        click.ClickException: there is no such mission, or `grain run` has not started it.
-    """
-    from grain.cli.mission_names import find_log, start_of
-    from grain.cli.missions.starting import named
-    from grain.eventlog.errors import LogError
-
-    try:
-        log = find_log(config, word)
-    except LogError:
-        return named(word)  # which says what there is
-    record = start_of(log)
-    if record is None:
-        where = clean(header.host) if (header := log.header()) is not None else "another host"
-        raise click.ClickException(
-            f"mission {clean(word)} was not started by `grain run`: its output is where it was "
-            f"started, on {where}; `grain history {clean(word)}` shows its tasks"
-        )
-    return record
 
 
 def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from grain.cli.missions.attach import complete
+from grain.cli.options import load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
@@ -34,14 +35,15 @@ def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -
     with report_errors():
         import msgspec
 
+        from grain.cli.mission_names import started
         from grain.cli.mission_records import missions_folder, read
         from grain.cli.missions.environment import restored
-        from grain.cli.missions.starting import begin, digest, named, state_of
+        from grain.cli.missions.starting import begin, digest, state_of
         from grain.cli.missions.state import Phase
 
         if mission is None:
             raise click.UsageError("name a mission, as in: grain resume opt; see `grain missions`")
-        record = named(mission)
+        record = started(lambda: load_config(ctx, None), mission)
         start, state = record.start, state_of(record)
         if state.phase.alive:
             raise click.ClickException(

@@ -19,7 +19,6 @@ import click
 from grain.cli.batch.systems.local import start_time
 from grain.cli.mission_records import (
     MissionStart,
-    find,
     make,
     missions_folder,
     name_error,
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 
     from grain.cli.mission_records import StartRecord
 
-NAME = "GRAIN_MISSION"
-"""The variable that has the name of a mission whose program gives none."""
+LABEL = "GRAIN_MISSION"
+"""The variable that has the label of a mission, and so the name of one whose program gives none."""
 
 
 def described(
@@ -150,10 +149,13 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
     logout = at_logout() if start.detached else None
     if logout is not None and logout.problem:
         raise click.ClickException(logout.problem)
+    _refuse_second(start.name, read(folder, start.name), otherwise)
     record = make(folder, start)
     try:
-        _refuse_second(record, otherwise)
-        environment = {**env, NAME: start.name}
+        # Of two that begin at the same moment both have made their folders.
+        earlier = [one for one in read(folder, start.name) if one.number < record.number]
+        _refuse_second(start.name, earlier, otherwise)
+        environment = {**env, LABEL: record.label}
         if logout is None:
             return _keep_here(record, environment)
         _keep_detached(record, environment, logout.prefix)
@@ -176,17 +178,11 @@ def _check_config(start: MissionStart, env: Mapping[str, str]) -> None:
     check_bridges(config.head.listen, config.worker.cli_dial)
 
 
-def _refuse_second(record: StartRecord, otherwise: str) -> None:
-    """Refuse to start a mission while one of its name runs.
-
-    Of two that begin at the same moment both have made their folders; the later number gives way.
-    """
-    for other in read(record.folder.parent, record.start.name):
-        if other.number >= record.number:
-            continue
+def _refuse_second(name: str, records: Sequence[StartRecord], otherwise: str) -> None:
+    """Refuse to start a mission while one of its name runs."""
+    for other in records:
         state = state_of(other)
         if state.phase.alive:
-            name = record.start.name
             raise click.ClickException(
                 f"a mission {name} is there already: {other.label} {state.detail}; `grain attach "
                 f"{name}` follows it, `grain cancel {name}` ends it, {otherwise}"
@@ -230,21 +226,6 @@ def _keep_detached(record: StartRecord, env: dict[str, str], prefix: tuple[str, 
 
 def _failure(start: MissionStart, why: str) -> str:
     return f"{clean(start.command[0])} cannot be started in {clean(start.directory)}: {clean(why)}"
-
-
-def named(word: str) -> StartRecord:
-    """Return the start that a name or a label means.
-
-    Raises:
-        click.ClickException: there is none; it names the last ones.
-    """
-    records = read(missions_folder())
-    record = find(records, word)
-    if record is None:
-        names = list(dict.fromkeys(one.start.name for one in reversed(records)))[:5]
-        there = f"the last ones are: {', '.join(names)}" if names else "none was started yet"
-        raise click.ClickException(f"no mission {clean(word)} was started by `grain run`; {there}")
-    return record
 
 
 def end(record: StartRecord) -> None:

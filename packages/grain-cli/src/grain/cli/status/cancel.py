@@ -45,6 +45,7 @@ def cancel(
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
+        from grain.cli.mission_names import id_of
         from grain.cli.query import NoScheduler, who
 
         config = load_config(ctx, config_file)
@@ -54,8 +55,11 @@ def cancel(
         if (unasked := _alone(config, mission, patience)) is not None:
             click.echo(_end_alone(unasked, task, yes=yes))
             return
-        if not task:
-            name, record = _whose(config, mission, patience)
+        meant = id_of(config, mission)
+        if task:
+            mission = meant
+        else:
+            name, record = _whose(config, mission, meant, patience)
             if not name:
                 click.echo(_end_started(config, mission, yes=yes))
                 return
@@ -67,8 +71,6 @@ def cancel(
                 raise NoScheduler(
                     f"`grain` has started no mission {clean(mission)}, and {error}"
                 ) from None
-        elif id_ := _id_here(config, mission, patience):
-            mission = id_
         # Before: the program may end, and with an exit status of its own, before this goes on.
         note = None if record is None else _note(record)
         try:
@@ -110,9 +112,10 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
         click.ClickException: several missions that run are meant.
     """
     from grain.cli.alone import alone, named
-    from grain.cli.mission_names import several_text, start_of, starts
+    from grain.cli.mission_names import start_of, starts
     from grain.cli.mission_records import find
     from grain.cli.query import NoScheduler, ask_state
+    from grain.eventlog.store import several_run
 
     if not named(alone(config, ()), word):
         return None
@@ -123,13 +126,11 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
         here = None
     found = named(alone(config, here), word)
     others = [
-        f"{one.label} (id {one.id[:8]}, on {one.host})"
-        for one in here or ()
-        if word in (one.label, one.name)
+        f"{one.label} (id {one.id[:8]}, on {one.host})" for one in here or () if one.goes_by(word)
     ]
     if found and len(found) + len(others) > 1:
         labels = [*others, *(one.label for one in found)]
-        raise click.ClickException(several_text(word, labels))
+        raise click.ClickException(clean(several_run(word, labels, len(labels))))
     if not found:
         return None
     # One that `grain run` has started has the state of its start besides.
@@ -159,18 +160,24 @@ def _end_alone(mission: AloneMission, task: int, *, yes: bool) -> str:
     return f"mission {mission.label} is told to end, by SIGTERM"
 
 
-def _whose(config: Config, word: str, patience: float) -> tuple[str, StartRecord | None]:
+def _whose(
+    config: Config, word: str, meant: str, patience: float
+) -> tuple[str, StartRecord | None]:
     """Return what the scheduler calls a mission, and its start if `grain run` has started it.
 
     The first is empty if no scheduler has it: it may run on its own machine alone, have no
-    scheduler yet, or wait for its job. `grain missions` counts the starts of a name and `grain ls`
-    the missions of a name that are here now, so that the same label may mean different ones: what
-    `grain ls` shows goes first.
+    scheduler yet, or wait for its job.
+
+    Args:
+        config: the configuration.
+        word: that of the mission.
+        meant: its id by its log, as of `id_of`; else the word.
+        patience: seconds to look for a scheduler.
 
     Raises:
         click.ClickException: the start does not run.
     """
-    from grain.cli.mission_names import id_of, starts
+    from grain.cli.mission_names import log_of, starts, store_of
     from grain.cli.mission_records import find
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.starting import state_of
@@ -179,41 +186,23 @@ def _whose(config: Config, word: str, patience: float) -> tuple[str, StartRecord
     record = find(starts(), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
-        return word, None
+        return meant, None
     try:
         here = ask_state(config, patience=patience).missions
     except NoScheduler:
         return "", record
-    if any(word == one.label for one in here):
-        return word, record
     if record is not None and word == record.label:
         now = state_of(record)
         if not now.phase.alive:
             raise click.ClickException(f"{clean(record.label)} does not run: it {now.detail}")
     # The one of the start, where others have its name.
-    id_ = id_of(config, word)
-    if any(id_ == one.id for one in here):
-        return id_, record
-    name = record.start.name if record is not None else word
-    return (name if any(name == one.name for one in here) else ""), record
-
-
-def _id_here(config: Config, word: str, patience: float) -> str:
-    """Return the id of a mission that the scheduler does not know by a word; "" if it does.
-
-    Raises:
-        NoScheduler: there is none.
-    """
-    from grain.cli.mission_names import id_of
-    from grain.cli.query import ask_state
-
-    id_ = id_of(config, word)
-    if not id_:
-        return ""
-    here = ask_state(config, patience=patience).missions
-    if any(word in (one.label, one.name) for one in here):
-        return ""
-    return id_ if any(id_ == one.id for one in here) else ""
+    log = None if record is None else log_of(store_of(config), record)
+    known = {one.id for one in here}
+    if log is not None and log.id in known and meant in (word, log.id):
+        return log.id, record
+    if meant in known:
+        return meant, None  # `grain run` has not started it
+    return (word if any(one.goes_by(word) for one in here) else ""), record
 
 
 def _note(record: StartRecord) -> Path | None:

@@ -71,10 +71,10 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
     """
     from msgspec.structs import replace
 
-    from grain.cli.mission_names import meant
+    from grain.cli.mission_names import id_of
     from grain.cli.query import NoScheduler, explain
 
-    word, mission = mission, meant(config, mission)
+    word, mission = mission, id_of(config, mission)
     try:
         explanation = explain(config, mission, number, patience=patience)
     except NoScheduler as error:
@@ -82,8 +82,6 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         if logged is None or (logged.explanation.state == "unknown" and not logged.mission_runs):
             raise NoScheduler(f"{error}; and no event log has task {word}:{number}") from None
         return logged.explanation
-    if explanation.state == "unknown" and (named := _id_of(config, mission)):
-        explanation = explain(config, named, number, patience=patience)
     if explanation.state != "unknown" and explanation.ended is None:
         return explanation
     # Others may have had the same name, before or elsewhere.
@@ -94,16 +92,6 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
         return logged.explanation
     # The mission may still know the arguments.
     return replace(logged.explanation, call=explanation.call)
-
-
-def _id_of(config: Config, mission: str) -> str:
-    """Return the id of a mission that only `grain missions` calls so; "" if there is none."""
-    from grain.cli.mission_names import id_of
-
-    try:
-        return id_of(config, mission)
-    except OSError:
-        return ""
 
 
 def _logged(config: Config, mission: str, number: int) -> Logged | None:

@@ -153,9 +153,8 @@ def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], 
         raise
     except LogError:
         here = missions_here(config)
-        for which in "label", "name", "id":
-            if ids := [one.id for one in here if getattr(one, which) == mission]:
-                return None, [], ids[0] if len(ids) == 1 else ""
+        if ids := [one.id for one in here if one.goes_by(mission)]:
+            return None, [], ids[0] if len(ids) == 1 else ""
         named = sorted({name for one in here for name in (one.label, one.name)})
         names = [*named, *(log.name for log in store_of(config).logs())]
         return None, list(dict.fromkeys(names))[:_LISTED], ""

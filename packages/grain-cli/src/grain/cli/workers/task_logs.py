@@ -58,13 +58,12 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskInLog:
     Args:
         mission: a name or a label.
     """
-    from grain.cli.mission_names import LABEL
     from grain.eventlog.errors import LogError
+    from grain.eventlog.names import parse_label
     from grain.eventlog.reader import LogReader
     from grain.eventlog.schema import RunEnded, TaskSubmitted
 
-    label = LABEL.fullmatch(mission)
-    name = mission if label is None else label["name"]
+    name, _ = parse_label(mission) or (mission, 0)
     if log is None:
         return TaskInLog(name, "", 0.0, (), None)
     reader = LogReader(log.folder)

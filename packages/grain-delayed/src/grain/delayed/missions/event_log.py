@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.errors import MissionCancelled
-from grain.delayed.missions.executor import mission_name
 
 if TYPE_CHECKING:
     import signal
@@ -34,9 +33,8 @@ async def recording(
     wanted: EventLogWanted,
     settings: EventLog,
     *,
-    inside: bool,
-    elsewhere: bool,
-    name: str | None,
+    name: str,
+    number: int,
     address: str,
     report: Callable[[str], object],
     cause: Callable[[], signal.Signals | MissionCancelled | None],
@@ -45,6 +43,7 @@ async def recording(
     """Write the log of a mission during the block.
 
     Args:
+        number: that of its label; 0 if it has none.
         inside: True for a mission within a task of another one, of which there may be thousands.
         elsewhere: True if the mission has workers elsewhere, or they may join.
         address: where workers join it; empty if they cannot.
@@ -53,20 +52,14 @@ async def recording(
 
     Yields:
         The log of its tasks; None if there is to be none.
-
-    Raises:
-        TypeError: wanted is neither a bool nor a path.
     """
-    on = check_wanted(wanted)
-    if on is None:
-        on = settings.enabled and (elsewhere or not inside)
     log = None
-    if on:
-        if wanted is None and not elsewhere:
+    if wanted is not False:
+        if wanted is None and not address:
             # A small program of somebody who has not heard of logs runs without one as well.
             report = _be_silent
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
-        log = _begin(folder, settings, name or mission_name(), address, report)
+        log = _begin(folder, settings, name, number, address, report)
     if log is None:
         yield None
         return
@@ -124,20 +117,30 @@ def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:
     return call
 
 
-def check_wanted(wanted: EventLogWanted) -> bool | None:
-    """Return True or False if the user wants a log or none; None leaves it to the configuration.
+def wanted_log(
+    wanted: EventLogWanted, settings: EventLog, *, inside: bool, elsewhere: bool
+) -> EventLogWanted:
+    """Return False if a mission is to have no log; else what the user wants.
+
+    Args:
+        wanted: as of `mission`; None leaves it to the configuration.
+        settings: those of the configuration.
+        inside: True for a mission within a task of another one, of which there may be thousands.
+        elsewhere: True if the mission has workers elsewhere, or they may join.
 
     Raises:
-        TypeError: it is neither a bool nor a path.
+        TypeError: wanted is neither a bool nor a path.
     """
-    if wanted is None or isinstance(wanted, bool):
+    if wanted is None:
+        return None if settings.enabled and (elsewhere or not inside) else False
+    if isinstance(wanted, bool):
         return wanted
     if not isinstance(wanted, str | os.PathLike) or not isinstance(os.fspath(wanted), str):
         raise TypeError(
             f"event_log={wanted!r}: give True, False, or the directory of the logs, as in "
             'event_log="/scratch/me/logs"'
         )
-    return True
+    return wanted
 
 
 def _be_silent(_: str) -> None:
@@ -148,12 +151,13 @@ def _begin(
     folder: str,
     settings: EventLog,
     name: str,
+    number: int,
     address: str,
     report: Callable[[str], object],
 ) -> LogWriter | None:
     # Imported where a log begins, for the start-up time of missions without one.
     from grain.edge.version import own_versions
-    from grain.eventlog.names import logs_folder
+    from grain.eventlog.names import label_of, logs_folder
     from grain.eventlog.store import LogStore
     from grain.eventlog.writer import LogWriter, first_line
 
@@ -175,7 +179,14 @@ def _begin(
     id_ = secrets.token_hex(8)
     return LogWriter(
         store,
-        first_line("mission", id_, name, grain=own_versions().grain, address=address),
+        first_line(
+            "mission",
+            id_,
+            name,
+            grain=own_versions().grain,
+            address=address,
+            label=label_of(name, number) if number else "",
+        ),
         on_trouble=on_trouble,
         call_soon=call_soon,
         keep=settings.keep,

@@ -34,6 +34,7 @@ async def executing(
     config: Config | None,
     on_event: Listener,
     run_log: RunLog | None = None,
+    number: int = 0,
 ) -> AsyncGenerator[MissionExecutor]:
     """Run the executor of a mission.
 
@@ -44,11 +45,12 @@ async def executing(
     Args:
         config: the configuration; None for a mission that no worker can join.
         run_log: takes note of what happens to the tasks; None if the mission has no log.
+        number: that of its label; 0 if it has none.
 
     Raises:
         grain.edge.errors.EdgeError: no scheduler can be had, and waiting would not help.
     """
-    maker = _Maker(options, on_event, run_log)
+    maker = _Maker(options, on_event, run_log, number)
     async with AsyncExitStack() as stack:
         if config is None or options.is_alone(config):
             yield await stack.enter_async_context(maker.own())
@@ -73,10 +75,13 @@ class _Maker:
     Each method imports what it uses: a mission that keeps to itself needs no network.
     """
 
-    def __init__(self, options: MissionOptions, on_event: Listener, run_log: RunLog | None) -> None:
+    def __init__(
+        self, options: MissionOptions, on_event: Listener, run_log: RunLog | None, number: int
+    ) -> None:
         self._options = options
         self._on_event = on_event
         self._run_log = run_log
+        self._number = number
 
     def own(self, context: str = "") -> MissionExecutor:
         """Return the executor of a mission that no other worker can join."""
@@ -119,6 +124,7 @@ class _Maker:
             env=options.env,
             run_log=self._run_log,
             echo=options.echo,
+            number=self._number,
         )
 
     async def hosted(self, stack: AsyncExitStack, config: Config) -> MissionExecutor:
@@ -158,6 +164,7 @@ class _Maker:
             env=options.env,
             run_log=self._run_log,
             echo=options.echo,
+            number=self._number,
         )
 
 
@@ -166,12 +173,12 @@ def mission_name(otherwise: str = "") -> str:
 
     ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
     the name of its file where Jupyter tells it. What `grain run` has started has the name that it
-    was given there, by the variable ``GRAIN_MISSION``.
+    was given there, by the variable ``GRAIN_MISSION``, which has its label.
 
     Args:
         otherwise: the name of a mission that `grain run` has given none, in place of its script's.
     """
-    if given := _fit(os.environ.get("GRAIN_MISSION", "")):
+    if given := _fit(os.environ.get("GRAIN_MISSION", "").partition("@")[0]):
         return given
     if otherwise:
         return otherwise

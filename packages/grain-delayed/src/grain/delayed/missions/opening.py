@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
@@ -26,7 +27,6 @@ if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Literal
@@ -180,20 +180,28 @@ async def opened(
         # Imported where a mission begins, for the start-up time of everything else.
         from grain.config import load
         from grain.delayed.cache.cache import open_cache
-        from grain.delayed.missions.event_log import from_any_thread, recording
-        from grain.delayed.missions.executor import executing
+        from grain.delayed.missions.event_log import from_any_thread, recording, wanted_log
+        from grain.delayed.missions.executor import executing, mission_name
+        from grain.eventlog.names import use_number
 
         config = load(options.config_file)
         reporter.on_configured(options.config_file, config.source, config.head.listen)
         joinable_config = None if options.config_file is False else config
         results = await open_cache(options.cache, config.head.cache, reporter.line)
         address = "" if options.is_alone(joinable_config) else config.head.listen
+        log_settings = config.head.event_log
+        logged = wanted_log(
+            options.event_log, log_settings, inside=is_inside(), elsewhere=bool(address)
+        )
+        name = options.name or mission_name()
+        # A mission that nobody can see needs no label.
+        seen = logged is not False or address
+        number = use_number(name, os.environ.get("GRAIN_MISSION", "")) if seen else 0
         async with recording(
-            options.event_log,
-            config.head.event_log,
-            inside=is_inside(),
-            elsewhere=bool(address),
-            name=options.name,
+            logged,
+            log_settings,
+            name=name,
+            number=number,
             address=address,
             report=reporter.line,
             cause=lambda: ending.cause,
@@ -210,7 +218,7 @@ async def opened(
                 with collapsing(), watchdog:
                     async with (
                         reporter.watching(),
-                        executing(options, joinable_config, on_event, run_log) as executor,
+                        executing(options, joinable_config, on_event, run_log, number) as executor,
                     ):
                         try:
                             async with trio.open_nursery() as branches:

@@ -342,7 +342,7 @@ class Hub:
     def _ended(self, word: str) -> MissionRecord | None:
         """Return the last mission of a name or an id that has left."""
         for ended in reversed(self.registry.ended_missions):
-            if word and word in (ended.record.name, ended.record.id):
+            if word and word in (ended.record.name, ended.record.id, numbered(ended.record)):
                 return ended.record
         return None
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import CallAnswer, pack
 from grain.head.errors import BadMessage
-from grain.head.hub.names import labels, next_ordinal
+from grain.head.hub.names import labels
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -201,8 +201,7 @@ class Missions:
             self.links.pop(mission.link, None)
             self._outgoing.replace(mission.link, "mission")
             self._detach(mission)
-        if not mission.ordinal:
-            mission.ordinal = next_ordinal(message.name, self._missions.values())
+        mission.ordinal = message.number
         if self._table.registry.log is not None:
             if first:
                 self._table.registry.log.mission_joined(message.mission, message.name)

@@ -1,9 +1,11 @@
 """The names of missions and workers, as people and commands use them.
 
-Names repeat: two runs of one script, workers that were given a fixed name. A peer gets an ordinal
-among those of its name when it comes, and keeps it. Its *label* is its name as long as no other
-peer has that, else ``name@ordinal``; one without a name goes by the beginning of its id. Each
-command takes a label, a name that is the only one, an id, and the beginning of an id.
+Names repeat: two runs of one script, workers that were given a fixed name. A mission brings its
+number among those of its name (`grain.eventlog.names`); a worker gets an ordinal when it comes,
+and keeps it. The *label* of a peer is its name as long as no other peer has that, else
+``name@ordinal``. One that lacks either, or shares both with a mission of another home directory,
+goes by the beginning of its id. Each command takes a label, with or without its number, a name that
+is the only one, an id, and the beginning of an id.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ def next_ordinal(name: str, peers: Iterable[PeerRecord]) -> int:
 def labels(peers: Collection[PeerRecord]) -> dict[int, str]:
     """Return the label of each peer by its number."""
     names = Counter(peer.name for peer in peers)
-    return {peer.number: peer_label(peer, alone=names[peer.name] == 1) for peer in peers}
+    same = Counter(map(numbered, peers))
+    return {
+        peer.number: peer_label(peer, alone=names[peer.name] == 1)
+        if same[numbered(peer)] == 1
+        else peer.id[:_ID]
+        for peer in peers
+    }
 
 
 def numbered(peer: PeerRecord) -> str:
@@ -41,9 +49,9 @@ def numbered(peer: PeerRecord) -> str:
 
 def peer_label(peer: PeerRecord, *, alone: bool) -> str:
     """Return the label of a peer, which is or is not the only one of its name."""
-    if not peer.name:
-        return peer.id[:_ID]
-    return peer.name if alone else f"{peer.name}@{peer.ordinal}"
+    if alone and peer.name:
+        return peer.name
+    return f"{peer.name}@{peer.ordinal}" if peer.name and peer.ordinal else peer.id[:_ID]
 
 
 def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:

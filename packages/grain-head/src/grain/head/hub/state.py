@@ -209,7 +209,7 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
-        ordinal: its place among those of its name, see `grain.head.hub.names`.
+        ordinal: its number among those of its name, see `grain.head.hub.names`; 0 without one.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
             comes late.

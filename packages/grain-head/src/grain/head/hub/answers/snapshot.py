@@ -239,6 +239,7 @@ def _mission(
         id=mission.id,
         name=mission.name,
         label=labels[mission.number],
+        number=mission.ordinal,
         host=mission.host,
         connected=mission.link is not None,
         unconfirmed=mission.unconfirmed,
