@@ -150,7 +150,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             removes a variable. They travel with every task, so 64 KiB at most.
         run_log: takes note of what happens to the tasks; the mission has its id.
         echo: True for events of what tasks print on workers, `grain.head.events.TasksPrinted`.
-            number: that of the mission's label; 0 if it has none.
+        number: that of the mission's label; 0 if it has none.
 
     Raises:
         ValueError: ``env`` is too large.

@@ -44,8 +44,6 @@ async def recording(
 
     Args:
         number: that of its label; 0 if it has none.
-        inside: True for a mission within a task of another one, of which there may be thousands.
-        elsewhere: True if the mission has workers elsewhere, or they may join.
         address: where workers join it; empty if they cannot.
         on_closed: called in the end, if there is a log then, with the word by which commands of
             this user know it, from whatever directory.
@@ -125,8 +123,6 @@ def wanted_log(
     Args:
         wanted: as of `mission`; None leaves it to the configuration.
         settings: those of the configuration.
-        inside: True for a mission within a task of another one, of which there may be thousands.
-        elsewhere: True if the mission has workers elsewhere, or they may join.
 
     Raises:
         TypeError: wanted is neither a bool nor a path.
