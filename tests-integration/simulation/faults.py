@@ -335,7 +335,7 @@ class Faults:
         if isinstance(peer, SimulatedMission):
             peer.send(self.world.nonsense.of_mission())
         else:
-            peer.send(self.world.nonsense.of_worker(head.hub.tasks.epoch))
+            peer.send(self.world.nonsense.of_worker(head.hub.registry.epoch))
 
     def stranger(self) -> None:
         """Let a process come that registers, maybe, and says something that makes no sense."""

@@ -240,7 +240,7 @@ class HeadProcess:
         elif isinstance(message, Backlog):
             (self.paused.add if message.outcomes else self.paused.discard)(wire)
         elif isinstance(message, Draining):
-            wall = self.hub.tasks.wall_time(self.now)
+            wall = self.hub.registry.wall_time(self.now)
             self.world.laws.drained.setdefault((self, wire.peer), wall)
 
     def _refuse(self, wire: Wire, message: Message, error: BadMessage) -> None:

@@ -543,7 +543,7 @@ class Stranger(SimulatedPeer):
             some = [(RegisterWorker(self.name, self.name, "host", {"Cores": 4}), None)]
             run = InventoryRun(f"of {self.name}", 1, (0, 1), {"Cores": 2}, 1.0)
             some += [(Inventory((run,)), None)]
-            nonsense = self.world.nonsense.of_worker(self.wire.head.hub.tasks.epoch)
+            nonsense = self.world.nonsense.of_worker(self.wire.head.hub.registry.epoch)
         self.send([*some[: self.world.clock.chance.randint(0, 2)], *nonsense])
 
     def left(self) -> None:

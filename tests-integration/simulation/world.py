@@ -110,8 +110,8 @@ class World(Setting):
             max_overtakes=self.max_overtakes,
             parts=self._cast.parts,
         )
-        hub.tasks.max_unconfirmed = self.max_unconfirmed
-        hub.tasks.max_unconfirmed_bytes = self.max_unconfirmed_bytes
+        hub.outcomes.max_unconfirmed = self.max_unconfirmed
+        hub.outcomes.max_unconfirmed_bytes = self.max_unconfirmed_bytes
         head = HeadProcess(self, hub, offset)
         head.observers = Turns(self, head), Overtaking(self, head)
         self.heads.append(head)

@@ -11,7 +11,7 @@ import statistics
 import time
 
 from grain.head.hub.hub import Hub
-from grain.head.hub.prefetch import PREFETCH_SECONDS
+from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS
 from grain.head.messages import AckTasks, RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Cores

@@ -11,7 +11,7 @@ from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitt
 from grain.eventlog.totals import Totals
 from grain.eventlog.usage import RunReport, encode_report
 from grain.head import task_log
-from grain.head.hub_log import HubLog
+from grain.head.hub.log import HubLog
 from grain.head.messages import Depart, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog
 from grain.head.task_log import HELD, LISTED, RequestWords

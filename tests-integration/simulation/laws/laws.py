@@ -346,8 +346,8 @@ class Laws:
         hub = head.hub
         if deeply and not head.frozen:
             check_hub(hub, head.now)
-        ids = set(hub.tasks.by_scheduler_id)
-        self.demand("scheduler ids agree", ids == set(hub.scheduler.tasks))
+        ids = [*hub.waiting.queued, *hub.runs.holding]
+        self.demand("scheduler ids agree", sorted(ids) == sorted(hub.scheduler.tasks))
         for mission in hub.registry.missions.values():
             for task in mission.tasks.values():
                 states = [
@@ -376,7 +376,7 @@ class Laws:
                     self.check_queue(head, lease)
                 if lease.chain is not None and lease.chain.number:
                     law = "a head makes no longer what another one has begun as a chain"
-                    own = (hub.tasks.epoch, lease.chain.number) in self.leased
+                    own = (hub.registry.epoch, lease.chain.number) in self.leased
                     self.demand(law, own, lease)
                 if not lease.current:
                     late = lease.revoked or lease.scheduler_id is None

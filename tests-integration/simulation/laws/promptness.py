@@ -173,14 +173,14 @@ class Promptness:
         hub = head.hub
         workers = hub.registry.workers
         own = (id(head), head.stopped)
-        for name in hub.tasks.awaiting_report:
+        for name in hub.waiting.awaiting_report:
             reported = name in workers and workers[name].serving
             if reported or name in head.departed:
                 law = "what awaits the report of a worker starts when that has reported or left"
                 yield Passing(law, 0.0, (*own, name))
             law = "nothing awaits a report for longer than the grace period"
             yield Passing(law, self.world.grace + 2.0, (*own, name))
-        waiting = hub.tasks.quarantine.waiting
+        waiting = hub.quarantine.waiting
         if waiting and not any(worker.reserved for worker in workers.values()):
             law = "a task that is to run alone gets a worker"
             if any(self._suffices(head, w, task) for w in workers.values() for task in waiting):

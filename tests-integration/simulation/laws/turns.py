@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from grain.head.hub.fair_share import Share
-from grain.head.hub.state import ITS_MISSION, TaskRecord
-from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
+from grain.head.hub.state import ITS_MISSION
+from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
+from grain.head.scheduler.fair_share import Share
 from grain.worker.messages import Lease
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 2
 """Starts by which one mission may get ahead of another: the bound of start-time fair queueing for
-tasks of one size (see `grain.head.hub.fair_share`)."""
+tasks of one size (see `grain.head.scheduler.fair_share`)."""
 
 
 class Turns:
@@ -76,7 +76,7 @@ class Turns:
                 if task not in self._world.leased:
                     self._new_starts[number] += 1
                 self._world.leased.setdefault(task, set()).add(self._head)
-        suspects = self._head.hub.tasks.quarantine.waiting
+        suspects = self._head.hub.quarantine.waiting
         self._suspects.update((task.mission.id, task.number) for task in suspects)
         self._turns = {one.number: self._look(one, sent) for one in missions.values()}
         before, self._ahead = self._ahead, {}
@@ -109,7 +109,7 @@ class Turns:
             assert queue.rank is not None
             key = queue.share, queue.priority
             first[key] = min(queue.rank[1], first.get(key, queue.rank[1]))
-        shares = self._head.hub.tasks.shares
+        shares = self._head.hub.registry.shares
         for (number, priority), age in first.items():
             cancelled = self._lost_turns(number)
             newcomer = Share()
@@ -134,8 +134,8 @@ class Turns:
         self._world.laws.demand(law, ahead - least <= _AHEAD + again + cancelled, key)
 
     def _has_run(self, scheduler_id: int) -> bool:
-        task = self._head.hub.tasks.by_scheduler_id.get(scheduler_id)
-        if not isinstance(task, TaskRecord):
+        task = self._head.hub.waiting.queued.get(scheduler_id)
+        if task is None:
             return False  # it was cancelled
         return (task.mission.id, task.number) in self._world.leased
 

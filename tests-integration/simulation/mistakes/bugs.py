@@ -8,21 +8,14 @@ from msgspec import structs
 
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
-from grain.head.hub.prefetch import Prefetch
-from grain.head.hub.tasks import TaskTable
+from grain.head.hub.tasks.outcomes import Outcomes
+from grain.head.hub.tasks.prefetch import Prefetch
+from grain.head.hub.tasks.runs import Runs
+from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker.agent.session import SessionState, WorkerSession
-from simulation.cast import (
-    Cast,
-    functions,
-    mission,
-    missions,
-    prefetch,
-    tasks,
-    worker,
-    workers,
-)
+from simulation.cast import Cast, faulty
 from simulation.mistakes.slips import SLIPS
 
 if TYPE_CHECKING:
@@ -35,7 +28,7 @@ def free_when_link_is_lost(self: Workers, link: object, now: float, *, ended: bo
     record = self.links.get(link)
     Workers.on_link_lost(self, link, now, ended=ended)
     for lease in list(record.leases.values()) if record is not None else ():
-        self._table.on_run_lost(lease, None, now)
+        self._runs.on_run_lost(lease, None, now)
 
 
 def begin_again(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
@@ -50,10 +43,10 @@ def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) 
 
 
 def acknowledge_at_once(
-    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
+    self: Runs, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
 ) -> None:
-    TaskTable.on_run_ended(self, record, ended, payload, now)
-    self.acknowledge(record, ended.attempt)
+    Runs.on_run_ended(self, record, ended, payload, now)
+    self._outgoing.acknowledge(record.link, ended.attempt)
 
 
 def resolve_again(
@@ -70,9 +63,9 @@ def resolve_again(
         self.resolved.append(Resolution(task, ending, payload, crashes))
 
 
-def no_epoch(self: TaskTable, *args: Any, **kwargs: Any) -> None:
-    TaskTable.__init__(self, *args, **kwargs)
-    self.epoch = 0
+def no_epoch(self: Runs, *args: Any, **kwargs: Any) -> None:
+    Runs.__init__(self, *args, **kwargs)
+    self._epoch = 0
 
 
 def time_alone(nanoseconds: int, chance: int) -> int:
@@ -82,21 +75,21 @@ def time_alone(nanoseconds: int, chance: int) -> int:
 def end_inventory_again(self: Workers, record: WorkerRecord, now: float) -> None:
     if record.serving:
         for lease in list(record.leases.values()):
-            self._table.on_run_lost(lease, None, now)
+            self._runs.on_run_lost(lease, None, now)
     Workers._on_inventory_end(self, record, now)
 
 
 def take_stale_failures(
-    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
+    self: Runs, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
 ) -> None:
     lease = record.leases.get(ended.attempt)
     task = self._task_of(ended)
     stopped = ended.status == "cancelled"
     if stopped and lease is not None and task is not None and not task.retracted:
         self._end(lease, now, measured=False)
-        self._resolve(task, "error", None, (record.id, ended.attempt))
+        self._outcomes.resolve(task, "error", None, (record.id, ended.attempt))
         return
-    TaskTable.on_run_ended(self, record, ended, payload, now)
+    Runs.on_run_ended(self, record, ended, payload, now)
 
 
 def drains_are_crashes(
@@ -116,16 +109,16 @@ def forget_retractions(self: MissionSession) -> None:
     self.to_head[:] = [pair for pair in self.to_head if type(pair[0]).__name__ != "Retract"]
 
 
-def discard_quietly(self: TaskTable, task: TaskRecord, *, retried: bool = False) -> None:
+def discard_quietly(self: Outcomes, task: TaskRecord, *, retried: bool = False) -> None:
     lease = task.lease
     task.lease = None
-    TaskTable.discard(self, task, retried=retried)
+    Outcomes.discard(self, task, retried=retried)
     if lease is not None:
         lease.task = None
 
 
 def never_count(
-    self: TaskTable,
+    self: Outcomes,
     lease: LeaseRecord,
     task: TaskRecord,
     how: str | None,
@@ -133,12 +126,12 @@ def never_count(
     report: bytes = b"",
     outlived: Outlived | None = None,
 ) -> None:
-    TaskTable._run_again(self, lease, task, None, now, report, outlived)
+    Outcomes.run_again(self, lease, task, None, now, report, outlived)
 
 
-def never_alone(self: TaskTable, task: TaskRecord, now: float) -> None:
+def never_alone(self: Waiting, task: TaskRecord, now: float) -> None:
     crashes, task.crashes = task.crashes, ()
-    TaskTable.enqueue(self, task, now)
+    Waiting.enqueue(self, task, now)
     task.crashes = crashes
 
 
@@ -146,7 +139,7 @@ def serve_unreported(self: Workers, link: object, message: Any, now: float) -> N
     Workers._register(self, link, message, now)
     record = self.links.get(link)
     if record is not None and not record.draining:
-        self._table.scheduler.on_worker_back(record.number)
+        self._scheduler.on_worker_back(record.number)
 
 
 def begin_while_draining(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
@@ -156,7 +149,7 @@ def begin_while_draining(self: WorkerSession, lease: Any, arguments: Payload, no
 
 
 def hold_nothing(
-    self: TaskTable,
+    self: Runs,
     lease: LeaseRecord,
     held: InventoryRun,
     record: MissionRecord,
@@ -221,11 +214,11 @@ def keep_the_link_of_the_given_up(self: Missions, record: MissionRecord, now: fl
 
 
 def adopt_nothing(
-    self: TaskTable, record: WorkerRecord, held: InventoryRun, owner: MissionRecord, now: float
+    self: Runs, record: WorkerRecord, held: InventoryRun, owner: MissionRecord, now: float
 ) -> None:
     if not owner.synced:
         return
-    TaskTable.adopt(self, record, held, owner, now)
+    Runs.adopt(self, record, held, owner, now)
 
 
 def blame_all(
@@ -238,7 +231,7 @@ def blame_all(
     told: str = "",
 ) -> None:
     for lease in list(record.leases.values()):
-        self._table.on_run_lost(lease, how, now, over)
+        self._runs.on_run_lost(lease, how, now, over)
     Workers._remove(self, record, how, now, why, over, told)
 
 
@@ -270,45 +263,59 @@ def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> boo
 
 
 BUGS: dict[str, Cast] = {
-    "resources are free when a connection is lost": workers(on_link_lost=free_when_link_is_lost),
-    "a worker begins a lease as often as it comes": worker(_begin=begin_again),
-    "a worker forgets an outcome once it is sent": worker(_report_end=send_and_forget),
-    "a head acknowledges outcomes that no mission has": tasks(on_run_ended=acknowledge_at_once),
-    "a mission takes a second resolution": mission(_resolve=resolve_again),
-    "two heads use the same attempts": tasks(__init__=no_epoch),
+    "resources are free when a connection is lost": faulty(
+        Workers, on_link_lost=free_when_link_is_lost
+    ),
+    "a worker begins a lease as often as it comes": faulty(WorkerSession, _begin=begin_again),
+    "a worker forgets an outcome once it is sent": faulty(
+        WorkerSession, _report_end=send_and_forget
+    ),
+    "a head acknowledges outcomes that no mission has": faulty(
+        Runs, on_run_ended=acknowledge_at_once
+    ),
+    "a mission takes a second resolution": faulty(MissionSession, _resolve=resolve_again),
+    "two heads use the same attempts": faulty(Runs, __init__=no_epoch),
     "the epoch of a head is the time of its clock": Cast(epoch=time_alone),
-    "a repeated report ends new leases": workers(_on_inventory_end=end_inventory_again),
-    "a stale cancellation resolves a task": tasks(on_run_ended=take_stale_failures),
-    "a drained worker's runs count as crashed": workers(_remove=drains_are_crashes),
-    "a mission forgets to retract again": mission(on_connected=forget_retractions),
-    "runs that nobody wants go on": tasks(discard=discard_quietly),
-    "crashes are never counted": tasks(_run_again=never_count),
-    "suspects run beside others": tasks(enqueue=never_alone),
-    "leases go to workers that have not reported": workers(_register=serve_unreported),
-    "a draining worker begins runs": worker(_begin=begin_while_draining),
-    "adopted runs hold nothing": tasks(_hold=hold_nothing),
-    "a mission's registration on a lost connection counts": missions(
-        _register=register_mission_late
+    "a repeated report ends new leases": faulty(Workers, _on_inventory_end=end_inventory_again),
+    "a stale cancellation resolves a task": faulty(Runs, on_run_ended=take_stale_failures),
+    "a drained worker's runs count as crashed": faulty(Workers, _remove=drains_are_crashes),
+    "a mission forgets to retract again": faulty(MissionSession, on_connected=forget_retractions),
+    "runs that nobody wants go on": faulty(Outcomes, discard=discard_quietly),
+    "crashes are never counted": faulty(Outcomes, run_again=never_count),
+    "suspects run beside others": faulty(Waiting, enqueue=never_alone),
+    "leases go to workers that have not reported": faulty(Workers, _register=serve_unreported),
+    "a draining worker begins runs": faulty(WorkerSession, _begin=begin_while_draining),
+    "adopted runs hold nothing": faulty(Runs, _hold=hold_nothing),
+    "a mission's registration on a lost connection counts": faulty(
+        Missions, _register=register_mission_late
     ),
-    "a worker's registration on a lost connection counts": workers(_register=register_worker_late),
-    "a submission counts as often as it comes": missions(_submit=submit_again),
-    "functions in use are forgotten": functions(_forget_all_but=forget_too_much),
-    "tasks that their mission does not want are kept": missions(_on_synced=keep_unclaimed),
-    "a mission whose process has ended is waited for": missions(on_ended=wait_for_the_dead),
-    "a cancellation from outside is lost with the connection": missions(
-        _register=forget_who_cancelled
+    "a worker's registration on a lost connection counts": faulty(
+        Workers, _register=register_worker_late
     ),
-    "a mission that is silent is given up": missions(on_tick=give_up_the_silent),
-    "a mission that has left is taken for connected": missions(
-        _remove=keep_the_link_of_the_given_up
+    "a submission counts as often as it comes": faulty(Missions, _submit=submit_again),
+    "functions in use are forgotten": faulty(FunctionTable, _forget_all_but=forget_too_much),
+    "tasks that their mission does not want are kept": faulty(Missions, _on_synced=keep_unclaimed),
+    "a mission whose process has ended is waited for": faulty(Missions, on_ended=wait_for_the_dead),
+    "a cancellation from outside is lost with the connection": faulty(
+        Missions, _register=forget_who_cancelled
     ),
-    "runs that workers report are not adopted": tasks(adopt=adopt_nothing),
-    "runs that waited in a chain are blamed for the loss of a worker": workers(_remove=blame_all),
-    "runs that waited in a chain are blamed for a crash": worker(on_runner_crashed=blame_the_chain),
-    "a worker begins runs that are to wait in a chain": worker(_begin=begin_before_its_turn),
-    "another head's chains are made longer": prefetch(adopt=lengthen_adopted_chains),
-    "a run frees what its successor uses": prefetch(leave=free_under_a_chain),
-    "chains are adopted as if all of them ran": prefetch(adopt=forget_chains),
+    "a mission that is silent is given up": faulty(Missions, on_tick=give_up_the_silent),
+    "a mission that has left is taken for connected": faulty(
+        Missions, _remove=keep_the_link_of_the_given_up
+    ),
+    "runs that workers report are not adopted": faulty(Runs, adopt=adopt_nothing),
+    "runs that waited in a chain are blamed for the loss of a worker": faulty(
+        Workers, _remove=blame_all
+    ),
+    "runs that waited in a chain are blamed for a crash": faulty(
+        WorkerSession, on_runner_crashed=blame_the_chain
+    ),
+    "a worker begins runs that are to wait in a chain": faulty(
+        WorkerSession, _begin=begin_before_its_turn
+    ),
+    "another head's chains are made longer": faulty(Prefetch, adopt=lengthen_adopted_chains),
+    "a run frees what its successor uses": faulty(Prefetch, leave=free_under_a_chain),
+    "chains are adopted as if all of them ran": faulty(Prefetch, adopt=forget_chains),
     **{name: slip.cast() for name, slip in SLIPS.items()},
 }
 """Each bug by what it is, as the classes of a world that has it."""

@@ -10,41 +10,26 @@ import __future__ as future
 import inspect
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.bridge.leader import Leader
 from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.functions import FunctionTable
-from grain.head.hub.hub import Hub, Parts
+from grain.head.hub.hub import Hub
 from grain.head.hub.missions import Missions
-from grain.head.hub.prefetch import Prefetch
-from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.tasks import TaskTable
+from grain.head.hub.tasks.outcomes import Outcomes
+from grain.head.hub.tasks.prefetch import Prefetch
+from grain.head.hub.tasks.quarantine import Quarantine
+from grain.head.hub.tasks.runs import Runs
+from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
 from grain.worker.agent.session import WorkerSession
-from simulation.cast import Cast
+from simulation.cast import faulty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_PARTS: dict[type, str] = {
-    TaskTable: "tasks",
-    Prefetch: "prefetch",
-    FunctionTable: "functions",
-    Missions: "missions",
-    Workers: "workers",
-    Quarantine: "quarantine",
-    StarvationGuard: "guard",
-}
-_ENDS: dict[type, str] = {
-    Hub: "hub",
-    WorkerSession: "worker",
-    MissionSession: "mission",
-    Switchboard: "switchboard",
-    Leader: "leader",
-}
+    from simulation.cast import Cast
 
 
 class Slip(NamedTuple):
@@ -78,33 +63,32 @@ class Slip(NamedTuple):
         flags = future.annotations.compiler_flag
         wrong = source.replace(self.right, self.wrong)
         exec(compile(wrong, f"<{self.method}>", "exec", flags, dont_inherit=True), names)
-        methods: dict[str, Callable[..., Any]] = {self.method: names[self.method]}
-        faulty = type("Faulty", (self.kind,), methods)
-        if self.kind in _ENDS:
-            return Cast(**{_ENDS[self.kind]: faulty})  # type: ignore[arg-type]
-        return Cast(parts=Parts()._replace(**{_PARTS[self.kind]: faulty}))
+        return faulty(self.kind, **{self.method: names[self.method]})
 
 
 SLIPS: dict[str, Slip] = {
     "a revocation that was lost is not repeated": Slip(
-        TaskTable, "confirm", "self.revoke(lease)  # again: the first message may be lost", "pass"
+        Runs,
+        "confirm",
+        "self._outgoing.revoke(lease)  # again: the first message may be lost",
+        "pass",
     ),
     "a run that was retracted is not revoked": Slip(
-        TaskTable, "retract", "elif not task.lease.revoked:", "elif False:"
+        Outcomes, "retract", "elif not task.lease.revoked:", "elif False:"
     ),
     "one crash is counted twice": Slip(
-        TaskTable,
+        Outcomes,
         "_count_crash",
         "if all(earlier.attempt != crash.attempt for earlier in task.crashes):",
         "if True:",
     ),
     "what awaits the report of a worker that has reported waits": Slip(
-        Workers, "_on_inventory_end", "self._table.enqueue_awaiting_report(worker.id, now)", "pass"
+        Workers, "_on_inventory_end", "self._waiting.on_worker_over(worker.id, now)", "pass"
     ),
     "what awaits the report of a worker that has left waits": Slip(
         Missions,
         "_has_reported",
-        "worker in self._left if record is None",
+        "worker in self._registry.left if record is None",
         "False if record is None",
     ),
     "the time in which a new head holds tasks back never ends": Slip(
@@ -113,14 +97,14 @@ SLIPS: dict[str, Slip] = {
     "a new head holds nothing back": Slip(
         Missions,
         "_submit",
-        "self._table.claim(task, ran_on, now)",
-        'self._table.claim(task, "", now)',
+        "self._claim(task, ran_on, now)",
+        'self._claim(task, "", now)',
     ),
     "of two runs of one task both go on": Slip(
-        TaskTable, "adopt", "if not ended:\n            self.revoke(lease)", "pass"
+        Runs, "adopt", "if not ended:\n            self._outgoing.revoke(lease)", "pass"
     ),
     "a mission does not learn that an older run goes on": Slip(
-        TaskTable,
+        Runs,
         "adopt",
         "self._run_as_reported(task, lease)\n            lease = other",
         "task.lease, lease = lease, other",
@@ -242,13 +226,13 @@ SLIPS: dict[str, Slip] = {
         Missions, "_register", "mission.deadline = math.inf", "pass"
     ),
     "what waits of a mission that is away stays in the queue": Slip(
-        Missions, "_detach", "self._table.withdraw(task)", "pass"
+        Missions, "_detach", "self._waiting.withdraw(task)", "pass"
     ),
     "a cancelled mission keeps its runs": Slip(
-        Missions, "cancel", "self._table.retract(mission, task.number)", "pass"
+        Missions, "cancel", "self._outcomes.retract(mission, task.number)", "pass"
     ),
     "a cancelled task is not retracted": Slip(
-        Missions, "cancel_task", "self._table.retract(mission, task.number)", "pass"
+        Missions, "cancel_task", "self._outcomes.retract(mission, task.number)", "pass"
     ),
     "a mission that was away does not learn that it is cancelled": Slip(
         Missions, "_register", "if mission.cancelled_by:", "if False:"
@@ -288,81 +272,81 @@ SLIPS: dict[str, Slip] = {
         FunctionTable, "on_changed", "self._swept = False", "self._swept = True"
     ),
     "a paused mission is never looked at again": Slip(
-        TaskTable, "discard", "self._backlogs[mission] = None", "pass"
+        Outcomes, "discard", "self._backlogs[mission] = None", "pass"
     ),
     "confirmed outcomes count as unconfirmed": Slip(
-        TaskTable, "discard", "mission.unconfirmed -= 1", "pass"
+        Outcomes, "discard", "mission.unconfirmed -= 1", "pass"
     ),
     "a mission is never paused": Slip(
-        TaskTable, "_resolve", "self._backlogs[mission] = None", "pass"
+        Outcomes, "resolve", "self._backlogs[mission] = None", "pass"
     ),
-    "suspects of a paused mission start": Slip(TaskTable, "settle_backlogs", " or t.suspect", ""),
+    "suspects of a paused mission start": Slip(Waiting, "pause", " or t.suspect", ""),
     "tasks of a paused mission start": Slip(
-        TaskTable, "settle_backlogs", "for task in reversed(waiting):", "for task in ():"
+        Waiting, "pause", "for task in reversed(waiting):", "for task in ():"
     ),
     "a paused mission goes on without its tasks": Slip(
-        TaskTable,
-        "settle_backlogs",
+        Waiting,
+        "resume",
         "for task in sorted(mission.parked, key=lambda task: task.age):",
         "for task in ():",
     ),
     "a repeated outcome is acknowledged before its mission has it": Slip(
-        TaskTable,
+        Runs,
         "on_run_ended",
         "if task is None or task.kept_by != (worker.id, ended.attempt):",
         "if True:",
     ),
     "what comes after the resolution is not acknowledged": Slip(
-        TaskTable,
+        Runs,
         "on_run_ended",
-        "ending is not None:\n        self.acknowledge(worker, ended.attempt)",
+        "ending is not None:\n        self._outgoing.acknowledge(worker.link, ended.attempt)",
         "ending is not None:\n        pass",
     ),
     "a retracted task runs again when its run is lost": Slip(
-        TaskTable, "_run_again", "if task.retracted:", "if False:"
+        Outcomes, "run_again", "if task.retracted:", "if False:"
     ),
     "a mission does not learn that its task waits again": Slip(
-        TaskTable,
-        "_run_again",
-        "self._outgoing.post(task.mission.link, Started(named, (task.number,)))",
+        Waiting,
+        "enqueue_again",
+        "self._registry.outgoing.post(task.mission.link, Started(named, (task.number,)))",
         "pass",
     ),
-    "runs that never began are blamed": Slip(
-        TaskTable, "on_run_lost", "how if ran else None", "how"
-    ),
+    "runs that never began are blamed": Slip(Runs, "on_run_lost", "how if ran else None", "how"),
     "a second run goes on when its task is resolved": Slip(
-        TaskTable, "_resolve", "self.revoke(task.lease)", "pass"
+        Outcomes, "resolve", "self._outgoing.revoke(task.lease)", "pass"
     ),
     "the outcome of a retracted task is kept for ever": Slip(
-        TaskTable,
-        "_resolve",
-        "self.acknowledge(self.registry.workers.get(kept_by[0]), kept_by[1])",
+        Outcomes,
+        "resolve",
+        "self._acknowledge(kept_by)",
         "pass",
     ),
     "a new head starts what has crashed five times": Slip(
-        TaskTable,
-        "claim",
-        "elif given_up(task.crashes) and task.lease is None:",
-        "elif False:",
+        Missions,
+        "_claim",
+        "if given_up(task.crashes):",
+        "if False:",
     ),
-    "an outcome is not delivered again": Slip(TaskTable, "claim", "self.deliver(task)", "pass"),
+    "an outcome is not delivered again": Slip(
+        Missions, "_claim", "self._outcomes.deliver(task)", "pass"
+    ),
     "the resources of a run that waits are taken": Slip(
-        TaskTable,
+        Runs,
         "adopt",
-        "if not held.ended and not self.prefetch.adopt(lease, held):",
+        "if not held.ended and not self._prefetch.adopt(lease, held):",
         "if not held.ended:",
     ),
     "a mission is not told that what awaited a report waits": Slip(
-        TaskTable,
-        "enqueue_awaiting_report",
-        'self._outgoing.post(task.mission.link, Started("", (task.number,)))',
+        Waiting,
+        "on_worker_over",
+        'self._registry.outgoing.post(task.mission.link, Started("", (task.number,)))',
         "pass",
     ),
     "a mission that comes back does not learn where its tasks run": Slip(
         Missions, "_submit", "if runs_on != message.worker:", "if False:"
     ),
     "a worker that comes back is taken to have lost its runs": Slip(
-        TaskTable, "confirm", "lease.session = worker.session", "pass"
+        Runs, "confirm", "lease.session = worker.session", "pass"
     ),
     "a mission that comes back submits to nobody": Slip(
         Missions, "_register", "mission.last_submitted = -1", "pass"
@@ -374,13 +358,13 @@ SLIPS: dict[str, Slip] = {
         WorkerSession, "__init__", "Chains(chain_patience)", "Chains(1e9)"
     ),
     "an outcome that its mission has is not acknowledged": Slip(
-        TaskTable,
+        Outcomes,
         "discard",
-        "self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])",
+        "self._acknowledge(task.kept_by)",
         "pass",
     ),
     "the success of a run that was given up is dropped": Slip(
-        TaskTable,
+        Runs,
         "on_run_ended",
         'elif ended.status == "value" or',
         'elif (ended.status == "value" and lease.current) or',
@@ -389,25 +373,25 @@ SLIPS: dict[str, Slip] = {
         WorkerSession, "on_ended", '"error" if ended.failed else "value"', '"value"'
     ),
     "leases are sent without their function": Slip(
-        TaskTable,
+        Runs,
         "_send_lease",
         "self._functions.send(task.function, task.mission, lease.worker)",
         "pass",
     ),
     "a run may use the whole worker": Slip(
-        TaskTable,
+        Runs,
         "start",
         "to_data(start.allocation)",
-        "to_data(self.scheduler.workers[start.worker].supply.total)",
+        "to_data(self._scheduler.workers[start.worker].supply.total)",
     ),
     "the runs of a lost worker end in the order of their leases": Slip(
         Workers, "_remove", "list(reversed(worker.leases.values()))", "list(worker.leases.values())"
     ),
     "the scheduler keeps a worker that was lost": Slip(
-        Workers, "_remove", "self._table.scheduler.on_worker_left(worker.number)", "pass"
+        Workers, "_remove", "self._scheduler.on_worker_left(worker.number)", "pass"
     ),
     "a successor does not get the place of its predecessor": Slip(
-        TaskTable, "free", "self.by_scheduler_id[scheduler_id] = successor", "pass"
+        Runs, "_free", "self.holding[scheduler_id] = successor", "pass"
     ),
     "new tasks of a cancelled mission start": Slip(
         Missions,
@@ -416,16 +400,16 @@ SLIPS: dict[str, Slip] = {
         "message.task in mission.cancelled",
     ),
     "confirmations are ignored": Slip(
-        Missions, "_on_confirmed", "self._table.on_confirmed(mission, task)", "pass"
+        Missions, "_on_confirmed", "self._outcomes.on_confirmed(mission, task)", "pass"
     ),
     "the outcome of a resolved task is adopted once more": Slip(
-        TaskTable,
+        Runs,
         "adopt",
         "if task is not None and task.kept_by == (worker.id, held.attempt):",
         "if False:",
     ),
     "the younger of two runs goes on": Slip(
-        TaskTable, "adopt", "lease.began < other.began", "lease.began > other.began"
+        Runs, "adopt", "lease.began < other.began", "lease.began > other.began"
     ),
     "a worker that may take runs again does not say so": Slip(
         WorkerSession, "_acknowledge", "self._send(Backlog())", "pass"
@@ -473,10 +457,10 @@ SLIPS: dict[str, Slip] = {
         "return [Claim(self.epoch, self._who, sealed)] if not self._sealed else []",
     ),
     "a run that is adopted costs its mission a turn": Slip(
-        TaskTable,
+        Runs,
         "_hold",
-        "self.shares.age_again(queue.priority)",
-        "self.shares.age(mission.share, queue.priority)",
+        "self._registry.shares.age_again(queue.priority)",
+        "self._registry.shares.age(mission.share, queue.priority)",
     ),
     "a task that has run costs its mission another turn": Slip(
         Missions, "_submit", "if has_run else", "if False else"
@@ -485,34 +469,34 @@ SLIPS: dict[str, Slip] = {
         Missions, "_detach", "mission.share.give_back()", "pass"
     ),
     "a run that is adopted counts for what it holds, not for what its task asks for": Slip(
-        TaskTable,
-        "claim",
-        "self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)",
+        Missions,
+        "_claim",
+        "self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)",
         "pass",
     ),
     "a mission that comes late starts in the first round": Slip(
-        TaskTable,
-        "start",
-        "self.shares.started(task.mission.share, task.age, task.queue.priority)",
+        Waiting,
+        "on_started",
+        "self._registry.shares.started(task.mission.share, age, task.queue.priority)",
         "pass",
     ),
     "a mission does not learn that its waiting task runs on a worker that reports it": Slip(
-        TaskTable,
+        Runs,
         "adopt",
-        "self.withdraw(task)\n        self._run_as_reported(task, lease)",
-        "self.withdraw(task)\n        task.lease = lease",
+        "self._waiting.withdraw(task)\n        self._run_as_reported(task, lease)",
+        "self._waiting.withdraw(task)\n        task.lease = lease",
     ),
     "a mission does not learn on which worker a run is adopted": Slip(
-        TaskTable,
+        Runs,
         "_run_as_reported",
         "self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))",
         "pass",
     ),
     "a mission has no facts of the worker of a run that is adopted": Slip(
-        TaskTable, "_run_as_reported", "self._reports.on_run(task.mission, lease.worker)", "pass"
+        Runs, "_run_as_reported", "self._unschedulable.on_run(task.mission, lease.worker)", "pass"
     ),
     "a mission that comes back has no facts of the workers of its runs": Slip(
-        Missions, "_submit", "self._reports.on_run(mission, task.lease.worker)", "pass"
+        Missions, "_submit", "self._unschedulable.on_run(mission, task.lease.worker)", "pass"
     ),
     "a bridge answers calls that it does not pass on": Slip(
         Switchboard,

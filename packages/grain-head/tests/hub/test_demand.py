@@ -98,4 +98,4 @@ def test_a_suspect_that_waits_for_a_worker_of_its_own_counts(harness: HubHarness
     [one] = state(harness).classes
 
     assert (1, 0) == (one.waiting, one.running)
-    assert 1 == harness.hub.tasks.counts().suspect
+    assert 1 == harness.hub.counts().suspect

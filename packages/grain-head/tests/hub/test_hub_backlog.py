@@ -27,7 +27,7 @@ def run(harness: HubHarness, worker: str, *, payload: bytes = b"value") -> list[
 def test_a_mission_that_confirms_nothing_is_paused_until_half_is_confirmed(
     harness: HubHarness,
 ) -> None:
-    harness.hub.tasks.max_unconfirmed = 3
+    harness.hub.outcomes.max_unconfirmed = 3
     worker, mission = harness.worker("w", cores=1), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, *range(1, 21))
@@ -37,7 +37,7 @@ def test_a_mission_that_confirms_nothing_is_paused_until_half_is_confirmed(
     assert 4 <= len(done) < 20
     record = harness.hub.registry.missions["m"]
     assert record.paused
-    assert harness.hub.tasks.counts().waiting == 20 - len(done)
+    assert harness.hub.counts().waiting == 20 - len(done)
 
     harness.submit(mission, 21)
     harness.send(mission, AckTasks(tuple(done[:2])))
@@ -52,7 +52,7 @@ def test_a_mission_that_confirms_nothing_is_paused_until_half_is_confirmed(
 
 
 def test_bytes_count_as_well_and_other_missions_go_on(harness: HubHarness) -> None:
-    harness.hub.tasks.max_unconfirmed_bytes = 1000
+    harness.hub.outcomes.max_unconfirmed_bytes = 1000
     worker = harness.worker("w", cores=1)
     asleep = harness.mission("asleep")
     harness.submit(asleep, *range(1, 200))
@@ -66,7 +66,7 @@ def test_bytes_count_as_well_and_other_missions_go_on(harness: HubHarness) -> No
 
 
 def test_why_and_the_snapshot_show_a_mission_that_is_paused(harness: HubHarness) -> None:
-    harness.hub.tasks.max_unconfirmed = 0
+    harness.hub.outcomes.max_unconfirmed = 0
     worker, mission = harness.worker("w", cores=1), harness.mission()
     harness.submit(mission, *range(1, 200))
     while run(harness, worker):
@@ -83,7 +83,7 @@ def test_why_and_the_snapshot_show_a_mission_that_is_paused(harness: HubHarness)
 def test_a_task_that_is_parked_can_be_retracted_and_its_mission_can_leave(
     harness: HubHarness,
 ) -> None:
-    harness.hub.tasks.max_unconfirmed = 0
+    harness.hub.outcomes.max_unconfirmed = 0
     worker, mission = harness.worker("w", cores=1), harness.mission()
     harness.submit(mission, *range(1, 200))
     while run(harness, worker):
@@ -137,7 +137,7 @@ def test_a_worker_that_drains_stays_so_when_its_outcomes_are_taken(harness: HubH
 
 
 def test_a_suspect_of_a_paused_mission_does_not_start(harness: HubHarness) -> None:
-    harness.hub.tasks.max_unconfirmed = 0
+    harness.hub.outcomes.max_unconfirmed = 0
     worker, mission = harness.worker("w", cores=2), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)

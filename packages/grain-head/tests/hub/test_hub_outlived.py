@@ -6,7 +6,7 @@ import pytest
 
 from grain.eventlog import schema
 from grain.head.hub.answers.demand import demand
-from grain.head.hub_log import HubLog
+from grain.head.hub.log import HubLog
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
@@ -203,7 +203,7 @@ def test_what_such_a_task_needs_is_in_the_answer_for_grain_scale(harness: HubHar
     harness.submit(mission, 2)
     harness.worker("v", seconds=110.0, draining=True)
     harness.worker("short", seconds=20.0)  # for one of the two
-    classes = demand(harness.hub.tasks, harness.now).classes
+    classes = demand(harness.hub.registry, harness.hub.waiting, harness.now).classes
 
     assert "it has outlived a worker, and waits for one with 88 s left" in (
         harness.hub.why("m", 1, harness.now).reasons

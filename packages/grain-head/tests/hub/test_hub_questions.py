@@ -177,9 +177,9 @@ def test_a_task_that_is_to_run_alone_counts_as_waiting(harness: HubHarness) -> N
     harness.send(mission, Synced())
     harness.submit(mission, 1)
     [task] = harness.hub.registry.missions["m"].tasks.values()
-    harness.hub.tasks.withdraw(task)
+    harness.hub.waiting.withdraw(task)
     task.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
-    harness.hub.tasks.enqueue(task, 0.0)
+    harness.hub.waiting.enqueue(task, 0.0)
     snapshot = harness.hub.snapshot(0.0)
 
     assert (0, 1) == (snapshot.missions[0].running, snapshot.missions[0].waiting)

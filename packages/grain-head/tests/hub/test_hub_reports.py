@@ -8,8 +8,8 @@ import pytest
 
 from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, encode_report
-from grain.head.hub import reports
-from grain.head.hub_log import HubLog
+from grain.head.hub import unschedulable
+from grain.head.hub.log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.task_log import HELD
 from grain.worker.messages import ArrivedCount, Draining, Lease, Leaving
@@ -125,7 +125,7 @@ def test_a_mission_learns_of_a_worker_whose_run_another_scheduler_has_begun(
 def test_a_mission_learns_of_a_bounded_number_of_workers(
     harness: HubHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MOST_WORKERS", 2)
+    monkeypatch.setattr(notices, "MOST_WORKERS", 2)
     mission = harness.mission()
     for name in "abc":
         harness.worker(name, cores=1)
@@ -196,6 +196,7 @@ def test_in_the_log_of_a_scheduler_a_lost_worker_and_its_run_end_when_it_was_las
     recorder = KeptLines(offset=1000.0)
     log = HubLog(lambda: recorder, lambda: own.now)
     own = HubHarness(wall=1000.0, log=log)
+    own.now += 1
     mission = own.mission()
     own.worker("w", cores=1)
     own.worker("v", cores=1)
@@ -214,6 +215,26 @@ def test_in_the_log_of_a_scheduler_a_lost_worker_and_its_run_end_when_it_was_las
     assert 69.0 == lost.time - heard
     run = next(line for line in recorder.lines if isinstance(line, schema.RunEnded))
     assert ("w", "lost", heard) == (run.worker, run.outcome, run.ended)
+
+
+def test_in_the_log_of_a_scheduler_a_task_that_waited_on_a_lost_worker_has_no_start() -> None:
+    recorder = KeptLines(offset=1000.0)
+    log = HubLog(lambda: recorder, lambda: own.now)
+    own = HubHarness(wall=1000.0, log=log, prefetch_seconds=2.0)
+    own.now += 1
+    mission = own.mission()
+    own.worker("w", cores=1)
+    own.send(mission, Synced())
+    own.submit(mission, 1, 2)
+    own.send("w", ArrivedCount(2))
+    own.lose("w")
+    own.wait(60)
+    log.close()
+
+    ends = [line for line in recorder.lines if isinstance(line, schema.RunEnded)]
+    assert {(1, "lost", 1001.0), (2, "returned", None)} == {
+        (line.task, line.outcome, line.started) for line in ends
+    }
 
 
 def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:

@@ -54,8 +54,8 @@ def test_tasks_keep_their_urgency_while_their_mission_is_paused_or_one_is_retrac
     harness.submit(mission, 1, 2)
     harness.submit(mission, 3, 4, urgency=2.0)
     for task in list(harness.hub.registry.missions[mission].tasks.values()):
-        harness.hub.tasks.withdraw(task)
-        harness.hub.tasks.enqueue(task, harness.now)
+        harness.hub.waiting.withdraw(task)
+        harness.hub.waiting.enqueue(task, harness.now)
     harness.send(mission, Retract((3,)))
     harness.worker("w", 1)
 

@@ -63,7 +63,7 @@ class Honest:
 
     def __init__(self) -> None:
         self.hub = Hub(1, 0.0)
-        self.hub.tasks.max_unconfirmed = 2  # liars confirm little
+        self.hub.outcomes.max_unconfirmed = 2  # liars confirm little
         self.now = 0.0
         self.mission = MissionSession("honest-mission", "m")
         self.worker = WorkerSession("honest-worker", "w", "host", Cores(2), 0.0)

@@ -50,7 +50,7 @@ class HubHarness:
         """Check every invariant, and that suspects do not hold up everything else."""
         check_hub(self.hub, self.now)
         self.most_workers = max(self.most_workers, len(self.hub.registry.workers))
-        waiting = self.hub.tasks.quarantine.waiting.values()
+        waiting = self.hub.quarantine.waiting.values()
         reserved = sum(worker is not None for worker in waiting)
         assert reserved <= max(1, self.most_workers // 4), "too many workers are held for suspects"
 

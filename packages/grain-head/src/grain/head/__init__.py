@@ -18,7 +18,6 @@ Map:
 - ``events``: what others can see of an executor
 - ``task_log``: lines about tasks, kept so that many brief ones can be counted
 - ``run_log``: what happens to the tasks of a mission, for its event log
-- ``hub_log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one
 - ``testing``: a cluster in memory, for tests of policies

@@ -28,6 +28,7 @@ from grain.head.events import (
     WorkerLeft,
 )
 from grain.head.scheduler.explain import Explanation, explain
+from grain.head.scheduler.outlived import CRASHES, SOLO
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
 from grain.resource import ZERO, Infeasible, Resource, Supply, to_data
@@ -419,8 +420,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
 
         The rules are those of the hub: after some crashes it runs alone, after more it fails.
         """
-        from grain.head.hub.tasks import CRASHES, SOLO  # seldom needed, and large
-        from grain.head.messages import Crash
+        from grain.head.messages import Crash  # seldom needed
 
         ended = self._scheduler.tasks[task]
         self._scheduler.on_finished(task, now, measured=False)

@@ -12,7 +12,7 @@ import trio
 from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, decode_report
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
-from grain.head.task_log import TaskLog, amounts
+from grain.head.task_log import TaskLog
 from grain.worker.job import CallLabels
 
 if TYPE_CHECKING:
@@ -194,16 +194,7 @@ class RunLog(TaskLog):
         self._look_at_starts()
         self._workers[worker.worker] = worker
         self._left.pop(worker.worker, None)
-        self._add(
-            schema.WorkerJoined(
-                time=self._now(),
-                worker=worker.name,
-                host=worker.host,
-                job=worker.job,
-                resources=amounts(worker.total),
-                ends=worker.ends,
-            )
-        )
+        super().worker_joined(worker)
 
     def worker_left(self, worker: str, why: str = "", silent: float | None = None) -> None:
         """Note that a worker has left.

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello, Message
+    from grain.head.hub.log import HubLog
     from grain.head.hub.state import Link
-    from grain.head.hub_log import HubLog
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
 """The messages between a head and its peers: agents and missions."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.eventlog.schema import AnyLine
+    from grain.head.messages import WorkerFacts
 
 HELD = 2.0
 """Seconds for which a line is held, so that lines of earlier times may come."""
@@ -191,6 +192,19 @@ class TaskLog(ABC):
             self.tick()
             self._write(math.inf, math.inf, math.inf)
             self._latest = -math.inf
+
+    def worker_joined(self, worker: WorkerFacts) -> None:
+        """Note a worker."""
+        self._add(
+            schema.WorkerJoined(
+                time=self._now(),
+                worker=worker.name,
+                host=worker.host,
+                job=worker.job,
+                resources=amounts(worker.total),
+                ends=worker.ends,
+            )
+        )
 
     # ---- tasks
 

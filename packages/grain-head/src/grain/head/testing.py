@@ -242,7 +242,9 @@ def check_hub(hub: Hub, now: float) -> None:
         AssertionError: they do not.
     """
     check_scheduler(hub.scheduler, dispatched=now)
-    assert set(hub.tasks.by_scheduler_id) == set(hub.scheduler.tasks)
+    waiting, held = hub.waiting.queued.keys(), hub.runs.holding.keys()
+    assert not waiting & held
+    assert waiting | held == hub.scheduler.tasks.keys()
     for mission in hub.registry.missions.values():
         for task in mission.tasks.values():
             _check_record(task)
@@ -261,7 +263,7 @@ def check_hub(hub: Hub, now: float) -> None:
         assert hub.registry.numbered[worker.number] is worker
         for lease in worker.leases.values():
             if lease.scheduler_id is not None:
-                assert hub.tasks.by_scheduler_id[lease.scheduler_id] is lease
+                assert hub.runs.holding[lease.scheduler_id] is lease
             if not lease.current:
                 assert lease.revoked or lease.scheduler_id is None, f"{lease} runs for nobody"
     _check_chains(hub)
@@ -283,7 +285,7 @@ def _check_chains(hub: Hub) -> None:
 
 def _check_quarantine(hub: Hub) -> None:
     """Check that each reserved worker is that of one task that is to run alone, or does so."""
-    chosen = [worker for worker in hub.tasks.quarantine.waiting.values() if worker is not None]
+    chosen = [worker for worker in hub.quarantine.waiting.values() if worker is not None]
     assert len({worker.number for worker in chosen}) == len(chosen)
     for worker in hub.registry.workers.values():
         if worker in chosen:

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.hub.fair_share import FairShare, Share
+from grain.head.scheduler.fair_share import FairShare, Share
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
 from grain.resource import Cores, Memory, Resource, Supply, WTime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.version import own_versions
-from grain.head.hub_log import HubLog
+from grain.head.hub.log import HubLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

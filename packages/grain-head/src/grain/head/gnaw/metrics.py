@@ -147,7 +147,7 @@ class HubCollector:
     def _values(self) -> Mapping[str, Mapping[str, float]]:
         """Return the values of each metric, by the label."""
         hub = self._hub
-        tasks = asdict(hub.tasks.counts())
+        tasks = asdict(hub.counts())
         given, cores = hub.overview.cores
         computing = hub.overview.computing
         memory, gpus = _given_and_all(hub, "Memory"), _given_and_all(hub, "GPUs")
@@ -183,7 +183,7 @@ class HubCollector:
             "grain_waiting_requests": {"": len(waiting)},
             "grain_unconfirmed_outcomes": {"": sum(m.unconfirmed for m in missions)},
             "grain_unconfirmed_bytes": {"": sum(m.unconfirmed_bytes for m in missions)},
-            "grain_troubles": {"": len(hub.troubles)},
+            "grain_troubles": {"": len(hub.registry.troubles)},
         }
 
 
@@ -210,7 +210,7 @@ class Exposition:
         # Of its own: the library's global one would have the metrics of other libraries, too.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(HubCollector(hub, started))
-        hub.tasks.on_run_time = RunTimeHistogram(self._registry, by_function=by_function).on_run
+        hub.runs.on_run_time = RunTimeHistogram(self._registry, by_function=by_function).on_run
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:

@@ -9,10 +9,11 @@ It is *soft state*: missions own their unresolved tasks, workers their runs and 
 report them on every connection. So an empty hub, put in the place of one that was killed, comes to
 the same state. docs/protocol.md has the messages; the rules are with what they rule.
 
-The way of a task: a mission submits it (``missions``), it waits, runs and is resolved (``tasks``),
+The way of a task: a mission submits it (``missions``), it waits, runs and is resolved (``tasks/``),
 and its worker reports the end of its run (``workers``). The records that all of them change are in
 ``state``: a `TaskRecord` for each unresolved task, and a `LeaseRecord` for each of its runs that a
-worker has. Every effect on the outside goes through one `Outgoing`.
+worker has. All parts share the `Registry` (``registry``), which has the records and the scheduler;
+every effect on the outside goes through its `Outgoing`.
 
 Whatever a task meets on its way has a number of its own, as each is counted by somebody else:
 
@@ -23,9 +24,9 @@ task number             the mission                  it only grows: a hub sees w
                                                      over from those yet to come
 age                     `FairShare`                  the order of service, which is not that of
                                                      submission where missions take turns
-scheduler id            `TaskTable`                  a task that waits again is a new one for the
+scheduler id            `Registry`                   a task that waits again is a new one for the
                                                      scheduler; the runs of a chain are one
-attempt                 `TaskTable`, with its epoch  no two runs have the same, of whatever head;
+attempt                 `Runs`, with the epoch       no two runs have the same, of whatever head;
                                                      it grows in the order of the leases, which
                                                      the order of scheduler ids is not
 index of a lease        each connection              the worker only counts what it has begun
@@ -36,16 +37,15 @@ A chain has none: it goes by the attempt that began it.
 Map:
 
 - ``hub``: its interface, and the assembly of its parts
-- ``state``: the records of missions, tasks, leases, chains and workers; messages to be sent
-- ``tasks``: the task table: waiting, leases, outcomes, adoption
+- ``state``: the records of missions, tasks, leases, chains and workers
+- ``registry``: what the parts share: the records, the scheduler, the messages to be sent
+- ``tasks/``: the way of a task: waiting, runs, outcomes
 - ``missions``: registration, absence, return and departure of missions
 - ``workers``: joining, absence, return and departure of workers
-- ``prefetch``: chains of brief tasks that wait on workers
-- ``quarantine``: tasks that run alone after crashes
 - ``functions``: which workers have which functions of missions
-- ``fair_share``: turns of missions of equal priority
-- ``unschedulable``: requests that no worker here can meet, and troubles of the head, for missions
-- ``reports``: reports to missions of workers that run their tasks, or have other versions
+- ``unschedulable``: what missions learn of workers, of requests that none can meet, of troubles
+  here
 - ``names``: the names of peers, as people and commands use them
+- ``log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``answers/``: the state of everything, for ``grain ls`` and ``grain top``
 """

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from grain.worker.messages import FUNCTIONS, DefineFunction, ForgetFunctions
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import MissionRecord, WorkerRecord
 
 
 class FunctionTable:
@@ -21,12 +22,11 @@ class FunctionTable:
 
     Args:
         registry: the missions and workers, whose records hold what each of them has.
-        outgoing: takes the messages.
     """
 
-    def __init__(self, registry: Registry, outgoing: Outgoing) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._outgoing = outgoing
+        self._outgoing = registry.outgoing
         # True if no worker that serves has a function without a mission.
         self._swept = False
 

@@ -10,6 +10,7 @@ from grain.edge.questions import (
     FoundAnswer,
     LoadAnswer,
     ProgramsAnswer,
+    TaskCounts,
     WhyAnswer,
     pack,
 )
@@ -26,14 +27,16 @@ from grain.head.hub.answers.snapshot import (
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
 from grain.head.hub.names import find_peer, labels, numbered
-from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
-from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.reports import WorkerReports
-from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
-from grain.head.hub.tasks import TaskTable
+from grain.head.hub.registry import Registry
+from grain.head.hub.state import ITS_MISSION, TaskState
+from grain.head.hub.tasks.outcomes import Outcomes
+from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
+from grain.head.hub.tasks.quarantine import Quarantine
+from grain.head.hub.tasks.runs import Runs
+from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.unschedulable import UnschedulableRequests
 from grain.head.hub.workers import Workers
-from grain.head.messages import MISSION, Answer, Ask, Started, Synced
+from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
@@ -42,12 +45,12 @@ from grain.resource import Cores
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import DrainingWorker, StateAnswer
+    from grain.head.hub.log import HubLog
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
-    from grain.head.hub_log import HubLog
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
@@ -76,7 +79,9 @@ def epoch_at(nanoseconds: int, chance: int) -> int:
 class Parts(NamedTuple):
     """The classes that a hub is made of; the simulation puts faulty ones into their places."""
 
-    tasks: type[TaskTable] = TaskTable
+    waiting: type[Waiting] = Waiting
+    outcomes: type[Outcomes] = Outcomes
+    runs: type[Runs] = Runs
     prefetch: type[Prefetch] = Prefetch
     functions: type[FunctionTable] = FunctionTable
     missions: type[Missions] = Missions
@@ -94,7 +99,7 @@ class Hub:
         grace: seconds for which workers and missions that are away are waited for.
         wall: the time now as seconds since Unix' epoch, for people.
         prefetch_seconds: seconds of work that are sent ahead for each run, see
-            `grain.head.hub.prefetch`.
+            `grain.head.hub.tasks.prefetch`.
         max_overtakes: see `Scheduler`.
         parts: the classes of its parts.
         versions: this head's.
@@ -103,7 +108,10 @@ class Hub:
     Attributes:
         registry: the missions and workers with their tasks and leases.
         scheduler: decides what starts.
-        tasks: changes tasks and leases.
+        waiting: has the tasks that wait.
+        outcomes: has those that end.
+        runs: has those that run on workers.
+        quarantine: has those that wait to run alone.
         prefetch: has the chains of tasks that wait on workers.
         missions: handles what missions send.
         workers: handles what workers send.
@@ -123,51 +131,33 @@ class Hub:
         versions: Versions = Versions(),  # noqa: B008 - as above
         log: HubLog | None = None,
     ) -> None:
-        self.registry = Registry(log)
-        self._log = log
-        if log is not None:
-            log.follow(self.registry.workers)
         self.scheduler = Scheduler(max_overtakes=max_overtakes, guard=parts.guard)
-        self._outgoing = Outgoing()
-        functions = parts.functions(self.registry, self._outgoing)
+        self.registry = registry = Registry(epoch, wall - now, versions, self.scheduler, log)
+        if log is not None:
+            log.follow(registry.workers, wall - now)
+        functions = parts.functions(registry)
+        self._outgoing = registry.outgoing
+        self._unschedulable = unschedulable = UnschedulableRequests(registry)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
-        self._quarantine = parts.quarantine(self.scheduler, self.registry)
-        self._unschedulable = UnschedulableRequests(self.registry, self.scheduler, self._outgoing)
-        self._reports = WorkerReports(wall - now, self.registry, self.scheduler, self._outgoing)
-        self.tasks = parts.tasks(
-            epoch,
-            wall - now,
-            registry=self.registry,
-            scheduler=self.scheduler,
-            prefetch=self.prefetch,
-            quarantine=self._quarantine,
-            functions=functions,
-            unschedulable=self._unschedulable,
-            reports=self._reports,
-            outgoing=self._outgoing,
+        self.quarantine = parts.quarantine(registry)
+        self.waiting = parts.waiting(registry, self.quarantine, notices)
+        self.outcomes = parts.outcomes(registry, self.waiting)
+        self.runs = parts.runs(
+            registry, self.waiting, self.outcomes, self.prefetch, functions, notices
         )
-        self._versions = versions
         self.missions = parts.missions(
-            self.tasks,
-            self.registry,
-            functions,
-            self._reports,
-            self._outgoing,
-            grace=grace,
-            now=now,
+            registry, self.waiting, self.outcomes, functions, notices, grace=grace, now=now
         )
         self.workers = parts.workers(
-            self.tasks,
-            self.registry,
+            registry,
+            self.waiting,
+            self.runs,
             functions,
-            self._unschedulable,
-            self._reports,
-            self._outgoing,
-            own_versions=versions,
+            notices,
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(self.tasks, self._unschedulable.troubles)
+        self.overview = Overview(registry, self.waiting, self.counts)
         self._looked = now
 
     # ---- events
@@ -183,9 +173,6 @@ class Hub:
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
-            if isinstance(message, Synced):
-                # Before the answer to it: what the mission has not got by then is over.
-                self._unschedulable.on_synced(link)
             self.missions.on_message(link, message, payload, now)
         else:
             self.workers.on_message(link, message, payload, now)
@@ -255,14 +242,15 @@ class Hub:
 
     def dispatch(self, now: float) -> None:
         """Start what can start."""
-        self.tasks.settle_backlogs(now)
+        self.outcomes.settle_backlogs(now)
         # Suspects first: what starts beside them would keep their worker from being empty.
-        leases = self.tasks.start_suspects(now) if not self._quarantine.idle else []
-        leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
-        leases += self.tasks.send_prefetched()
+        alone = self.quarantine.ready(now)
+        leases = [self.runs.start_alone(task, worker, now) for task, worker in alone]
+        leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
+        leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str], list[int]] = {}
-        if self._log is not None:
-            self._log.on_dispatch(now)
+        if self.registry.log is not None:
+            self.registry.log.on_dispatch(now)
         for lease in leases:
             task = lease.task
             assert task is not None
@@ -271,7 +259,7 @@ class Hub:
             numbers = started.get(key)
             if numbers is None:
                 started[key] = [task.number]
-                self._reports.on_run(task.mission, lease.worker)
+                self._unschedulable.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
         for (link, worker), numbers in started.items():
@@ -296,18 +284,27 @@ class Hub:
     # ---- questions
 
     @property
-    def troubles(self) -> Mapping[str, str]:
-        """The troubles that keep this head from working as it should, by where they are."""
-        return self._unschedulable.troubles
-
-    @property
     def idle(self) -> bool:
         """True if no mission is here or waited for."""
         return not self.registry.missions
 
     def snapshot(self, now: float) -> StateAnswer:
         """Return the state of everything."""
-        return snapshot(self.tasks, now, self._versions, self._unschedulable.troubles.values())
+        return snapshot(self.registry, self.waiting, self.counts(), now)
+
+    def counts(self) -> TaskCounts:
+        """Return how many tasks are in each state, as people see it."""
+        return TaskCounts(
+            waiting=self.scheduler.waiting
+            + self.prefetch.in_chains
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
+            awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
+            running=self.scheduler.running,
+            done=self.outcomes.done,
+            failed=self.outcomes.failed,
+            retried=self.outcomes.retried,
+            suspect=len(self.quarantine.waiting),
+        )
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.
@@ -331,7 +328,7 @@ class Hub:
         """Explain as `why` does, and state what is known of the task beside that."""
         why = self.why(mission, task, now)
         owner = self._meant(mission)
-        facts = {} if owner is None else task_facts(self.tasks, owner, task, now)
+        facts = {} if owner is None else task_facts(self.registry, owner, task, now)
         id_ = None if owner is None else owner.id
         return WhyAnswer(why.task, why.state, list(why.reasons), **facts, mission_id=id_)
 
@@ -347,7 +344,7 @@ class Hub:
         return None
 
     def _explain_absence(self, owner: MissionRecord, task: int, now: float) -> Explanation:
-        if "ended" in task_facts(self.tasks, owner, task, now):
+        if "ended" in task_facts(self.registry, owner, task, now):
             return Explanation(task, "ended", ())
         if owner.link is not None and task > owner.last_submitted:
             return Explanation(task, "unknown", ("it has not been submitted yet",))
@@ -393,7 +390,7 @@ class Hub:
         """
         workers = [one for one in self.registry.workers.values() if _goes_by(one, pattern)]
         own = labels(self.registry.workers.values())
-        before = [draining_worker(self.tasks, worker, own[worker.number]) for worker in workers]
+        before = [draining_worker(self.registry, worker, own[worker.number]) for worker in workers]
         for worker in workers:
             self.workers.drain(worker, at_once=at_once)
         return before
@@ -403,7 +400,7 @@ class Hub:
         peer = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(peer, str):
             return FoundAnswer(None, peer)
-        return FoundAnswer(named_mission(self.tasks, peer))
+        return FoundAnswer(named_mission(self.registry, self.waiting, peer))
 
     def cancel(self, mission: str, task: int, by: str) -> FoundAnswer:
         """End a mission, or one task of it, for somebody outside.
@@ -419,7 +416,7 @@ class Hub:
         owner = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(owner, str):
             return FoundAnswer(None, owner)
-        found = named_mission(self.tasks, owner)
+        found = named_mission(self.registry, self.waiting, owner)
         if not task:
             self.missions.cancel(owner, by)
             return FoundAnswer(found)
@@ -495,7 +492,7 @@ class Hub:
             case "runs":
                 return self.overview.runs(ask.pattern, now)
             case "demand":
-                return demand(self.tasks, now)
+                return demand(self.registry, self.waiting, now)
             case "load":
                 return self.load()
         return None

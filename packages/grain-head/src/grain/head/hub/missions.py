@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, TypeVar
 from grain.edge.questions import CallAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import labels
-from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
+from grain.head.hub.registry import Questions, Registry
+from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
     CancelMission,
@@ -42,15 +43,17 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
+from grain.head.scheduler.outlived import given_up
 from grain.head.validation import request_of
 from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
-    from grain.head.hub.reports import WorkerReports
-    from grain.head.hub.state import Link, Outgoing, Registry
-    from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.state import Link
+    from grain.head.hub.tasks.outcomes import Outcomes
+    from grain.head.hub.tasks.waiting import Waiting
+    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
@@ -62,11 +65,11 @@ class Missions:
     """The missions of a hub.
 
     Args:
-        table: has their tasks.
         registry: has the missions by id.
+        waiting: has their tasks that wait.
+        outcomes: has those that end.
         functions: is kept free of functions that no mission has.
-        reports: reports workers to missions.
-        outgoing: takes the messages.
+        unschedulable: informs missions of workers, and of troubles.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
 
@@ -76,22 +79,24 @@ class Missions:
 
     def __init__(
         self,
-        table: TaskTable,
         registry: Registry,
+        waiting: Waiting,
+        outcomes: Outcomes,
         functions: FunctionTable,
-        reports: WorkerReports,
-        outgoing: Outgoing,
+        unschedulable: UnschedulableRequests,
         *,
         grace: float,
         now: float,
     ) -> None:
-        self._table = table
+        self._registry = registry
         self._missions = registry.missions
-        self._workers = registry.workers
-        self._left = registry.left
+        self._scheduler = registry.scheduler
+        self._outgoing = registry.outgoing
+        self._log = registry.log
+        self._waiting = waiting
+        self._outcomes = outcomes
         self._functions = functions
-        self._reports = reports
-        self._outgoing = outgoing
+        self._unschedulable = notices
         self._grace = grace
         # Until then a worker may still come over from this head's predecessor, with runs that a
         # mission knows of: its tasks are in limbo, and not started.
@@ -140,7 +145,7 @@ class Missions:
                 self._on_confirmed(mission, message)
             case Request():
                 resources = request_of(message.resources)
-                queue = self._table.scheduler.queue(
+                queue = self._scheduler.queue(
                     resources, message.priority, mission.number, message.interpreter
                 )
                 mission.requests[message.number] = (resources, queue)
@@ -150,6 +155,8 @@ class Missions:
             case Retract():
                 self._retract(mission, message.tasks)
             case Synced():
+                # Before the answer to it: what the mission has not got by then is over.
+                self._unschedulable.on_synced(mission)
                 self._on_synced(mission, now)
             case Described():
                 self._on_described(message)
@@ -161,16 +168,16 @@ class Missions:
 
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
-            self._table.on_confirmed(mission, task)
+            self._outcomes.on_confirmed(mission, task)
         for task in message.retried:
-            self._table.on_confirmed(mission, task, retried=True)
+            self._outcomes.on_confirmed(mission, task, retried=True)
 
     def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
         for number in tasks:
             task = mission.tasks.get(number)
             if task is not None:
                 task.claimed = True  # it waits for the answer, though it does not submit the task
-            self._table.retract(mission, number)
+            self._outcomes.retract(mission, number)
 
     # ---- questions
 
@@ -202,11 +209,11 @@ class Missions:
             self._outgoing.replace(mission.link, "mission")
             self._detach(mission)
         mission.ordinal = message.number
-        if self._table.registry.log is not None:
+        if self._log is not None:
             if first:
-                self._table.registry.log.mission_joined(message.mission, message.name)
+                self._log.mission_joined(message.mission, message.name)
             else:
-                self._table.registry.log.mission_back(message.mission, mission.tasks)
+                self._log.mission_back(message.mission, mission.tasks)
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
@@ -227,7 +234,7 @@ class Missions:
             self._outgoing.post(link, CancelMission(mission.cancelled_by))
         for task, by in mission.cancelled.items():
             self._outgoing.post(link, CancelTask(task, by))
-        self._reports.on_mission(mission)
+        self._unschedulable.on_mission(mission)
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -245,18 +252,18 @@ class Missions:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
         # The queue is looked up again: one without tasks may have been discarded meanwhile.
         resources, queue = mission.requests[message.request]
-        task.queue = self._table.scheduler.queue(
+        task.queue = self._scheduler.queue(
             resources, queue.priority, mission.number, queue.interpreter
         )
         task.request = message.request
         task.urgency = message.urgency
-        shares, priority = self._table.shares, queue.priority
+        shares, priority = self._registry.shares, queue.priority
         task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
         task.function = message.function
         task.arguments = arguments
-        if new and self._table.registry.log is not None and task.number not in mission.logged:
+        if new and self._log is not None and task.number not in mission.logged:
             task.submitted = now
-            self._table.registry.log.fresh.append(task)
+            self._log.fresh.append(task)
         if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]
@@ -270,32 +277,58 @@ class Missions:
         if cancelled and task.ending is None:
             mission.refused.add(task.number)
             task.claimed = True
-            self._table.retract(mission, task.number)
+            self._outcomes.retract(mission, task.number)
             return
-        self._table.claim(task, ran_on, now)
+        self._claim(task, ran_on, now)
         if (message.worker or task.lease is not None) and task.ending is None:
             runs_on = task.awaits if task.lease is None else task.lease.worker.id
             if task.lease is not None:
-                self._reports.on_run(mission, task.lease.worker)
+                self._unschedulable.on_run(mission, task.lease.worker)
             if runs_on != message.worker:
                 runs_on = "" if runs_on == ITS_MISSION else runs_on
                 self._outgoing.post(mission.link, Started(runs_on, (task.number,)))
 
+    def _claim(self, task: TaskRecord, worker: str, now: float) -> None:
+        """Take a task that its mission has submitted on this connection.
+
+        Args:
+            task: with its queue, age and arguments.
+            worker: the id of the worker whose report it has to wait for, because it ran there under
+                another head; empty if there is none.
+        """
+        task.claimed = True
+        lease = task.lease
+        if lease is not None or task.crashes:  # else none was named: most tasks are new
+            elsewhere = lease is not None and lease.worker.id != worker
+            self._waiting.on_named(task, worker if elsewhere else "")
+        if task.ending is not None:
+            self._outcomes.deliver(task)
+        elif lease is None:
+            if given_up(task.crashes):
+                self._outcomes.resolve(task, "crashed")
+            elif worker:
+                self._waiting.hold_back(task, worker)
+            else:
+                self._waiting.enqueue(task, now)
+        elif lease.scheduler_id is not None and not lease.alone:
+            assert task.queue is not None
+            self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)
+
     def _has_reported(self, worker: str) -> bool:
         """Return True if a worker has reported to this head what it has, or will not any more."""
-        record = self._workers.get(worker)
-        return worker in self._left if record is None else record.serving
+        record = self._registry.workers.get(worker)
+        return worker in self._registry.left if record is None else record.serving
 
     def _on_synced(self, mission: MissionRecord, now: float) -> None:
         if mission.synced:
             return
         mission.synced = True
         for task in [task for task in mission.tasks.values() if not task.claimed]:
-            self._table.discard(task)
+            self._outcomes.discard(task)
         mission.logged.clear()
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
         label = labels(self._missions.values())[mission.number]
-        registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
+        registered = MissionRegistered(self._registry.epoch, runs, now - lost_at, label)
         self._outgoing.post(mission.link, registered)
         # A task that was refused on this connection comes again if the answer is lost with that.
         mission.cancelled = {
@@ -312,14 +345,14 @@ class Missions:
         self._outgoing.post(mission.link, CancelMission(by))
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as in `_detach`
             if task.ending is None:
-                self._table.retract(mission, task.number)
+                self._outcomes.retract(mission, task.number)
 
     def cancel_task(self, task: TaskRecord, by: str) -> None:
         """Retract a task, and inform its mission by whom it was cancelled."""
         mission = task.mission
         mission.cancelled[task.number] = by
         self._outgoing.post(mission.link, CancelTask(task.number, by))
-        self._table.retract(mission, task.number)
+        self._outcomes.retract(mission, task.number)
 
     # ---- leaving
 
@@ -339,10 +372,10 @@ class Missions:
         # The youngest first: the scheduler's queues then only lose their ends.
         for task in list(reversed(mission.tasks.values())):
             task.claimed = False
-            self._table.withdraw(task)
+            self._waiting.withdraw(task)
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
-                if task.submitted is None and self._table.registry.log is not None:
+                if task.submitted is None and self._log is not None:
                     mission.logged.add(task.number)
 
     def _give_up(self, mission: MissionRecord, now: float) -> None:
@@ -366,15 +399,15 @@ class Missions:
             self.links.pop(mission.link, None)
             mission.link = None
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
-            self._table.discard(task)
+            self._outcomes.discard(task)
         del self._missions[mission.id]
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came
-            if self._table.registry.log is not None:
-                self._table.registry.log.mission_left(mission.id)
+            if self._log is not None:
+                self._log.mission_left(mission.id)
             self._remember(self._removed, mission.id, mission.connection)
-            self._table.registry.ended_missions.append(EndedMission(mission, now))
+            self._registry.ended_missions.append(EndedMission(mission, now))
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
         """Remove a mission whose process has ended, unless it is connected in spite of that."""
@@ -389,9 +422,7 @@ class Missions:
             self._give_up(mission, now)
         if self._limbo_ends > now:
             return
-        self._table.named.clear()
-        for worker in list(self._table.awaiting_report):
-            self._table.enqueue_awaiting_report(worker, now)
+        self._waiting.hold_back_no_more(now)
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):
             self._functions.sweep()

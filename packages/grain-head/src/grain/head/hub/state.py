@@ -1,7 +1,8 @@
-"""The records of a hub: missions, tasks, leases, chains and workers; and the messages to be sent.
+"""The records of a hub: missions, tasks, leases, chains and workers.
 
 They hold state and no rules, apart from properties that read one record alone. The rules stand
-with those who change the records: `grain.head.hub.tasks`, `prefetch`, `missions` and `workers`.
+with those who change the records: `grain.head.hub.tasks.waiting`, `runs`, `outcomes`, `prefetch`,
+`missions` and `workers`. `grain.head.hub.registry` has all records.
 """
 
 from __future__ import annotations
@@ -11,80 +12,22 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.edge.questions import Answer
 from grain.edge.version import Versions
-from grain.head.hub.fair_share import Share
+from grain.head.scheduler.fair_share import Share
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
-from grain.worker.messages import AckRuns, Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from grain.edge.messages import Message, Payload
-    from grain.edge.questions import Ask
+    from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
-    from grain.head.hub_log import HubLog
     from grain.head.messages import Crash, Ending, Outlook, Unschedulable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
     from grain.worker.messages import Attempt
 
     Link = Hashable
-
-
-_AT_ONCE = 1024  # attempts in one `AckRuns`
-
-
-class Outgoing:
-    """The messages to be sent, by link: a hub's only way to the outside."""
-
-    def __init__(self) -> None:
-        self._mail: dict[Link, list[tuple[Message, Payload]]] = {}
-        self._acknowledged: dict[Link, list[Attempt]] = {}
-
-    def post(self, link: Link | None, message: Message, payload: Payload = None) -> None:
-        """Queue a message for a peer.
-
-        Nothing is queued for a peer that is away (None): on its next connection it reports what it
-        has, and gets its messages by that.
-        """
-        if link is not None:
-            mail = self._mail.get(link)
-            if mail is None:
-                self._mail[link] = [(message, payload)]
-            else:
-                mail.append((message, payload))
-
-    def acknowledge(self, link: Link | None, attempt: Attempt) -> None:
-        """Let a worker forget the outcome of a run; all those of a batch leave in one message."""
-        if link is not None:
-            self._acknowledged.setdefault(link, []).append(attempt)
-
-    def replace(self, link: Link, what: str) -> None:
-        """Disconnect a connection whose peer's id is in use on another one.
-
-        That is most often the peer itself, which has left the old connection: then nobody reads
-        this. Otherwise two processes have one id, and this one is to take another.
-        """
-        self.drop(link)
-        why = f"another connection is in use for this {what}: another process may have its id"
-        self.post(link, Disconnect(why, "replaced"))
-
-    def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
-        """Return the messages queued since the last call, by link."""
-        for link, attempts in self._acknowledged.items():
-            for at in range(0, len(attempts), _AT_ONCE):
-                self.post(link, AckRuns(tuple(attempts[at : at + _AT_ONCE])))
-        if self._acknowledged:
-            self._acknowledged = {}
-        mail, self._mail = self._mail, {}
-        return mail
-
-    def drop(self, link: Link) -> None:
-        """Discard the messages for a link that is lost."""
-        self._mail.pop(link, None)
-        self._acknowledged.pop(link, None)
 
 
 class EndedMission(NamedTuple):
@@ -133,72 +76,6 @@ class LostWorker(NamedTuple):
     heard: float
     at: float
     runs: int
-
-
-_NOBODY = None, Answer("")
-_QUESTIONS = 1000  # without an answer, at most
-_ENDED_MISSIONS = 10
-_ENDED_TASKS = 1000
-_FAILED_TASKS = 50
-_LEFT_WORKERS = 10_000
-_LOST_WORKERS = 20
-
-
-class Registry:
-    """The missions and the workers of a hub, those that are away included.
-
-    Args:
-        log: takes note of what happens; None for no log.
-
-    Attributes:
-        log: as the argument.
-        missions: by id.
-        workers: by id.
-        numbered: the workers by the number that the scheduler has for each.
-        left: the last workers that have left or were lost: the last connection of each, by id.
-        ended_missions: the last ones that left, for people.
-        ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
-        failed_tasks: the last ones of those that have failed.
-        lost_workers: the last ones that were lost, for people.
-    """
-
-    def __init__(self, log: HubLog | None = None) -> None:
-        self.log = log
-        self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
-        self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
-        self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
-        self.lost_workers: deque[LostWorker] = deque(maxlen=_LOST_WORKERS)
-        self.missions: dict[str, MissionRecord] = {}
-        self.workers: dict[str, WorkerRecord] = {}
-        self.numbered: dict[int, WorkerRecord] = {}
-        self.left: dict[str, int] = {}
-
-    def remove_worker(self, worker: WorkerRecord) -> None:
-        """Remove a worker, and remember that it was here."""
-        del self.workers[worker.id], self.numbered[worker.number]
-        self.left[worker.id] = worker.connection
-        if len(self.left) > _LEFT_WORKERS:
-            del self.left[next(iter(self.left))]
-
-
-class Questions:
-    """The questions that a hub passes on to peers, each with the link of who asked."""
-
-    def __init__(self) -> None:
-        self._asked: dict[int, tuple[Link, Answer]] = {}
-        self._last = 0
-
-    def add(self, link: Link, ask: Ask) -> int:
-        """Note a question; return its number. The oldest of too many is forgotten."""
-        self._last += 1
-        self._asked[self._last] = link, Answer(ask.about, ask.number)
-        if len(self._asked) > _QUESTIONS:
-            del self._asked[next(iter(self._asked))]
-        return self._last
-
-    def pop(self, number: int) -> tuple[Link | None, Answer]:
-        """Return who asked a question, and the answer without its data; None if nobody did."""
-        return self._asked.pop(number, _NOBODY)
 
 
 class PeerRecord:
@@ -518,7 +395,7 @@ class LeaseRecord:
 
 
 class Chain:
-    """A run, and those that take its place one after the other: see `grain.head.hub.prefetch`.
+    """A run, and those that take its place in turn: see `grain.head.hub.tasks.prefetch`.
 
     Attributes:
         number: that of the attempt which began it, by which its worker refers to it; 0 if another

@@ -1,4 +1,5 @@
-"""Messages to missions: requests that no worker here can ever meet, and troubles of the head.
+"""Messages to missions: requests that no worker can meet, workers, and troubles of the head. No
+I/O.
 
 1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
     connection; and all those that have waiting tasks when the set of workers has changed, at most
@@ -13,29 +14,39 @@
     the same workers.
 5.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
     it is taken back when it is over.
+6.  A mission is informed of a worker before the first `Started` that names it, once on each
+    connection, and of the end of those workers; of `MOST_WORKERS` at most.
+7.  Tasks with bytecode wait for workers with the interpreter of their mission: the scheduler sees
+    to that. Here each mission learns why, and of differences that concern data alone: once for all
+    workers of the same versions, when the first of them is there.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.messages import LastAway, Trouble, Unschedulable
+from grain.head.messages import (
+    LastAway,
+    OtherVersions,
+    Trouble,
+    Unschedulable,
+    WorkerEnded,
+    WorkerFacts,
+)
+from grain.resource import to_data
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import (
-        Link,
-        MissionRecord,
-        Outgoing,
-        Registry,
-        TaskRecord,
-        WorkerRecord,
-    )
-    from grain.head.scheduler.scheduler import Scheduler
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
     from grain.head.scheduler.state import TaskQueue, WorkerAccount
 
 SUCCESSOR = 120.0
 """Seconds in which the successor of a worker whose time is over may come: `grain scale` looks at
 its workers every 30 s, and a job takes as long again to start where the batch system has room."""
+
+MOST_WORKERS = 1000
+"""Workers of which one connection of a mission is informed."""
 
 _NEAR = 120.0
 """A worker that drains with so many seconds left does so as its time is over, most likely."""
@@ -52,46 +63,40 @@ class UnschedulableRequests:
     """The messages of a hub about requests that no worker can meet.
 
     Args:
-        registry: has the missions, with the messages that they got on this connection, and the
+        registry: has the missions, with what they were informed of on this connection, and the
             workers.
-        scheduler: knows what workers can do.
-        outgoing: takes the messages.
-
-    Attributes:
-        troubles: those of the head, by where they are.
     """
 
-    def __init__(self, registry: Registry, scheduler: Scheduler, outgoing: Outgoing) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._scheduler = scheduler
-        self._outgoing = outgoing
+        self._scheduler = registry.scheduler
+        self._outgoing = registry.outgoing
         self._changed = False
         self._expected: list[_Expected] = []
-        self.troubles: dict[str, str] = {}
+
+    # ---- troubles of the head
 
     def on_trouble(self, what: str, why: str) -> None:
         """Report a trouble of the head, or with an empty reason its end."""
         if why:
-            self.troubles[what] = why
-        elif self.troubles.pop(what, None) is None:
+            self._registry.troubles[what] = why
+        elif self._registry.troubles.pop(what, None) is None:
             return
         for mission in self._registry.missions.values():
             if mission.synced:
                 self._outgoing.post(mission.link, Trouble(what, why))
 
-    def on_synced(self, link: Link) -> None:
+    def on_synced(self, mission: MissionRecord) -> None:
         """Report the troubles of the head to a mission that has come."""
-        for what, why in self.troubles.items():
-            self._outgoing.post(link, Trouble(what, why))
+        for what, why in self._registry.troubles.items():
+            self._outgoing.post(mission.link, Trouble(what, why))
+
+    # ---- requests that no worker can meet
 
     def on_waiting(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
         """Look at the request of a task that no worker serves, unless it was looked at before."""
         if task.request not in task.mission.unschedulable:
             self._update(task.mission, task.request, queue, now)
-
-    def on_workers_changed(self) -> None:
-        """Have all requests looked at again, at the next tick."""
-        self._changed = True
 
     def on_draining(self, worker: WorkerRecord, now: float) -> None:
         """Note a worker that takes no more runs; if its time is over, a successor is expected."""
@@ -181,6 +186,68 @@ class UnschedulableRequests:
         if mission.unschedulable.get(number) is not None:
             return False
         return any(_would_do(one.worker, queue) for one in self._expected)
+
+    # ---- workers that run tasks
+
+    def on_run(self, mission: MissionRecord, worker: WorkerRecord) -> None:
+        """Inform a mission of a worker that has a run of it, unless it knows."""
+        informed = mission.workers
+        if worker.id in informed or len(informed) >= MOST_WORKERS or mission.link is None:
+            return
+        informed.add(worker.id)
+        self._outgoing.post(mission.link, self.facts(worker))
+
+    def facts(self, worker: WorkerRecord) -> WorkerFacts:
+        """Return what missions learn of a worker."""
+        scheduled = self._scheduler.workers[worker.number]
+        return WorkerFacts(
+            worker.id,
+            worker.unique_name,
+            worker.host,
+            to_data(scheduled.supply.total),
+            None if scheduled.end == math.inf else self._registry.wall_time(scheduled.end),
+            worker.job,
+        )
+
+    def on_worker_left(
+        self, worker: WorkerRecord, why: str, silent: float | None = None, told: str = ""
+    ) -> None:
+        """Inform the missions that know of a worker of its end, before those of its runs.
+
+        Args:
+            why: as of `WorkerEnded`.
+            silent: likewise.
+            told: likewise.
+        """
+        self._changed = True
+        for mission in self._registry.missions.values():
+            if worker.id in mission.workers:
+                mission.workers.remove(worker.id)
+                handed_back = worker.handed_back.get(mission.id, 0)
+                ended = WorkerEnded(worker.id, why, silent, handed_back, told)
+                self._outgoing.post(mission.link, ended)
+
+    # ---- workers of other versions
+
+    def on_worker(self, worker: WorkerRecord) -> None:
+        """Compare a worker that serves with the missions; have all requests looked at again."""
+        self._changed = True
+        for mission in self._registry.missions.values():
+            self._compare(mission, worker)
+
+    def on_mission(self, mission: MissionRecord) -> None:
+        """Compare a mission that has registered with the workers that are here."""
+        for worker in self._registry.workers.values():
+            self._compare(mission, worker)
+
+    def _compare(self, mission: MissionRecord, worker: WorkerRecord) -> None:
+        ours, theirs = mission.versions, worker.versions
+        if theirs in mission.reported or mission.link is None:
+            return
+        if not (ours.runs_code_of(theirs) and ours.loads_arrays_of(theirs)):
+            mission.reported.add(theirs)
+            message = OtherVersions(worker.name, worker.host, theirs)
+            self._outgoing.post(mission.link, message)
 
 
 def _would_do(worker: WorkerAccount, queue: TaskQueue) -> bool:

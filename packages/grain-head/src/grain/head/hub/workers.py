@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, ProgramState, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
-from grain.head.hub.state import LostWorker, MissionRecord, Questions, WorkerRecord
+from grain.head.hub.registry import Questions, Registry
+from grain.head.hub.state import LostWorker, MissionRecord, WorkerRecord
 from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
@@ -47,11 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.messages import Message, Payload
-    from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
-    from grain.head.hub.reports import WorkerReports
-    from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
-    from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.state import LeaseRecord, Link
+    from grain.head.hub.tasks.runs import Runs
+    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.messages import Ask
 
@@ -75,13 +75,11 @@ class Workers:
     """The workers of a hub.
 
     Args:
-        table: has the tasks that run on them.
         registry: has the workers by id.
+        waiting: has tasks that wait for reports of workers.
+        runs: has what runs on them.
         functions: is looked at when a worker has reported those that it has.
-        unschedulable: is informed when workers come and go.
-        reports: reports workers to missions.
-        outgoing: takes the messages.
-        own_versions: this head's.
+        unschedulable: informs missions of workers.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
 
@@ -91,24 +89,22 @@ class Workers:
 
     def __init__(
         self,
-        table: TaskTable,
         registry: Registry,
+        waiting: Waiting,
+        runs: Runs,
         functions: FunctionTable,
         unschedulable: UnschedulableRequests,
-        reports: WorkerReports,
-        outgoing: Outgoing,
         *,
-        own_versions: Versions,
         grace: float,
         mission: Callable[[str, float], MissionRecord],
     ) -> None:
-        self._table = table
         self._registry = registry
+        self._scheduler = registry.scheduler
+        self._outgoing = registry.outgoing
+        self._waiting = waiting
+        self._runs = runs
         self._functions = functions
         self._unschedulable = unschedulable
-        self._reports = reports
-        self._own_versions = own_versions
-        self._outgoing = outgoing
         self._grace = grace
         self._mission = mission
         self._last_number = 0
@@ -125,7 +121,7 @@ class Workers:
             return
         match message:
             case RunEnded():
-                self._table.on_run_ended(worker, message, payload, now)
+                self._runs.on_run_ended(worker, message, payload, now)
             case ArrivedCount():
                 worker.arrived = max(worker.arrived, message.count)
             case Inventory():
@@ -171,9 +167,9 @@ class Workers:
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
-            self._table.scheduler.on_worker_draining(worker.number)
+            self._scheduler.on_worker_draining(worker.number)
         elif worker.takes_runs and not before and not worker.reserved:
-            self._table.scheduler.on_worker_back(worker.number)
+            self._scheduler.on_worker_back(worker.number)
 
     def inspect(self, link: Link, lease: LeaseRecord, ask: Ask) -> None:
         """Ask a worker for the programs of a run, and pass its answer on to who asked for it."""
@@ -197,7 +193,7 @@ class Workers:
         elif worker.link is not None:
             self.links.pop(worker.link, None)
             self._outgoing.replace(worker.link, "worker")
-        self._table.scheduler.on_worker_draining(worker.number)  # until it has reported
+        self._scheduler.on_worker_draining(worker.number)  # until it has reported
         for lease in worker.leases.values():
             if lease.begun:
                 lease.index = 0  # for certain: what the worker counts from now on are later leases
@@ -227,27 +223,24 @@ class Workers:
         worker.cluster = message.cluster
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         self._registry.left.pop(worker.id, None)
-        self._table.scheduler.on_worker_joined(
+        self._scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
         if self._registry.log is not None:
-            facts = self._reports.facts(worker)
-            self._registry.log.worker_joined(
-                facts.name, facts.host, facts.job, facts.total, facts.ends
-            )
+            self._registry.log.worker_joined(self._unschedulable.facts(worker))
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
         if worker.serving:
             return  # it comes twice
         for held in message.runs:
-            self._table.check_reported(held)
+            self._runs.check_reported(held)
         for held in message.runs:
             lease = worker.leases.get(held.attempt)
             if lease is None:
                 self._adopt(worker, held, message, now)
             elif lease.session < worker.session:
-                self._table.confirm(worker, held, now)
+                self._runs.confirm(worker, held, now)
             # Else it is reported twice. Were it taken for ended now, runs that are reported after
             # it could still join its chain, the head of which would then be no run at all.
 
@@ -264,16 +257,16 @@ class Workers:
         """
         mission = self._mission(held.mission, now)
         try:
-            self._table.adopt(worker, held, mission, now)
+            self._runs.adopt(worker, held, mission, now)
         except BadMessage:
             for one in message.runs:
                 lease = worker.leases.get(one.attempt)
                 if lease is not None and lease.session < worker.session:
-                    self._table.confirm(worker, one, now)
+                    self._runs.confirm(worker, one, now)
             for lease in list(worker.leases.values()):
                 if lease.session < worker.session:
-                    self._table.on_run_lost(lease, None, now)
-            self._table.adopt(worker, held, mission, now)
+                    self._runs.on_run_lost(lease, None, now)
+            self._runs.adopt(worker, held, mission, now)
 
     def _on_inventory_end(self, worker: WorkerRecord, now: float) -> None:
         """Let a worker serve that has reported all it has."""
@@ -283,16 +276,17 @@ class Workers:
         worker.chain_heads.clear()
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
-                self._table.on_run_lost(lease, None, now)
+                self._runs.on_run_lost(lease, None, now)
         if worker.takes_runs and not worker.reserved:
-            self._table.scheduler.on_worker_back(worker.number)
-        self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch, self._own_versions))
+            self._scheduler.on_worker_back(worker.number)
+        self._outgoing.post(
+            worker.link, WorkerRegistered(self._registry.epoch, self._registry.versions)
+        )
         if worker.told_to_drain is not None:
             self._outgoing.post(worker.link, Drain(worker.told_to_drain))
         self._functions.on_changed()
-        self._unschedulable.on_workers_changed()
-        self._reports.on_worker(worker)
-        self._table.enqueue_awaiting_report(worker.id, now)
+        self._unschedulable.on_worker(worker)
+        self._waiting.on_worker_over(worker.id, now)
 
     # ---- leaving
 
@@ -314,7 +308,7 @@ class Workers:
                 worker.deadline = min(worker.deadline, now + max(ENDED, self._grace / 2))
             if worker.over:
                 worker.deadline = now
-            self._table.scheduler.on_worker_draining(worker.number)
+            self._scheduler.on_worker_draining(worker.number)
 
     def _remove(
         self,
@@ -330,14 +324,13 @@ class Workers:
         Args:
             how: what it died of, if a run may have been the reason.
             why: why it has left, for people; empty if it was to leave.
-            over: as of `grain.head.hub.tasks.TaskTable.on_run_lost`.
+            over: as of `grain.head.hub.tasks.runs.Runs.on_run_lost`.
             told: why it was to leave, for people.
         """
         silent = now - worker.heard if why else None
-        self._reports.on_worker_left(worker, why, silent, told)
+        self._unschedulable.on_worker_left(worker, why, silent, told)
         if self._registry.log is not None:
-            heard = worker.heard if why else None
-            self._registry.log.worker_left(worker.unique_name, why, heard)
+            self._registry.log.worker_left(worker, why)
         if why:
             runs = sum(lease.current and lease.task is not None for lease in worker.leases.values())
             lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
@@ -345,13 +338,12 @@ class Workers:
         # The youngest first: were the head of a chain lost before those that wait behind it, each
         # of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):
-            self._table.on_run_lost(lease, how, now, over)
-        self._table.scheduler.on_worker_left(worker.number)
+            self._runs.on_run_lost(lease, how, now, over)
+        self._scheduler.on_worker_left(worker.number)
         self._registry.remove_worker(worker)
         if worker.link is not None:
             self.links.pop(worker.link, None)
-        self._unschedulable.on_workers_changed()
-        self._table.enqueue_awaiting_report(worker.id, now)
+        self._waiting.on_worker_over(worker.id, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the workers whose grace period is over."""
@@ -384,7 +376,7 @@ class Workers:
         """Remove a worker that is away, and does not come back."""
         # One that drained, or whose walltime was nearly over when it went, was ended by its
         # batch system most likely, and not by a run.
-        scheduled = self._table.scheduler.workers[worker.number]
+        scheduled = self._scheduler.workers[worker.number]
         left = scheduled.end - worker.away_since
         ended = worker.draining or left < _WALLTIME_SLACK
         # Of a short life so much is more than the impatience of a batch system.

@@ -46,6 +46,7 @@ Map:
 - ``index``: the workers by what they have free
 - ``reservation``: the worker and the time at which a task that was passed over can start
 - ``starvation_guard``: which task may overtake which, and who gets a reservation
-- ``outlived``: which tasks have outlived their workers too often, and what time they need
+- ``outlived``: which tasks have crashed or outlived their workers too often, what time they need
+- ``fair_share``: turns of missions of equal priority
 - ``explain``: why a task does not run
 """

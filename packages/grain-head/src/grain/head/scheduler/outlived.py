@@ -1,4 +1,7 @@
-"""Tasks that outlive their workers: they still run when the time of a worker is over. No state.
+"""Tasks that crash, or outlive their workers: how often they may, before they fail. No state.
+
+A task crashes if its process or its worker dies; after `SOLO` crashes it runs alone on a worker,
+and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that is over:
 
 1. A run that has outlived its worker is not a crash: nobody is to blame, and the task need not run
    alone afterwards. It is kept beside the crashes, as it has to reach the next head like them.
@@ -16,12 +19,18 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from grain.head.messages import Crash
     from grain.worker.messages import Outlived
 
-# Not a setting: a task takes its runs along to the next head, which must judge them alike.
+# None is a setting: a task takes its runs along to the next head, which must judge them alike.
+SOLO = 2
+"""Crashes after which a task runs alone."""
+
+CRASHES = 5
+"""Crashes after which a task fails."""
+
 RUNS = 3
 """Runs with most of the time of a worker each, after which a task fails."""
 
@@ -48,6 +57,11 @@ def lasts_too_long(crashes: Iterable[Crash]) -> bool:
     """Return True if a task has outlived so many workers that it fails."""
     runs = [crash.outlived for crash in crashes if crash.outlived is not None]
     return len(runs) >= RUNS_IN_ALL or sum(map(had_most, runs)) >= RUNS
+
+
+def given_up(crashes: Sequence[Crash]) -> bool:
+    """Return True if a task fails: after too many crashes, or if no worker lasts long enough."""
+    return bool(crashes) and (blamed(crashes) >= CRASHES or lasts_too_long(crashes))
 
 
 def seen(crashes: Iterable[Crash]) -> float:

@@ -118,9 +118,9 @@ class TaskQueue:
             while no task waits.
         overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
             task was overtaken, and at most the limit of the starvation guard.
-        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.prefetch`.
+        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.tasks.prefetch`.
         durations: the seconds that its last `DURATIONS` runs took which ended by themselves, kept
-            by `grain.head.hub.prefetch`; None before the first.
+            by `grain.head.hub.tasks.prefetch`; None before the first.
         reservations: the reservations of its oldest tasks, each on a worker of its own.
         reservation_sought: True if a reservation with a known start was looked for since the
             oldest task became the oldest or lost its reservation: once is enough, as looking

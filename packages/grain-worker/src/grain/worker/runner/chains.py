@@ -1,9 +1,9 @@
 """Chains in the runner: runs that wait for the end of another run. No I/O.
 
 A *chain* is a succession of runs on one worker with the same resources, one after the other. A
-head sends the successors of a run before that run has ended (`grain.head.hub.prefetch`), so that
-the worker need not wait for the head between brief runs. Only the runner knows at once when a run
-has ended, so the successors wait here; `grain.worker.agent.chains` is the agent's view of them.
+head sends the successors of a run before that run has ended (`grain.head.hub.tasks.prefetch`), so
+that the worker need not wait for the head between brief runs. Only the runner knows at once when a
+run has ended, so the successors wait here; `grain.worker.agent.chains` is the agent's view of them.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
 from grain.resource import to_data
 
 if TYPE_CHECKING:
+    from grain.head.hub.registry import Registry
     from grain.head.hub.state import WorkerRecord
-    from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
 
@@ -33,13 +34,9 @@ class _Class:
         self.elapsed = self.seconds = 0.0
 
 
-def demand(table: TaskTable, now: float) -> DemandAnswer:
-    """Return what tasks ask for and what workers have.
-
-    Args:
-        table: the hub's tasks.
-    """
-    scheduler = table.scheduler
+def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
+    """Return what tasks ask for and what workers have."""
+    scheduler = registry.scheduler
     classes: dict[tuple[Resource, str, float], _Class] = {}
 
     def of(queue: TaskQueue) -> _Class:
@@ -59,16 +56,16 @@ def demand(table: TaskTable, now: float) -> DemandAnswer:
     for worker in scheduler.workers.values():
         for task in worker.tasks.values():
             of(task.queue).elapsed += max(now - task.started, 0.0)
-    for suspect in table.quarantine.waiting:
+    for suspect in waiting.suspects:
         if suspect.queue is not None:
             of(suspect.queue).waiting += 1
     shown = [one for one in classes.values() if one.waiting or one.running]
     shown.sort(key=lambda one: -one.waiting - one.running)
     return DemandAnswer(
-        epoch=table.epoch,
+        epoch=registry.epoch,
         classes=[_answered(one) for one in shown[:_CLASSES]],
         more_classes=max(len(shown) - _CLASSES, 0),
-        workers=[_worker(table, worker, now) for worker in table.registry.workers.values()],
+        workers=[_worker(registry, worker, now) for worker in registry.workers.values()],
     )
 
 
@@ -89,8 +86,8 @@ def _answered(one: _Class) -> ClassDemand:
     )
 
 
-def _worker(table: TaskTable, worker: WorkerRecord, now: float) -> WorkerSupply:
-    scheduled = table.scheduler.workers[worker.number]
+def _worker(registry: Registry, worker: WorkerRecord, now: float) -> WorkerSupply:
+    scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
     return WorkerSupply(
         id=worker.id,

@@ -38,21 +38,23 @@ from grain.edge.questions import (
 )
 from grain.head.hub.answers.snapshot import used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
-from grain.head.hub.state import LeaseRecord
 from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Cores, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from grain.edge.questions import TaskCounts
+    from grain.head.hub.registry import Registry
     from grain.head.hub.state import (
         FailedTask,
+        LeaseRecord,
         LostWorker,
         MissionRecord,
         TaskRecord,
         WorkerRecord,
     )
-    from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
 
 FRESH = 0.5
@@ -101,14 +103,18 @@ class Overview:
     """The last answer, and the rows that the next one is made of.
 
     Args:
-        table: the hub's tasks.
-        troubles: those of the hub, by where they are.
+        registry: that of the hub.
+        waiting: its tasks that wait.
+        counts: returns how many tasks are in each state.
     """
 
-    def __init__(self, table: TaskTable, troubles: dict[str, str]) -> None:
-        self._table = table
-        self._registry = table.registry
-        self._troubles = troubles
+    def __init__(
+        self, registry: Registry, waiting: Waiting, counts: Callable[[], TaskCounts]
+    ) -> None:
+        self._registry = registry
+        self._scheduler = registry.scheduler
+        self._waiting = waiting
+        self._counts = counts
         # By the number of the worker.
         self._rows: dict[int, _Row] = {}
         # The workers whose turn comes in this round, the next one last; how many have a name; and
@@ -131,7 +137,6 @@ class Overview:
 
     def state(self, now: float) -> OverviewAnswer:
         """Return a new answer."""
-        table = self._table
         self.look(now)
         numbered = self._registry.numbered
         missions = self._registry.missions
@@ -139,9 +144,9 @@ class Overview:
         running, waiting, queues = self._count_queues()
         rows = [row.encoded for row in self._rows.values()]
         return OverviewAnswer(
-            at=table.wall_time(now),
-            epoch=table.epoch,
-            tasks=table.counts(),
+            at=self._registry.wall_time(now),
+            epoch=self._registry.epoch,
+            tasks=self._counts(),
             cores=self.cores,
             computing=self.computing,
             worker_states=dict(self._states),
@@ -158,7 +163,7 @@ class Overview:
             more_queues=max(waiting - len(queues), 0),
             failures=[self._failure(failed, own) for failed in self._registry.failed_tasks],
             lost=[self._lost(worker) for worker in self._registry.lost_workers],
-            troubles=list(self._troubles.values()),
+            troubles=list(self._registry.troubles.values()),
         )
 
     def runs(self, worker: str, now: float) -> RunsAnswer:
@@ -167,9 +172,9 @@ class Overview:
         more = 0
         record = self._registry.workers.get(worker)
         if record is not None:
-            runs = self._runs(record, _RUNS_OF_ONE, self._table.wall_time(0.0))
-            more = max(len(self._table.scheduler.workers[record.number].tasks) - len(runs), 0)
-        return RunsAnswer(runs, more, self._table.wall_time(now))
+            runs = self._runs(record, _RUNS_OF_ONE, self._registry.wall_time(0.0))
+            more = max(len(self._scheduler.workers[record.number].tasks) - len(runs), 0)
+        return RunsAnswer(runs, more, self._registry.wall_time(now))
 
     @property
     def cores(self) -> tuple[int, int]:
@@ -207,7 +212,7 @@ class Overview:
             # That takes its time, too; but the answer gets somewhere however often workers come.
             looks -= min(len(numbered) // _NAMES, _LOOKS // 2)
         most = max(_RUNS // max(len(numbered), 1), 1)
-        at = self._table.wall_time(now)
+        at = self._registry.wall_time(now)
         for _ in range(min(_LOOKS, len(numbered))):
             while self._turns and self._turns[-1] not in numbered:
                 self._turns.pop()
@@ -232,7 +237,7 @@ class Overview:
     def _look_at(self, worker: WorkerRecord, most: int, at: float, wall: float) -> None:
         """Update the row of a worker, at a time of the wall, which is ahead of ours by so much."""
         number = worker.number
-        scheduled = self._table.scheduler.workers[number]
+        scheduled = self._scheduler.workers[number]
         row = self._rows.get(number)
         if row is None:
             row = self._rows[number] = _Row(to_data(scheduled.supply.total))
@@ -305,7 +310,7 @@ class Overview:
             host=mission.host,
             connected=mission.link is not None,
             paused=mission.paused,
-            since=self._table.wall_time(mission.since),
+            since=self._registry.wall_time(mission.since),
             done=mission.done,
             failed=mission.failed,
             retried=mission.retried,
@@ -316,7 +321,7 @@ class Overview:
 
     def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
         """Return the running tasks by mission, the number of queues, and the longest of them."""
-        scheduler = self._table.scheduler
+        scheduler = self._scheduler
         running: Counter[int] | None = None
         if len(scheduler.queues) <= _QUEUES:
             running = Counter()
@@ -331,8 +336,7 @@ class Overview:
     ) -> QueueRow:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
-        oldest = None if head is None else self._table.by_scheduler_id.get(head.id)
-        task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
+        task = None if head is None else self._waiting.queued.get(head.id)
         return QueueRow(
             mission=own.get(queue.share, ""),
             mission_id="" if task is None else task.mission.id,
@@ -355,15 +359,15 @@ class Overview:
         serving = self._states["serving"]
         if not serving:
             return "no worker that is here takes tasks"
-        looked_at = islice(self._table.scheduler.workers.values(), _FULL)
+        looked_at = islice(self._scheduler.workers.values(), _FULL)
         return full_text(queue, serving, looked_at if explained else ())
 
     def _lost(self, worker: LostWorker) -> LossRow:
         return LossRow(
             worker.name,
             worker.host,
-            heard=self._table.wall_time(worker.heard),
-            at=self._table.wall_time(worker.at),
+            heard=self._registry.wall_time(worker.heard),
+            at=self._registry.wall_time(worker.at),
             tasks=worker.runs,
         )
 
@@ -376,8 +380,8 @@ class Overview:
             task=task.number,
             function=mission.function_names.get(task.function, ""),
             worker=worker,
-            began=self._table.wall_time(began),
-            ended=self._table.wall_time(at),
+            began=self._registry.wall_time(began),
+            ended=self._registry.wall_time(at),
             how=task.how,
             why=why,
             retried=failed.retried,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec.structs import astuple
@@ -23,16 +23,15 @@ from grain.edge.questions import (
     WorkerState,
 )
 from grain.head.hub.names import find_peer, labels
-from grain.head.hub.state import LeaseRecord
 from grain.head.scheduler.explain import full_text, reserved_text
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from grain.edge.questions import TaskCounts
     from grain.edge.version import Versions
-    from grain.head.hub.state import MissionRecord, Registry, TaskRecord, WorkerRecord
-    from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
 
@@ -41,32 +40,24 @@ _TASKS = 4  # named for each worker
 _LOOKED_AT = 20  # workers that show what is used up
 
 
-def snapshot(
-    table: TaskTable, now: float, versions: Versions, troubles: Iterable[str]
-) -> StateAnswer:
-    """Return the state of a hub.
-
-    Args:
-        table: the hub's tasks.
-        versions: the head's.
-        troubles: sentences on what keeps it from working as it should.
-    """
-    scheduler, registry = table.scheduler, table.registry
+def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: float) -> StateAnswer:
+    """Return the state of a hub."""
+    scheduler = registry.scheduler
     mission_labels = labels(registry.missions.values())
     worker_labels = labels(registry.workers.values())
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
-    running, waiting = _counts(table)
-    shown = [_queue(table, queue, mission_labels, now) for queue in queues[:_QUEUES]]
+    run, wait = _counts(registry, waiting)
+    shown = [_queue(registry, waiting, queue, mission_labels, now) for queue in queues[:_QUEUES]]
     return StateAnswer(
-        epoch=table.epoch,
-        tasks=table.counts(),
+        epoch=registry.epoch,
+        tasks=counts,
         workers=[
-            _worker(table, worker, worker_labels, mission_labels, now)
+            _worker(registry, worker, worker_labels, mission_labels, now)
             for worker in registry.workers.values()
         ],
         missions=[
-            _mission(mission, mission_labels, running[mission.number], waiting[mission.number])
+            _mission(mission, mission_labels, run[mission.number], wait[mission.number])
             for mission in registry.missions.values()
         ],
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
@@ -76,15 +67,15 @@ def snapshot(
             EndedMission(
                 mission.name or mission.id[:8],
                 mission.host,
-                table.wall_time(at),
+                registry.wall_time(at),
                 mission.done,
                 mission.failed,
                 mission.retried,
             )
             for mission, at in reversed(registry.ended_missions)
         ],
-        versions=_versions(versions),
-        troubles=list(troubles),
+        versions=_versions(registry.versions),
+        troubles=list(registry.troubles.values()),
     )
 
 
@@ -100,7 +91,7 @@ class TaskFacts(TypedDict, total=False):
     why: str
 
 
-def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float) -> TaskFacts:
+def task_facts(registry: Registry, mission: MissionRecord, number: int, now: float) -> TaskFacts:
     """Return what is known of a task beside its state.
 
     Returns:
@@ -114,15 +105,15 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
             "function": mission.function_names.get(task.function, ""),
             "worker": lease.worker.name,
             "host": lease.worker.host,
-            "began": table.wall_time(lease.began),
+            "began": registry.wall_time(lease.began),
             "seconds": now - lease.began,
         }
-    for ended, worker, began, at, why in reversed(table.registry.ended_tasks):
+    for ended, worker, began, at, why in reversed(registry.ended_tasks):
         if ended.mission is mission and ended.number == number:
             return {
                 "function": mission.function_names.get(ended.function, ""),
                 "worker": worker,
-                "began": table.wall_time(began),
+                "began": registry.wall_time(began),
                 "seconds": at - began,
                 "ended": ended.how,
                 "why": why,
@@ -138,17 +129,17 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
     return None if isinstance(peer, str) else peer
 
 
-def draining_worker(table: TaskTable, worker: WorkerRecord, label: str) -> DrainingWorker:
+def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> DrainingWorker:
     """Return what is shown of a worker that is asked to leave."""
-    running = len(table.scheduler.workers[worker.number].tasks)
+    running = len(registry.scheduler.workers[worker.number].tasks)
     return DrainingWorker(worker.name, label, worker.host, worker_state(worker), running)
 
 
-def named_mission(table: TaskTable, mission: MissionRecord) -> MissionState:
+def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> MissionState:
     """Return what is shown of a mission that a command names."""
-    own = labels(table.registry.missions.values())
-    running, waiting = _counts(table)
-    return _mission(mission, own, running[mission.number], waiting[mission.number])
+    own = labels(registry.missions.values())
+    run, wait = _counts(registry, waiting)
+    return _mission(mission, own, run[mission.number], wait[mission.number])
 
 
 def worker_state(worker: WorkerRecord) -> str:
@@ -163,13 +154,13 @@ def worker_state(worker: WorkerRecord) -> str:
 
 
 def _worker(
-    table: TaskTable,
+    registry: Registry,
     worker: WorkerRecord,
     own: dict[int, str],
     of_missions: dict[int, str],
     now: float,
 ) -> WorkerState:
-    scheduled = table.scheduler.workers[worker.number]
+    scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
     leases = [lease for lease in worker.leases.values() if not lease.waits]
     tasks = (lease.task for lease in leases if lease.task is not None)
@@ -210,23 +201,20 @@ def _label(task: TaskRecord, labels: dict[int, str]) -> str:
     return f"{labels.get(task.mission.number, task.mission.id[:8])}:{task.number}"
 
 
-def _counts(table: TaskTable) -> tuple[Counter[int], Counter[int]]:
+def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter[int]]:
     """Return how many tasks of each mission run, and how many wait, by the mission's number."""
-    running: Counter[int] = Counter()
-    waiting: Counter[int] = Counter()
-    for worker in table.registry.workers.values():
+    run: Counter[int] = Counter()
+    wait: Counter[int] = Counter()
+    for worker in registry.workers.values():
         for lease in worker.leases.values():
             if lease.task is not None and lease.current:
-                counts = waiting if lease.waits else running
+                counts = wait if lease.waits else run
                 counts[lease.task.mission.number] += 1
-    for queue in table.scheduler.queues.values():
-        waiting[queue.share] += queue.waiting
-    # Both of these ran before, so there are no more than once fitted on the workers.
-    awaiting_report = chain.from_iterable(table.awaiting_report.values())
-    parked = chain.from_iterable(mission.parked for mission in table.registry.missions.values())
-    for task in (*table.quarantine.waiting, *awaiting_report, *parked):
-        waiting[task.mission.number] += 1
-    return running, waiting
+    for queue in registry.scheduler.queues.values():
+        wait[queue.share] += queue.waiting
+    for task in waiting.apart():
+        wait[task.mission.number] += 1
+    return run, wait
 
 
 def _mission(
@@ -251,12 +239,13 @@ def _mission(
     )
 
 
-def _queue(table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float) -> QueueState:
+def _queue(
+    registry: Registry, waiting: Waiting, queue: TaskQueue, labels: dict[int, str], now: float
+) -> QueueState:
     head = queue.head()
-    never = table.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
+    never = registry.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
-    oldest = table.by_scheduler_id.get(head.id) if head else None
-    task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
+    task = waiting.queued.get(head.id) if head else None
     return QueueState(
         request=to_data(queue.request),
         interpreter=queue.interpreter,
@@ -266,7 +255,7 @@ def _queue(table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: floa
         running=queue.running,
         oldest=_label(task, labels) if task is not None else "",
         never=never,
-        why=never or (_why(table, queue, now) if head else ""),
+        why=never or (_why(registry, queue, now) if head else ""),
     )
 
 
@@ -277,13 +266,13 @@ def _shortened(never: str | None) -> str:
     return "; ".join(reasons[:3] + more)
 
 
-def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
+def _why(registry: Registry, queue: TaskQueue, now: float) -> str:
     """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
     if queue.reservations:
         reservation = queue.reservations[0]
         return reserved_text(reservation.worker.name, reservation.start, now)
-    numbers = [worker.number for worker in table.registry.workers.values() if worker.takes_runs]
+    numbers = [worker.number for worker in registry.workers.values() if worker.takes_runs]
     if not numbers:
         return "no worker that is here takes tasks"
-    looked_at = (table.scheduler.workers[number] for number in numbers[:_LOOKED_AT])
+    looked_at = (registry.scheduler.workers[number] for number in numbers[:_LOOKED_AT])
     return full_text(queue, len(numbers), looked_at)

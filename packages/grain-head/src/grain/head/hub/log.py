@@ -4,87 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
 from grain.eventlog import schema
 from grain.eventlog.usage import decode_report
 from grain.head.run_log import one_line
-from grain.head.task_log import WAITING, TaskLog, amounts
+from grain.head.task_log import WAITING, TaskLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from grain.eventlog.usage import Report
+    from grain.head.hub.state import LeaseRecord, TaskRecord, WorkerRecord
     from grain.head.scheduler.state import TaskQueue
     from grain.head.task_log import Lines
+    from grain.worker.messages import RunEnded
 
 Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
-
-
-class MissionRecord(Protocol):
-    """A mission as a hub has it: see `grain.head.hub.state`, as for the others."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def function_names(self) -> Mapping[bytes, str]:
-        """The names of its functions, by digest."""
-
-
-class TaskRecord(Protocol):
-    """A task as a hub has it."""
-
-    submitted: float | None
-
-    @property
-    def mission(self) -> MissionRecord:
-        """Its mission."""
-
-    @property
-    def number(self) -> int:
-        """Its number there."""
-
-    @property
-    def function(self) -> bytes:
-        """The digest of its function."""
-
-    @property
-    def queue(self) -> TaskQueue | None:
-        """The queue with what it asks for."""
-
-
-class LeaseRecord(Protocol):
-    """A run as a hub has it."""
-
-    given: float | None
-
-    @property
-    def task(self) -> TaskRecord | None:
-        """Its task; None if nobody wants it."""
-
-    @property
-    def worker(self) -> WorkerRecord:
-        """Its worker."""
-
-
-class WorkerRecord(Protocol):
-    """A worker as a hub has it."""
-
-    @property
-    def unique_name(self) -> str:
-        """Its name in logs."""
-
-    @property
-    def host(self) -> str:
-        """Its host."""
-
-    @property
-    def leases(self) -> Mapping[tuple[int, int], LeaseRecord]:
-        """Its runs."""
 
 
 class HubLog(TaskLog):
@@ -105,6 +43,7 @@ class HubLog(TaskLog):
         self.fresh: list[TaskRecord] = []
         self._last_queue: TaskQueue | None = None
         self._workers: Mapping[str, WorkerRecord] = {}
+        self._wall = 0.0
         # Tasks that somebody has looked at, and that have no line.
         self._waiting: deque[TaskRecord] = deque()
 
@@ -134,33 +73,19 @@ class HubLog(TaskLog):
         self._waiting = deque(task for task in self._waiting if task.mission.id != mission)
         self._add(schema.MissionLeft(time=self._now(), mission=mission))
 
-    def worker_joined(
-        self, worker: str, host: str, job: str, total: dict[str, Any], ends: float | None
-    ) -> None:
-        """Note a worker; its resources are plain data."""
-        self._add(
-            schema.WorkerJoined(
-                time=self._now(),
-                worker=worker,
-                host=host,
-                job=job,
-                resources=amounts(total),
-                ends=ends,
-            )
-        )
+    def worker_left(self, worker: WorkerRecord, why: str) -> None:
+        """Note that a worker has left, or is lost, if there is a reason."""
+        at = self._log.time_of(worker.heard) if why else None
+        self._add(schema.WorkerLeft(time=self._now(), worker=worker.unique_name, why=why, heard=at))
 
-    def worker_left(self, worker: str, why: str, heard: float | None = None) -> None:
-        """Note that a worker has left, or is lost.
+    def follow(self, workers: Mapping[str, WorkerRecord], wall: float) -> None:
+        """Look at the runs of the workers of a hub now and then.
 
         Args:
-            heard: when there was the last sign of one that is lost, by the clock of the hub.
+            wall: the difference between the clock of Unix and that of the hub, in seconds.
         """
-        at = None if heard is None else self._log.time_of(heard)
-        self._add(schema.WorkerLeft(time=self._now(), worker=worker, why=why, heard=at))
-
-    def follow(self, workers: Mapping[str, WorkerRecord]) -> None:
-        """Look at the runs of the workers of a hub now and then."""
         self._workers = workers
+        self._wall = wall
 
     def on_dispatch(self, now: float) -> None:
         """Take note of the time at which the hub has filled `fresh`, or counted tasks."""
@@ -168,7 +93,7 @@ class HubLog(TaskLog):
         if now > self._latest and (self.fresh or self._counts):
             self._hold(now)
 
-    def count(self, task: TaskRecord, seconds: float, taken: float) -> None:
+    def _count(self, task: TaskRecord, seconds: float, taken: float) -> None:
         """Count a task that has ended with a value after a brief run, while there is no `room`.
 
         Args:
@@ -186,19 +111,53 @@ class HubLog(TaskLog):
         count.seconds += seconds
         count.taken += taken
 
-    def run_over(
+    def on_run_ended(
+        self, ended: RunEnded, lease: LeaseRecord, task: TaskRecord | None, now: float
+    ) -> None:
+        """Note the end of a run, or count it.
+
+        Args:
+            task: the one that it is a run of; None if that is of no concern any more.
+        """
+        if (
+            type(ended.report) is float
+            and ended.status == "value"
+            and task is not None
+            and task.submitted is not None
+            and not self.room
+        ):
+            self._count(task, ended.report, now - task.submitted)
+            task.submitted = None
+            return
+        failed = ended.status == "error" and lease.current
+        cancelled = ended.status == "cancelled" and task is not None and task.retracted
+        over = ended.status == "value" or failed or cancelled
+        final = over and task is not None and task.ending is None
+        whose = ended.mission, ended.task
+        self._over(*whose, ended.status, task, lease, ended.detail, ended.report, final=final)
+
+    def on_run_lost(self, lease: LeaseRecord, task: TaskRecord, how: str, *, ran: bool) -> None:
+        """Note a run that was lost with its worker, or before it began there."""
+        outcome: Outcome = "lost" if ran else "returned"
+        self._over(
+            task.mission.id, task.number, outcome, task, lease, how, heard=lease.worker.heard
+        )
+
+    def on_task_over(self, task: TaskRecord, outcome: Outcome, how: str = "") -> None:
+        """Note the end of a task, beside those of its runs."""
+        self._over(task.mission.id, task.number, outcome, task, None, how, final=True)
+
+    def _over(
         self,
         mission: str,
         task: int,
         outcome: Outcome,
-        *,
-        final: bool,
         record: TaskRecord | None,
-        lease: LeaseRecord | None = None,
-        began: float | None = None,
-        attempt: int = 1,
-        how: str = "",
+        lease: LeaseRecord | None,
+        how: str,
         report: Report = b"",
+        *,
+        final: bool = False,
         heard: float = math.inf,
     ) -> None:
         """Note the end of a run, or of a task without one.
@@ -207,12 +166,10 @@ class HubLog(TaskLog):
             mission: the id of the mission.
             task: the number of the task.
             outcome: how it has ended.
-            final: True if the task is over with it.
             record: the task; None if it is of no concern any more.
             lease: the run.
-            began: when it was given to its worker, in Unix seconds.
-            attempt: its number, from 1.
             how: of a crash, how the process died; of an error, its class and its text.
+            final: True if the task is over with it.
             heard: when there was the last sign of the worker, by the clock of the hub, if the run
                 was lost with it.
         """
@@ -220,10 +177,14 @@ class HubLog(TaskLog):
             self.room -= 1
         if record is not None:
             self._list(record)
+        attempt = 1 if record is None else len(record.crashes)
         worker = host = ""
+        began = None
         if lease is not None:
             self._list_start(lease, mission, task)
             worker, host = lease.worker.unique_name, lease.worker.host
+            attempt = 1 if record is None else attempt + 1
+            began = self._wall + lease.began if lease.began else None
         now = self._now()
         ended = None if began is None else max(began, min(now, self._log.time_of(heard)))
         cpus: tuple[int, ...] = ()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import Registry, TaskRecord, WorkerRecord
-    from grain.head.scheduler.scheduler import Scheduler
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import TaskRecord, WorkerRecord
 
 _PART = 4  # one worker in so many may be reserved, and one in any case
 
@@ -21,36 +21,37 @@ class Quarantine:
     """The tasks that wait to run alone, and the workers reserved for them.
 
     Args:
-        scheduler: gets no tasks onto reserved workers.
-        registry: has the workers.
+        registry: has the workers, and the scheduler, which gets no tasks onto reserved ones.
 
     Attributes:
         waiting: the tasks, each with the worker reserved for it, if there is one.
     """
 
-    def __init__(self, scheduler: Scheduler, registry: Registry) -> None:
-        self._scheduler = scheduler
+    def __init__(self, registry: Registry) -> None:
+        self._scheduler = registry.scheduler
         self._workers = registry.workers
         self.waiting: dict[TaskRecord, WorkerRecord | None] = {}
         # The workers reserved for suspects that wait or run: each until its suspect has ended.
         self._reserved: set[WorkerRecord] = set()
 
-    @property
-    def idle(self) -> bool:
-        """True if no task is quarantined and no worker is reserved."""
-        return not self.waiting and not self._reserved
-
     def add(self, task: TaskRecord) -> None:
         """Let a task wait to run alone."""
+        task.suspect = True
         self.waiting[task] = None
 
     def remove(self, task: TaskRecord) -> None:
         """Forget a task that does not wait any more."""
+        task.suspect = False
         if self.waiting.pop(task, None) is not None:
             self._give_up_reservations()
 
     def ready(self, now: float) -> list[tuple[TaskRecord, WorkerRecord]]:
-        """Reserve workers; return the tasks that can start, each with its worker."""
+        """Reserve workers; return the tasks that start now, each with its worker.
+
+        The worker stays reserved while the task runs.
+        """
+        if not self.waiting and not self._reserved:
+            return []
         reserved = {worker.number for worker in self.waiting.values() if worker is not None}
         most = max(1, len(self._workers) // _PART)
         ready = []
@@ -68,11 +69,10 @@ class Quarantine:
             if worker is not None and not any(x.scheduler_id for x in worker.leases.values()):
                 ready.append((task, worker))
         self._give_up_reservations()
+        for task, _ in ready:
+            del self.waiting[task]
+            task.suspect = False
         return ready
-
-    def on_started(self, task: TaskRecord) -> None:
-        """Forget a task that has started; its worker stays reserved while it runs."""
-        del self.waiting[task]
 
     def _choose(self, task: TaskRecord, reserved: set[int], now: float) -> WorkerRecord | None:
         candidates = [

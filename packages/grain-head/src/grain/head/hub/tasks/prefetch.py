@@ -49,7 +49,7 @@ _LONG = 1.0  # seconds; how much longer a run took makes no difference
 class Prefetch:
     """The chains of tasks that wait on workers: how long they may be, and which run succeeds which.
 
-    It decides; `grain.head.hub.tasks.TaskTable` makes the leases and sends them.
+    It decides; `grain.head.hub.tasks.runs.Runs` makes the leases and sends them.
 
     Args:
         scheduler: has the queues and what runs.
@@ -133,7 +133,7 @@ class Prefetch:
         self.append(lease, head.chain)
         return True
 
-    def forget(self, lease: LeaseRecord) -> None:
+    def dismiss(self, lease: LeaseRecord) -> None:
         """Let a run that was adopted as under way, and cannot be there, begin no chain."""
         heads = lease.worker.chain_heads
         for key in [key for key, head in heads.items() if head is lease]:

@@ -1,0 +1,181 @@
+"""The state that the parts of a hub share: records, the scheduler, messages to be sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING
+
+from grain.edge.questions import Answer
+from grain.head.scheduler.fair_share import FairShare
+from grain.worker.messages import AckRuns, Disconnect, Revoke
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Message, Payload
+    from grain.edge.questions import Ask
+    from grain.edge.version import Versions
+    from grain.head.hub.log import HubLog
+    from grain.head.hub.state import (
+        EndedMission,
+        EndedTask,
+        FailedTask,
+        LeaseRecord,
+        Link,
+        LostWorker,
+        MissionRecord,
+        WorkerRecord,
+    )
+    from grain.head.scheduler.scheduler import Scheduler
+    from grain.worker.messages import Attempt
+
+
+_AT_ONCE = 1024  # attempts in one `AckRuns`
+
+
+class Outgoing:
+    """The messages to be sent, by link: a hub's only way to the outside."""
+
+    def __init__(self) -> None:
+        self._mail: dict[Link, list[tuple[Message, Payload]]] = {}
+        self._acknowledged: dict[Link, list[Attempt]] = {}
+
+    def post(self, link: Link | None, message: Message, payload: Payload = None) -> None:
+        """Queue a message for a peer.
+
+        Nothing is queued for a peer that is away (None): on its next connection it reports what it
+        has, and gets its messages by that.
+        """
+        if link is not None:
+            mail = self._mail.get(link)
+            if mail is None:
+                self._mail[link] = [(message, payload)]
+            else:
+                mail.append((message, payload))
+
+    def acknowledge(self, link: Link | None, attempt: Attempt) -> None:
+        """Let a worker forget the outcome of a run; all those of a batch leave in one message."""
+        if link is not None:
+            self._acknowledged.setdefault(link, []).append(attempt)
+
+    def revoke(self, lease: LeaseRecord) -> None:
+        """Have a run ended that nobody wants; it holds what it holds until its worker reports."""
+        lease.revoked = True
+        self.post(lease.worker.link, Revoke(lease.attempt))
+
+    def replace(self, link: Link, what: str) -> None:
+        """Dismiss a connection whose peer's id is in use on another one.
+
+        That is most often the peer itself, which has left the old connection: then nobody reads
+        this. Otherwise two processes have one id, and this one is to take another.
+        """
+        self.drop(link)
+        why = f"another connection is in use for this {what}: another process may have its id"
+        self.post(link, Disconnect(why, "replaced"))
+
+    def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
+        """Return the messages queued since the last call, by link."""
+        for link, attempts in self._acknowledged.items():
+            for at in range(0, len(attempts), _AT_ONCE):
+                self.post(link, AckRuns(tuple(attempts[at : at + _AT_ONCE])))
+        if self._acknowledged:
+            self._acknowledged = {}
+        mail, self._mail = self._mail, {}
+        return mail
+
+    def drop(self, link: Link) -> None:
+        """Discard the messages for a link that is lost."""
+        self._mail.pop(link, None)
+        self._acknowledged.pop(link, None)
+
+
+_NOBODY = None, Answer("")
+_QUESTIONS = 1000  # without an answer, at most
+_ENDED_MISSIONS = 10
+_ENDED_TASKS = 1000
+_FAILED_TASKS = 50
+_LEFT_WORKERS = 10_000
+_LOST_WORKERS = 20
+
+
+class Registry:
+    """The missions and the workers of a hub, those that are away included, and what they share.
+
+    Args:
+        epoch: this head's number; no other head of these missions and workers has it.
+        wall: the difference between the clock of Unix and that of the hub, in seconds.
+        versions: this head's.
+        scheduler: decides what starts.
+        log: takes note of what happens; None for no log.
+
+    Attributes:
+        epoch: as the argument, like `versions`, `scheduler` and `log`.
+        outgoing: takes the messages.
+        shares: the turns of missions.
+        scheduler_ids: the next ids for tasks of the scheduler.
+        troubles: those that keep this head from working as it should, by where they are.
+        missions: by id.
+        workers: by id.
+        numbered: the workers by the number that the scheduler has for each.
+        left: the last workers that have left or were lost: the last connection of each, by id.
+        ended_missions: the last ones that left, for people.
+        ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
+        failed_tasks: the last ones of those that have failed.
+        lost_workers: the last ones that were lost, for people.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        wall: float,
+        versions: Versions,
+        scheduler: Scheduler,
+        log: HubLog | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self.versions = versions
+        self.scheduler = scheduler
+        self.log = log
+        self.outgoing = Outgoing()
+        self.shares = FairShare()
+        self.scheduler_ids = count(1)
+        self.troubles: dict[str, str] = {}
+        self._wall = wall
+        self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
+        self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
+        self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
+        self.lost_workers: deque[LostWorker] = deque(maxlen=_LOST_WORKERS)
+        self.missions: dict[str, MissionRecord] = {}
+        self.workers: dict[str, WorkerRecord] = {}
+        self.numbered: dict[int, WorkerRecord] = {}
+        self.left: dict[str, int] = {}
+
+    def wall_time(self, now: float) -> float:
+        """Return a time as seconds since Unix' epoch."""
+        return self._wall + now
+
+    def remove_worker(self, worker: WorkerRecord) -> None:
+        """Remove a worker, and remember that it was here."""
+        del self.workers[worker.id], self.numbered[worker.number]
+        self.left[worker.id] = worker.connection
+        if len(self.left) > _LEFT_WORKERS:
+            del self.left[next(iter(self.left))]
+
+
+class Questions:
+    """The questions that a hub passes on to peers, each with the link of who asked."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, tuple[Link, Answer]] = {}
+        self._last = 0
+
+    def add(self, link: Link, ask: Ask) -> int:
+        """Note a question; return its number. The oldest of too many is forgotten."""
+        self._last += 1
+        self._asked[self._last] = link, Answer(ask.about, ask.number)
+        if len(self._asked) > _QUESTIONS:
+            del self._asked[next(iter(self._asked))]
+        return self._last
+
+    def pop(self, number: int) -> tuple[Link | None, Answer]:
+        """Return who asked a question, and the answer without its data; None if nobody did."""
+        return self._asked.pop(number, _NOBODY)

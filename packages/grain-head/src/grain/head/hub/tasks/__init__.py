@@ -1,0 +1,14 @@
+"""The tasks of a hub, from submission to confirmation (`grain.head.hub.state` has their states).
+
+A task waits, runs as a lease on a worker, and ends; if its run comes to nothing it waits again. So
+``runs`` calls ``outcomes`` and ``waiting``, ``outcomes`` calls ``waiting``, and none of them calls
+back. What each of them has to say to peers goes through `grain.head.hub.registry.Outgoing`.
+
+Map:
+
+- ``waiting``: tasks that wait: in queues, for workers, for their missions
+- ``quarantine``: tasks that wait to run alone after crashes
+- ``runs``: leases: starting, the end of runs, adoption of those that workers report
+- ``prefetch``: chains of brief tasks that wait on workers
+- ``outcomes``: outcomes, crashes, retraction; missions that do not take their outcomes
+"""

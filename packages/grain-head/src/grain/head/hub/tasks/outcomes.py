@@ -1,0 +1,286 @@
+"""The ends of a hub's tasks: outcomes, crashes, retraction. Plain state, no I/O, no clock.
+
+1.  A task that is resolved is kept with its outcome until its mission confirms that. So does the
+    worker whose run it is of: then it is acknowledged there.
+2.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
+    crashes a task runs alone on a worker (`grain.head.hub.tasks.quarantine`); after `CRASHES` it
+    fails. A run that was under way when the time of its worker was over is not a crash, and has
+    rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not
+    count.
+3.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
+    tasks are parked until half of that is confirmed. What runs goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from grain.head.errors import TaskOutlivesWorkers
+from grain.head.hub.state import FailedTask
+from grain.head.messages import Crash, Crashed, Resolved, Retracted
+from grain.head.scheduler.outlived import CRASHES, given_up
+from grain.worker.messages import TIME_OVER
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Payload
+    from grain.eventlog.usage import Report
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord
+    from grain.head.hub.tasks.waiting import Waiting
+    from grain.head.messages import Ending
+    from grain.worker.messages import Attempt, Outlived, RunEnded
+
+MAX_UNCONFIRMED = 250_000
+"""Outcomes that a mission may leave unconfirmed before it is paused."""
+
+MAX_UNCONFIRMED_BYTES = 1024**3
+"""Bytes of them, likewise: they are in memory here, and on the workers that have sent them."""
+
+
+class Outcomes:
+    """The ends of the tasks of all missions, from a run's outcome to its confirmation.
+
+    Args:
+        registry: the missions, whose records hold their tasks.
+        waiting: takes tasks whose runs came to nothing.
+
+    Attributes:
+        done: how many tasks have resolved with a value.
+        failed: how many have failed for good. A failure counts when its mission has confirmed it,
+            as nobody else knows that it tries the task again.
+        retried: how many have failed and were tried again.
+    """
+
+    def __init__(self, registry: Registry, waiting: Waiting) -> None:
+        self._registry = registry
+        self._waiting = waiting
+        self._outgoing = registry.outgoing
+        self.done = self.failed = self.retried = 0
+        self.max_unconfirmed = MAX_UNCONFIRMED
+        self.max_unconfirmed_bytes = MAX_UNCONFIRMED_BYTES
+        # Missions that may have to be paused, or to go on.
+        self._backlogs: dict[MissionRecord, None] = {}
+
+    # ---- runs without an outcome
+
+    def on_no_outcome(
+        self, lease: LeaseRecord, task: TaskRecord, ended: RunEnded, now: float
+    ) -> None:
+        """Go on after a run that was cancelled, has crashed, or was handed back."""
+        how = ended.detail if ended.status == "crashed" else None
+        if lease.current:
+            outlived = None
+            if ended.status == "returned":
+                outlived = ended.outlived
+                lease.worker.on_handed_back(lease)
+            self.run_again(lease, task, how, now, ended.report, outlived)
+        elif how is not None and lease.task is task and not task.retracted:
+            self._count_crash(lease, task, how, now, ended.report)
+            if task.scheduler_id is not None:  # it may be a suspect from now on
+                self._waiting.withdraw(task)
+                self._waiting.enqueue(task, now)
+
+    def run_again(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        how: str | None,
+        now: float,
+        report: Report = b"",
+        outlived: Outlived | None = None,
+    ) -> None:
+        """Let a task wait again whose current run came to nothing; note the crash, if any."""
+        task.lease = None
+        if task.retracted:
+            self._forget_retracted(task, report)
+            return
+        if outlived is not None:
+            how = TIME_OVER
+        if how is not None:
+            self._count_crash(lease, task, how, now, report, outlived)
+            if task.ending is not None:
+                return
+        if task.claimed:
+            self._waiting.enqueue_again(task, now)
+        elif not task.crashes:  # else it is dormant, until the mission gets the crashes
+            del task.mission.tasks[task.number]
+
+    def _count_crash(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        how: str,
+        now: float,
+        report: Report,
+        outlived: Outlived | None = None,
+    ) -> None:
+        """Count the crash of a run, or one that outlived its worker; fail its task after many."""
+        worker = lease.worker.name
+        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
+        # The mission may have submitted the same crash, which another head counted.
+        if all(earlier.attempt != crash.attempt for earlier in task.crashes):
+            task.crashes = (*task.crashes, crash)
+            if task.claimed:
+                self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
+        if given_up(task.crashes):
+            task.report = report
+            if outlived is None:
+                self._log_over(task, "crashed", f"its process died {CRASHES} times")
+            else:
+                how = f"{TaskOutlivesWorkers.__name__}: no worker lasts as long as it takes"
+                self._log_over(task, "error", how)
+            self.resolve(task, "crashed")
+            seen = (task, worker, lease.began, now, how)
+            self._registry.ended_tasks.append(seen)
+            self._registry.failed_tasks.append(FailedTask(seen))
+
+    # ---- outcomes
+
+    def resolve(
+        self,
+        task: TaskRecord,
+        ending: Ending,
+        outcome: Payload = None,
+        kept_by: tuple[str, Attempt] | None = None,
+    ) -> None:
+        """End a task, and its other runs, and deliver its outcome.
+
+        Args:
+            kept_by: the worker that keeps the outcome, by id, and the run that it is of.
+        """
+        self._waiting.withdraw(task)
+        if task.lease is not None:
+            if kept_by is None or task.lease.attempt != kept_by[1]:
+                self._outgoing.revoke(task.lease)
+            task.lease = None
+        task.arguments = None
+        if task.retracted:
+            self._acknowledge(kept_by)
+            self._forget_retracted(task, task.report)
+            return
+        task.ending = ending
+        task.outcome = outcome
+        task.kept_by = kept_by
+        mission = task.mission
+        mission.unconfirmed += 1
+        if outcome is not None:
+            mission.unconfirmed_bytes += len(outcome)
+        if self._has_backlog(mission) and not mission.paused:
+            self._backlogs[mission] = None
+        if ending == "value":
+            self.done += 1
+            mission.done += 1
+        if task.claimed:
+            self.deliver(task)
+
+    def deliver(self, task: TaskRecord) -> None:
+        """Send the outcome of a task to its mission."""
+        assert task.ending is not None
+        crashes = task.crashes if task.ending == "crashed" else ()
+        message = Resolved(task.number, task.ending, crashes, task.report)
+        self._outgoing.post(task.mission.link, message, task.outcome)
+
+    def on_confirmed(self, mission: MissionRecord, number: int, *, retried: bool = False) -> None:
+        """Forget a task whose outcome its mission has: no worker needs to keep that any more.
+
+        Args:
+            number: the task's number.
+            retried: True if the task has failed, and the mission tries it again by another one.
+        """
+        task = mission.tasks.get(number)
+        if task is not None and task.ending is not None:
+            self.discard(task, retried=retried)
+
+    def retract(self, mission: MissionRecord, number: int) -> None:
+        """End a task that its mission does not want any more; report when nothing of it is left."""
+        task = mission.tasks.get(number)
+        if task is None:
+            self._outgoing.post(mission.link, Retracted(number))
+            return
+        if task.ending is not None:
+            self.deliver(task)
+        elif not task.retracted:
+            task.retracted = True
+            if task.lease is None:
+                self._waiting.withdraw(task)
+                self._log_over(task, "cancelled")
+                self._forget_retracted(task)
+            elif not task.lease.revoked:
+                self._outgoing.revoke(task.lease)
+
+    def _forget_retracted(self, task: TaskRecord, report: Report = b"") -> None:
+        del task.mission.tasks[task.number]
+        self._outgoing.post(task.mission.link, Retracted(task.number, report))
+
+    def discard(self, task: TaskRecord, *, retried: bool = False) -> None:
+        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged.
+
+        Args:
+            retried: as of `on_confirmed`.
+        """
+        self._waiting.withdraw(task)
+        del task.mission.tasks[task.number]
+        if task.ending is not None:
+            if task.ending != "value":
+                self._count_failure(task, retried=retried)
+            mission = task.mission
+            mission.unconfirmed -= 1
+            if task.outcome is not None:
+                mission.unconfirmed_bytes -= len(task.outcome)
+            if mission.paused:
+                self._backlogs[mission] = None
+        task.outcome = None  # the record may be remembered
+        self._acknowledge(task.kept_by)
+        if task.lease is not None:
+            task.lease.task = None
+            if not task.lease.revoked:
+                self._outgoing.revoke(task.lease)
+            task.lease = None
+
+    def _acknowledge(self, kept_by: tuple[str, Attempt] | None) -> None:
+        """Let the worker that keeps an outcome forget it, unless it is lost, and all with it."""
+        if kept_by is not None:
+            worker = self._registry.workers.get(kept_by[0])
+            if worker is not None:
+                self._outgoing.acknowledge(worker.link, kept_by[1])
+
+    def _count_failure(self, task: TaskRecord, *, retried: bool) -> None:
+        """Count a task that has failed, for good or not."""
+        if not retried:
+            self.failed += 1
+            task.mission.failed += 1
+            return
+        self.retried += 1
+        task.mission.retried += 1
+        for one in reversed(self._registry.failed_tasks):
+            if one.ended[0] is task:
+                one.retried = True
+                return
+
+    def _log_over(
+        self, task: TaskRecord, outcome: Literal["cancelled", "crashed", "error"], how: str = ""
+    ) -> None:
+        if self._registry.log is not None:
+            self._registry.log.on_task_over(task, outcome, how)
+
+    # ---- missions that do not take their outcomes
+
+    def _has_backlog(self, mission: MissionRecord, parts: int = 1) -> bool:
+        return (
+            mission.unconfirmed * parts > self.max_unconfirmed
+            or mission.unconfirmed_bytes * parts > self.max_unconfirmed_bytes
+        )
+
+    def settle_backlogs(self, now: float) -> None:
+        """Pause missions that leave too much unconfirmed, and let others go on again.
+
+        Between the two there is a factor of two, as each takes a look at all that waits.
+        """
+        if not self._backlogs:
+            return
+        backlogs, self._backlogs = self._backlogs, {}
+        for mission in backlogs:
+            if not mission.paused and self._has_backlog(mission):
+                self._waiting.pause(mission, now)
+            elif mission.paused and not self._has_backlog(mission, 2):
+                self._waiting.resume(mission, now)

@@ -1,0 +1,369 @@
+"""The runs of a hub's tasks on its workers. Plain state, no I/O, no clock.
+
+1.  A lease holds resources on its worker until the worker reports that the run has ended, or
+    reports without it on a later connection, or is lost as a whole. No timer frees them.
+2.  The first success of any run resolves a task; a failure only if it is that of the current run.
+    What comes after the resolution is acknowledged and dropped.
+3.  A run that a worker reports is adopted by its task if that waits. If another run of the task is
+    under way, the older of the two goes on and the other is revoked, but holds what it holds. One
+    that has ended, its outcome still to come, keeps no other from going on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from grain.head.errors import BadMessage
+from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecord
+from grain.head.messages import Started
+from grain.head.scheduler.state import split_time
+from grain.head.validation import check_attempt, resources_of
+from grain.resource import Supply, to_data
+from grain.worker.messages import Lease, Outlived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.edge.messages import Payload
+    from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.tasks.outcomes import Outcomes
+    from grain.head.hub.tasks.prefetch import Prefetch
+    from grain.head.hub.tasks.waiting import Waiting
+    from grain.head.hub.unschedulable import UnschedulableRequests
+    from grain.head.scheduler.state import Start
+    from grain.worker.messages import InventoryRun, RunEnded
+
+
+class Runs:
+    """The runs on all workers.
+
+    Args:
+        registry: the missions and workers, whose records hold their tasks and leases.
+        waiting: has the tasks that may start.
+        outcomes: takes what comes of a run.
+        prefetch: decides what waits on workers.
+        functions: sends functions to workers.
+        unschedulable: informs missions of workers.
+
+    Attributes:
+        holding: the leases that hold resources, by the scheduler's id of each.
+        on_run_time: takes the name of the function and the seconds of each run that ended by
+            itself; None if they are of no interest.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        waiting: Waiting,
+        outcomes: Outcomes,
+        prefetch: Prefetch,
+        functions: FunctionTable,
+        unschedulable: UnschedulableRequests,
+    ) -> None:
+        self._registry = registry
+        self._scheduler = registry.scheduler
+        self._outgoing = registry.outgoing
+        self._waiting = waiting
+        self._outcomes = outcomes
+        self._prefetch = prefetch
+        self._functions = functions
+        self._unschedulable = unschedulable
+        self._epoch = registry.epoch
+        self._last_attempt = 0
+        self.holding: dict[int, LeaseRecord] = {}
+        self.on_run_time: Callable[[str, float], object] | None = None
+
+    # ---- starting
+
+    def start(self, start: Start, now: float) -> LeaseRecord:
+        """Start a task as the scheduler has decided."""
+        task = self._waiting.on_started(start.task, self._scheduler.tasks[start.task].age)
+        lease = self._lease(task, self._registry.numbered[start.worker], start.task, now)
+        self._send_lease(lease, task, to_data(start.allocation), start.limit)
+        self._prefetch.on_started(lease)
+        return lease
+
+    def start_alone(self, task: TaskRecord, worker: WorkerRecord, now: float) -> LeaseRecord:
+        """Start a task that is to run alone, on a worker that has been emptied for it."""
+        queue = task.queue
+        assert queue is not None
+        scheduler_id = next(self._registry.scheduler_ids)
+        lease = self._lease(task, worker, scheduler_id, now)
+        lease.alone = True
+        limit = queue.limits.hard
+        # It holds the whole worker, and may use what it asked for.
+        whole = self._scheduler.workers[worker.number].supply.total
+        self._scheduler.on_adopted(
+            scheduler_id, queue, worker.number, whole, task.age, now, now + limit
+        )
+        part = Supply(whole).alloc(queue.space)
+        if queue.wtime is not None:
+            part = part & queue.wtime.resolved(self._scheduler.run_times)
+        self._send_lease(lease, task, to_data(part), limit)
+        return lease
+
+    def send_prefetched(self) -> list[LeaseRecord]:
+        """Send brief tasks behind runs that have begun; after all that can start has started."""
+        leases = []
+        for chain, queue, count in self._prefetch.growth():
+            for taken in self._scheduler.on_taken(queue, count):
+                task = self._waiting.on_started(taken.id, taken.age)
+                lease = self._new_lease(task, chain.head.worker, None)
+                self._prefetch.append(lease, chain)
+                self._send_lease(lease, task, chain.resources, chain=chain.number)
+                leases.append(lease)
+        return leases
+
+    def _lease(
+        self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int, now: float
+    ) -> LeaseRecord:
+        """Make the lease of a run that begins as soon as it arrives."""
+        lease = self._new_lease(task, worker, scheduler_id)
+        self.holding[scheduler_id] = lease
+        lease.began = now
+        return lease
+
+    def _new_lease(
+        self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int | None
+    ) -> LeaseRecord:
+        self._last_attempt += 1
+        lease = LeaseRecord((self._epoch, self._last_attempt), task, worker, scheduler_id)
+        task.lease = lease
+        worker.leases[lease.attempt] = lease
+        worker.sent += 1
+        lease.index = worker.sent
+        return lease
+
+    def _send_lease(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        resources: dict[str, Any],
+        limit: float = math.inf,
+        chain: int = 0,
+    ) -> None:
+        self._functions.send(task.function, task.mission, lease.worker)
+        message = Lease(
+            task.mission.id,
+            task.number,
+            lease.attempt,
+            task.function,
+            resources,
+            None if limit == math.inf else limit,
+            lease.alone,
+            chain,
+            task.mission.settings,
+        )
+        self._outgoing.post(lease.worker.link, message, task.arguments)
+
+    # ---- the end of a run
+
+    def _free(self, lease: LeaseRecord, now: float, *, measured: bool = False) -> None:
+        """Free what a run held, or pass it on to its successor.
+
+        Its outcome may still be under way.
+        """
+        successor = self._prefetch.leave(lease, now, measured=measured)
+        scheduler_id, lease.scheduler_id = lease.scheduler_id, None
+        if scheduler_id is None:
+            return
+        if successor is None:
+            del self.holding[scheduler_id]
+            self._scheduler.on_finished(scheduler_id, now, measured=measured)
+            return
+        # For the scheduler the same task goes on, with the resources that it has; but its time
+        # counts from now.
+        self.holding[scheduler_id] = successor
+        successor.scheduler_id = scheduler_id
+        scheduled = self._scheduler.tasks[scheduler_id]
+        successor.began = scheduled.started = now
+        task = successor.task
+        queue = None if task is None or not task.claimed else task.queue
+        if task is not None and queue is not None and queue is not scheduled.queue:
+            # Its predecessor was adopted and nobody wants that one: its request is not known.
+            self._scheduler.on_reclassified(scheduler_id, queue, task.age)
+
+    def on_run_ended(
+        self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
+    ) -> None:
+        """Take a worker's report that a run has ended, with its outcome.
+
+        Raises:
+            BadMessage: the run is that of another task. Nothing has changed.
+        """
+        lease = worker.leases.get(ended.attempt)
+        task = self._task_of(ended)
+        if lease is not None and lease.current and lease.task is not task:
+            raise BadMessage(f"run {ended.attempt} is not one of task {ended.mission}:{ended.task}")
+        if lease is None:
+            # A repeated report. It is acknowledged, unless the outcome is that of the task, and
+            # its mission has not confirmed it yet: then the worker has to keep it.
+            if task is None or task.kept_by != (worker.id, ended.attempt):
+                self._outgoing.acknowledge(worker.link, ended.attempt)
+            return
+        self._end(lease, now, measured=ended.status in ("value", "error"))
+        if self._registry.log is not None:
+            self._registry.log.on_run_ended(ended, lease, task, now)
+        if task is None or task.ending is not None:
+            self._outgoing.acknowledge(worker.link, ended.attempt)
+        elif ended.status == "value" or (ended.status == "error" and lease.current):
+            task.report = ended.report
+            self._outcomes.resolve(task, ended.status, payload, (worker.id, ended.attempt))
+            seen = (task, worker.name, lease.began, now, ended.detail)
+            self._registry.ended_tasks.append(seen)
+            if ended.status == "error":
+                self._registry.failed_tasks.append(FailedTask(seen))
+        else:
+            self._outgoing.acknowledge(worker.link, ended.attempt)
+            self._outcomes.on_no_outcome(lease, task, ended, now)
+
+    def on_run_lost(
+        self, lease: LeaseRecord, how: str | None, now: float, over: float | None = None
+    ) -> None:
+        """End a run that is gone without an outcome.
+
+        Args:
+            lease: of the run.
+            how: what its worker died of, if the run may have been the reason.
+            over: when its worker, whose time was over then, was here for the last time; None for
+                one that had time left.
+        """
+        ran = lease.begun and lease.scheduler_id is not None
+        if lease.task is not None and self._registry.log is not None:
+            self._registry.log.on_run_lost(lease, lease.task, how or "", ran=ran)
+        self._end(lease, now, measured=False)
+        if lease.current:
+            assert lease.task is not None
+            outlived = None
+            if ran and over is not None:
+                life = self._scheduler.workers[lease.worker.number].life
+                outlived = Outlived(over - lease.began, life)
+            self._outcomes.run_again(
+                lease, lease.task, how if ran else None, now, outlived=outlived
+            )
+
+    def _task_of(self, ended: RunEnded) -> TaskRecord | None:
+        """Return the task of a run.
+
+        It is looked up, and not that of the lease: the task may have been forgotten, and submitted
+        again since the run was given up; then its success is welcome there.
+        """
+        mission = self._registry.missions.get(ended.mission)
+        return None if mission is None else mission.tasks.get(ended.task)
+
+    def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
+        del lease.worker.leases[lease.attempt]
+        if measured and self.on_run_time is not None and lease.task is not None:
+            task = lease.task
+            name = task.mission.function_names.get(task.function, "")
+            self.on_run_time(name, now - lease.began)
+        self._free(lease, now, measured=measured)
+
+    # ---- adoption: what workers and missions report when they connect
+
+    def check_reported(self, held: InventoryRun) -> None:
+        """Check a run that a worker reports, before any of them changes the table.
+
+        Raises:
+            BadMessage: it makes no sense.
+        """
+        check_attempt(held.attempt, self._epoch, self._last_attempt)
+        resources_of(held.res)
+
+    def confirm(self, worker: WorkerRecord, held: InventoryRun, now: float) -> None:
+        """Note that a worker which connects again has a run that is in the table."""
+        lease = worker.leases[held.attempt]
+        lease.session = worker.session
+        lease.index = 0  # it is there: for certain, as `begun` wants to know
+        if held.ended:
+            self._free(lease, now)
+        elif lease.revoked:
+            self._outgoing.revoke(lease)  # again: the first message may be lost
+
+    def adopt(
+        self, worker: WorkerRecord, held: InventoryRun, mission: MissionRecord, now: float
+    ) -> None:
+        """Take a run into the table that another head has begun, or that was given up.
+
+        Raises:
+            BadMessage: the worker has not free what the run uses there. Nothing has changed.
+        """
+        task = mission.tasks.get(held.task)
+        if task is not None and task.kept_by == (worker.id, held.attempt):
+            return  # resolved by this very run, which the mission has not confirmed yet
+        lease = LeaseRecord(held.attempt, None, worker, None)
+        lease.began = now - held.elapsed
+        lease.alone = held.alone
+        # Before anything is noted elsewhere: it is here that a report may contradict another one.
+        if not held.ended and not self._prefetch.adopt(lease, held):
+            self._hold(lease, held, mission, task, now)
+        worker.leases[held.attempt] = lease
+        if task is None and not mission.synced:
+            # The mission has yet to submit it, or to be synced without it.
+            task = mission.tasks[held.task] = TaskRecord(mission, held.task)
+        unwanted = task is None or task.ending is not None or task.retracted
+        lease.task = None if unwanted else task
+        if unwanted or task is None:
+            if not held.ended:
+                self._outgoing.revoke(lease)
+        elif task.lease is None:
+            if task.awaits not in ("", ITS_MISSION, worker.id):
+                if held.ended:
+                    return  # a later run is on the worker named; a success is welcome from any
+                self._waiting.on_named(task, task.awaits)
+            self._waiting.withdraw(task)
+            self._run_as_reported(task, lease)
+        elif not held.ended:
+            # Two runs of one task. One that has ended gives way, whichever is reported first: it
+            # may have been handed back, and a success is welcome from any run. Otherwise one under
+            # way goes before one that waits in a chain, and of two under way the older, as it is
+            # likely to end first; the other one is revoked.
+            other = task.lease
+            ended = other.scheduler_id is None and not other.waits
+            before = not lease.waits and (other.waits or lease.began < other.began)
+            if ended or before:
+                self._run_as_reported(task, lease)
+                lease = other
+            if not ended:
+                self._outgoing.revoke(lease)
+
+    def _run_as_reported(self, task: TaskRecord, lease: LeaseRecord) -> None:
+        """Let a task wait for a run that its worker reports, and inform its mission."""
+        task.lease = lease
+        # Not before the mission has submitted the task on this connection: its `Submit`, which may
+        # be under way, names the worker as the mission knew it before, and is answered by that.
+        if task.claimed:
+            self._unschedulable.on_run(task.mission, lease.worker)
+            self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
+
+    def _hold(
+        self,
+        lease: LeaseRecord,
+        held: InventoryRun,
+        mission: MissionRecord,
+        task: TaskRecord | None,
+        now: float,
+    ) -> None:
+        """Take what a reported run uses out of what its worker has free."""
+        space = split_time(resources_of(held.res))[1]
+        if held.alone:
+            space = self._scheduler.workers[lease.worker.number].supply.total
+        # Until its mission has submitted the task, its request is not known: what it holds stands
+        # for that, until `claim` puts the run into its own queue.
+        queue = task.queue if task is not None and not held.alone else None
+        queue = queue or self._scheduler.queue(space, 0, mission.number)
+        scheduler_id = next(self._registry.scheduler_ids)
+        until = math.inf if held.left is None else now + held.left
+        age = self._registry.shares.age_again(queue.priority)
+        try:
+            self._scheduler.on_adopted(
+                scheduler_id, queue, lease.worker.number, space, age, lease.began, until
+            )
+        except ValueError as error:
+            self._prefetch.dismiss(lease)
+            raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
+        lease.scheduler_id = scheduler_id
+        self.holding[scheduler_id] = lease

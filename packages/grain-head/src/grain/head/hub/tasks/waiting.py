@@ -1,0 +1,185 @@
+"""The tasks of a hub that wait. Plain state, no I/O, no clock.
+
+A task waits in a queue of the scheduler, or apart from these: to run alone after crashes
+(`grain.head.hub.tasks.quarantine`), for the report of a worker that it ran on under another head,
+or for its mission, which has too many outcomes to confirm first.
+
+A task whose mission is away is not started: if it waits it is forgotten, as the mission will submit
+it again. If it runs it goes on.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from grain.head.hub.state import ITS_MISSION
+from grain.head.messages import Started
+from grain.head.scheduler.outlived import SOLO, blamed, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import MissionRecord, TaskRecord
+    from grain.head.hub.tasks.quarantine import Quarantine
+    from grain.head.hub.unschedulable import UnschedulableRequests
+
+
+class Waiting:
+    """The tasks of all missions that wait, wherever they do.
+
+    Args:
+        registry: has the scheduler.
+        quarantine: has those that wait to run alone.
+        unschedulable: informs missions of requests that no worker can meet.
+
+    Attributes:
+        queued: those that wait in a queue of the scheduler, by its id of each.
+        awaiting_report: those that wait for a worker's report, by the worker's id.
+    """
+
+    def __init__(
+        self, registry: Registry, quarantine: Quarantine, unschedulable: UnschedulableRequests
+    ) -> None:
+        self._registry = registry
+        self._scheduler = registry.scheduler
+        self._quarantine = quarantine
+        self._unschedulable = unschedulable
+        self.queued: dict[int, TaskRecord] = {}
+        self.awaiting_report: dict[str, dict[TaskRecord, None]] = {}
+        # The workers that missions name for tasks which have another run elsewhere: if that comes
+        # to nothing, the task awaits that worker's report, as long as others are.
+        self._named: dict[TaskRecord, str] = {}
+
+    # ---- tasks that begin to wait
+
+    def enqueue(self, task: TaskRecord, now: float) -> None:
+        """Let a task wait for room; a suspect waits for a worker of its own."""
+        queue = task.queue
+        assert queue is not None
+        if task.mission.paused:
+            task.awaits = ITS_MISSION
+            task.mission.parked[task] = None
+            return
+        if not queue.serving_shapes:
+            self._unschedulable.on_waiting(task, queue, now)
+        if task.crashes:
+            if blamed(task.crashes) >= SOLO:
+                self._quarantine.add(task)
+                return
+            queue = task.queue = self._scheduler.queue(
+                queue.request, queue.priority, queue.share, queue.interpreter, seen(task.crashes)
+            )
+        task.scheduler_id = scheduler_id = next(self._registry.scheduler_ids)
+        self.queued[scheduler_id] = task
+        self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency)
+
+    def hold_back(self, task: TaskRecord, worker: str) -> None:
+        """Let a task wait for the report of the worker that it ran on under another head."""
+        task.awaits = worker
+        self.awaiting_report.setdefault(worker, {})[task] = None
+
+    def enqueue_again(self, task: TaskRecord, now: float) -> None:
+        """Let a task wait whose run came to nothing, and inform its mission."""
+        named = self._named.pop(task, "")
+        self._registry.outgoing.post(task.mission.link, Started(named, (task.number,)))
+        if named:
+            self.hold_back(task, named)
+        else:
+            self.enqueue(task, now)
+
+    def on_named(self, task: TaskRecord, worker: str) -> None:
+        """Note the worker that a mission names for a task which has another run elsewhere.
+
+        Args:
+            worker: its id; empty if the mission names none, or the one that has the run.
+        """
+        if worker:
+            self._named[task] = worker
+        elif self._named:
+            self._named.pop(task, None)
+
+    # ---- tasks that wait no more
+
+    def withdraw(self, task: TaskRecord) -> None:
+        """End the waiting of a task, whatever it waits for; no effect on one that does not wait."""
+        # By the fields and not by `TaskRecord.state`: it runs once for every task.
+        if task.scheduler_id is not None:
+            task.age = self._scheduler.tasks[task.scheduler_id].age
+            self._scheduler.on_cancelled(task.scheduler_id)
+            del self.queued[task.scheduler_id]
+            task.scheduler_id = None
+        elif task.suspect:
+            self._quarantine.remove(task)
+        elif task.awaits == ITS_MISSION:
+            del task.mission.parked[task]
+            task.awaits = ""
+        elif task.awaits:
+            others = self.awaiting_report[task.awaits]
+            del others[task]
+            if not others:
+                del self.awaiting_report[task.awaits]
+            task.awaits = ""
+
+    def on_started(self, scheduler_id: int, age: int) -> TaskRecord:
+        """Return a task that starts, and so waits no more: its mission has had a turn.
+
+        Args:
+            age: the one that it starts by: being more urgent than another of its queue, it may have
+                taken the place of that.
+        """
+        task = self.queued.pop(scheduler_id)
+        task.scheduler_id = None
+        task.age = age
+        assert task.queue is not None
+        self._registry.shares.started(task.mission.share, age, task.queue.priority)
+        return task
+
+    def on_worker_over(self, worker: str, now: float) -> None:
+        """Let tasks wait for room that were held back for a worker, which has reported or left."""
+        if self._named:
+            self._named = {task: named for task, named in self._named.items() if named != worker}
+        for task in list(self.awaiting_report.get(worker, ())):
+            self.withdraw(task)
+            # Its mission takes it to run on that worker.
+            self._registry.outgoing.post(task.mission.link, Started("", (task.number,)))
+            self.enqueue(task, now)
+
+    def hold_back_no_more(self, now: float) -> None:
+        """Let all tasks wait for room that are held back for workers."""
+        self._named.clear()
+        for worker in list(self.awaiting_report):
+            self.on_worker_over(worker, now)
+
+    # ---- missions that do not take their outcomes
+
+    def pause(self, mission: MissionRecord, now: float) -> None:
+        """Park the waiting tasks of a mission; what runs goes on."""
+        mission.paused = True
+        # The youngest first: the scheduler's queues then only lose their ends.
+        tasks = mission.tasks.values()
+        waiting = [t for t in tasks if t.scheduler_id is not None or t.suspect]
+        for task in reversed(waiting):
+            self.withdraw(task)
+        for task in waiting:
+            self.enqueue(task, now)
+
+    def resume(self, mission: MissionRecord, now: float) -> None:
+        """Let the parked tasks of a mission wait for room."""
+        mission.paused = False
+        for task in sorted(mission.parked, key=lambda task: task.age):
+            self.withdraw(task)
+            self.enqueue(task, now)
+
+    # ---- questions
+
+    @property
+    def suspects(self) -> Iterable[TaskRecord]:
+        """The tasks that wait to run alone."""
+        return self._quarantine.waiting.keys()
+
+    def apart(self) -> Iterator[TaskRecord]:
+        """Return the tasks that wait outside of the queues, which all ran before."""
+        parked = (mission.parked for mission in self._registry.missions.values())
+        return chain(self.suspects, *self.awaiting_report.values(), *parked)
