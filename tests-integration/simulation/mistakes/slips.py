@@ -493,10 +493,10 @@ SLIPS: dict[str, Slip] = {
         "pass",
     ),
     "a mission has no facts of the worker of a run that is adopted": Slip(
-        Runs, "_run_as_reported", "self._unschedulable.on_run(task.mission, lease.worker)", "pass"
+        Runs, "_run_as_reported", "self._reports.on_run(task.mission, lease.worker)", "pass"
     ),
     "a mission that comes back has no facts of the workers of its runs": Slip(
-        Missions, "_submit", "self._unschedulable.on_run(mission, task.lease.worker)", "pass"
+        Missions, "_submit", "self._reports.on_run(mission, task.lease.worker)", "pass"
     ),
     "a bridge answers calls that it does not pass on": Slip(
         Switchboard,

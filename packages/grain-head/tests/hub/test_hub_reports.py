@@ -8,7 +8,7 @@ import pytest
 
 from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, encode_report
-from grain.head.hub import unschedulable
+from grain.head.hub import reports
 from grain.head.hub.log import HubLog
 from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.head.task_log import HELD
@@ -125,7 +125,7 @@ def test_a_mission_learns_of_a_worker_whose_run_another_scheduler_has_begun(
 def test_a_mission_learns_of_a_bounded_number_of_workers(
     harness: HubHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "MOST_WORKERS", 2)
+    monkeypatch.setattr(reports, "MOST_WORKERS", 2)
     mission = harness.mission()
     for name in "abc":
         harness.worker(name, cores=1)

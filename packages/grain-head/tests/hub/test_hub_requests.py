@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from grain.head.errors import BadMessage
+from grain.head.hub.reports import SUCCESSOR
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
-from grain.head.hub.unschedulable import SUCCESSOR
 from grain.head.messages import (
     Blocked,
     Crash,

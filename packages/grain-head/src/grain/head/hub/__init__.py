@@ -43,7 +43,7 @@ Map:
 - ``missions``: registration, absence, return and departure of missions
 - ``workers``: joining, absence, return and departure of workers
 - ``functions``: which workers have which functions of missions
-- ``unschedulable``: what missions learn of workers, of requests that none can meet, of troubles
+- ``reports``: what missions learn of workers, of requests that none can meet, of troubles
   here
 - ``names``: the names of peers, as people and commands use them
 - ``log``: what happens to the tasks of all missions, for the event log of a scheduler

@@ -28,13 +28,13 @@ from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
 from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.registry import Registry
+from grain.head.hub.reports import MissionReports
 from grain.head.hub.state import ITS_MISSION, TaskState
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
-from grain.head.hub.unschedulable import UnschedulableRequests
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
@@ -137,23 +137,23 @@ class Hub:
             log.follow(registry.workers, wall - now)
         functions = parts.functions(registry)
         self._outgoing = registry.outgoing
-        self._unschedulable = unschedulable = UnschedulableRequests(registry)
+        self._reports = reports = MissionReports(registry)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self.quarantine = parts.quarantine(registry)
-        self.waiting = parts.waiting(registry, self.quarantine, notices)
+        self.waiting = parts.waiting(registry, self.quarantine, reports)
         self.outcomes = parts.outcomes(registry, self.waiting)
         self.runs = parts.runs(
-            registry, self.waiting, self.outcomes, self.prefetch, functions, notices
+            registry, self.waiting, self.outcomes, self.prefetch, functions, reports
         )
         self.missions = parts.missions(
-            registry, self.waiting, self.outcomes, functions, notices, grace=grace, now=now
+            registry, self.waiting, self.outcomes, functions, reports, grace=grace, now=now
         )
         self.workers = parts.workers(
             registry,
             self.waiting,
             self.runs,
             functions,
-            notices,
+            reports,
             grace=grace,
             mission=self.missions.get,
         )
@@ -223,14 +223,14 @@ class Hub:
             what: where, as a directory.
             why: the end of a sentence; empty if it is over.
         """
-        self._unschedulable.on_trouble(what, why)
+        self._reports.on_trouble(what, why)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
         self._look(now)
         self.missions.on_tick(now)
         self.workers.on_tick(now)
-        self._unschedulable.on_tick(now)
+        self._reports.on_tick(now)
 
     def _look(self, now: float) -> None:
         """Notice that this process was stopped: nobody could reach it meanwhile."""
@@ -259,7 +259,7 @@ class Hub:
             numbers = started.get(key)
             if numbers is None:
                 started[key] = [task.number]
-                self._unschedulable.on_run(task.mission, lease.worker)
+                self._reports.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
         for (link, worker), numbers in started.items():

@@ -50,10 +50,10 @@ from grain.worker.messages import DefineFunction
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import Link
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
@@ -69,7 +69,7 @@ class Missions:
         waiting: has their tasks that wait.
         outcomes: has those that end.
         functions: is kept free of functions that no mission has.
-        unschedulable: informs missions of workers, and of troubles.
+        reports: informs missions of workers, and of troubles.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
 
@@ -83,7 +83,7 @@ class Missions:
         waiting: Waiting,
         outcomes: Outcomes,
         functions: FunctionTable,
-        unschedulable: UnschedulableRequests,
+        reports: MissionReports,
         *,
         grace: float,
         now: float,
@@ -96,7 +96,7 @@ class Missions:
         self._waiting = waiting
         self._outcomes = outcomes
         self._functions = functions
-        self._unschedulable = notices
+        self._reports = reports
         self._grace = grace
         # Until then a worker may still come over from this head's predecessor, with runs that a
         # mission knows of: its tasks are in limbo, and not started.
@@ -156,7 +156,7 @@ class Missions:
                 self._retract(mission, message.tasks)
             case Synced():
                 # Before the answer to it: what the mission has not got by then is over.
-                self._unschedulable.on_synced(mission)
+                self._reports.on_synced(mission)
                 self._on_synced(mission, now)
             case Described():
                 self._on_described(message)
@@ -234,7 +234,7 @@ class Missions:
             self._outgoing.post(link, CancelMission(mission.cancelled_by))
         for task, by in mission.cancelled.items():
             self._outgoing.post(link, CancelTask(task, by))
-        self._unschedulable.on_mission(mission)
+        self._reports.on_mission(mission)
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -283,7 +283,7 @@ class Missions:
         if (message.worker or task.lease is not None) and task.ending is None:
             runs_on = task.awaits if task.lease is None else task.lease.worker.id
             if task.lease is not None:
-                self._unschedulable.on_run(mission, task.lease.worker)
+                self._reports.on_run(mission, task.lease.worker)
             if runs_on != message.worker:
                 runs_on = "" if runs_on == ITS_MISSION else runs_on
                 self._outgoing.post(mission.link, Started(runs_on, (task.number,)))

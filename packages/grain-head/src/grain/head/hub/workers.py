@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import LeaseRecord, Link
     from grain.head.hub.tasks.runs import Runs
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.messages import Ask
 
 ENDED = 30.0
@@ -79,7 +79,7 @@ class Workers:
         waiting: has tasks that wait for reports of workers.
         runs: has what runs on them.
         functions: is looked at when a worker has reported those that it has.
-        unschedulable: informs missions of workers.
+        reports: informs missions of workers.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
 
@@ -93,7 +93,7 @@ class Workers:
         waiting: Waiting,
         runs: Runs,
         functions: FunctionTable,
-        unschedulable: UnschedulableRequests,
+        reports: MissionReports,
         *,
         grace: float,
         mission: Callable[[str, float], MissionRecord],
@@ -104,7 +104,7 @@ class Workers:
         self._waiting = waiting
         self._runs = runs
         self._functions = functions
-        self._unschedulable = unschedulable
+        self._reports = reports
         self._grace = grace
         self._mission = mission
         self._last_number = 0
@@ -163,7 +163,7 @@ class Workers:
         before = worker.takes_runs
         if isinstance(message, Draining):
             worker.draining = True
-            self._unschedulable.on_draining(worker, now)
+            self._reports.on_draining(worker, now)
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
@@ -227,7 +227,7 @@ class Workers:
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
         if self._registry.log is not None:
-            self._registry.log.worker_joined(self._unschedulable.facts(worker))
+            self._registry.log.worker_joined(self._reports.facts(worker))
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
@@ -285,7 +285,7 @@ class Workers:
         if worker.told_to_drain is not None:
             self._outgoing.post(worker.link, Drain(worker.told_to_drain))
         self._functions.on_changed()
-        self._unschedulable.on_worker(worker)
+        self._reports.on_worker(worker)
         self._waiting.on_worker_over(worker.id, now)
 
     # ---- leaving
@@ -328,7 +328,7 @@ class Workers:
             told: why it was to leave, for people.
         """
         silent = now - worker.heard if why else None
-        self._unschedulable.on_worker_left(worker, why, silent, told)
+        self._reports.on_worker_left(worker, why, silent, told)
         if self._registry.log is not None:
             self._registry.log.worker_left(worker, why)
         if why:

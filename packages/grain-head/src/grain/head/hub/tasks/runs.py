@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.registry import Registry
+    from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, WorkerRecord
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.prefetch import Prefetch
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.hub.unschedulable import UnschedulableRequests
     from grain.head.scheduler.state import Start
     from grain.worker.messages import InventoryRun, RunEnded
 
@@ -46,7 +46,7 @@ class Runs:
         outcomes: takes what comes of a run.
         prefetch: decides what waits on workers.
         functions: sends functions to workers.
-        unschedulable: informs missions of workers.
+        reports: informs missions of workers.
 
     Attributes:
         holding: the leases that hold resources, by the scheduler's id of each.
@@ -61,7 +61,7 @@ class Runs:
         outcomes: Outcomes,
         prefetch: Prefetch,
         functions: FunctionTable,
-        unschedulable: UnschedulableRequests,
+        reports: MissionReports,
     ) -> None:
         self._registry = registry
         self._scheduler = registry.scheduler
@@ -70,7 +70,7 @@ class Runs:
         self._outcomes = outcomes
         self._prefetch = prefetch
         self._functions = functions
-        self._unschedulable = unschedulable
+        self._reports = reports
         self._epoch = registry.epoch
         self._last_attempt = 0
         self.holding: dict[int, LeaseRecord] = {}
@@ -336,7 +336,7 @@ class Runs:
         # Not before the mission has submitted the task on this connection: its `Submit`, which may
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
-            self._unschedulable.on_run(task.mission, lease.worker)
+            self._reports.on_run(task.mission, lease.worker)
             self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
 
     def _hold(

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from grain.head.hub.registry import Registry
+    from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
     from grain.head.hub.tasks.quarantine import Quarantine
-    from grain.head.hub.unschedulable import UnschedulableRequests
 
 
 class Waiting:
@@ -32,20 +32,18 @@ class Waiting:
     Args:
         registry: has the scheduler.
         quarantine: has those that wait to run alone.
-        unschedulable: informs missions of requests that no worker can meet.
+        reports: informs missions of requests that no worker can meet.
 
     Attributes:
         queued: those that wait in a queue of the scheduler, by its id of each.
         awaiting_report: those that wait for a worker's report, by the worker's id.
     """
 
-    def __init__(
-        self, registry: Registry, quarantine: Quarantine, unschedulable: UnschedulableRequests
-    ) -> None:
+    def __init__(self, registry: Registry, quarantine: Quarantine, reports: MissionReports) -> None:
         self._registry = registry
         self._scheduler = registry.scheduler
         self._quarantine = quarantine
-        self._unschedulable = unschedulable
+        self._reports = reports
         self.queued: dict[int, TaskRecord] = {}
         self.awaiting_report: dict[str, dict[TaskRecord, None]] = {}
         # The workers that missions name for tasks which have another run elsewhere: if that comes
@@ -63,7 +61,7 @@ class Waiting:
             task.mission.parked[task] = None
             return
         if not queue.serving_shapes:
-            self._unschedulable.on_waiting(task, queue, now)
+            self._reports.on_waiting(task, queue, now)
         if task.crashes:
             if blamed(task.crashes) >= SOLO:
                 self._quarantine.add(task)

@@ -1,5 +1,4 @@
-"""Messages to missions: requests that no worker can meet, workers, and troubles of the head. No
-I/O.
+"""Reports to missions: unschedulable requests, workers, and troubles of the head. No I/O.
 
 1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
     connection; and all those that have waiting tasks when the set of workers has changed, at most
@@ -59,7 +58,7 @@ class _Expected(NamedTuple):
     until: float
 
 
-class UnschedulableRequests:
+class MissionReports:
     """The messages of a hub about requests that no worker can meet.
 
     Args:
