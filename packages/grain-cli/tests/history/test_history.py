@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import completion, main
-from grain.cli.history.summary import Cause, LogSummary, Summariser
+from grain.cli.history.summary import CauseSummary, LogSummary, Summariser
 from grain.cli.history.text import failures_text
 from grain.eventlog.schema import (
     VERSION,
@@ -254,7 +254,7 @@ def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
 
 def test_rare_causes_are_counted_with_their_runs() -> None:
     causes = [
-        Cause(
+        CauseSummary(
             function="f", error="E", pattern=f"p{at}", runs=3, final=3, first=at, example="",
             workers={},
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.delayed.display.failures import Failures
+from grain.delayed.display.failures import FailureCounts
 from grain.delayed.display.lines import interruption, live_line, log_line, rate_text, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.total import Total
@@ -342,14 +342,14 @@ def test_computing_cores_are_averaged_as_a_part_of_the_given_ones() -> None:
     computes = stats(490, 1, failed=10, cores=(50, 100), computing=4.5)
 
     assert 0.09 == pytest.approx(after(40, computes).computing)
-    assert summary(after(40, computes), computes, Failures(), 40.2).endswith(
+    assert summary(after(40, computes), computes, FailureCounts(), 40.2).endswith(
         "40 s, cores 50 % given, 9 % of that computing"
     )
 
 
 def test_a_few_looks_are_too_few_for_given_cores() -> None:
     assert after(1, HALF, looks=5).given is None
-    assert "cores" not in summary(after(1, HALF, looks=5), HALF, Failures(), 1)
+    assert "cores" not in summary(after(1, HALF, looks=5), HALF, FailureCounts(), 1)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def failure(task: int, error: BaseException, worker: str = "n17") -> TaskFailed:
 
 
 def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
-    failures = Failures()
+    failures = FailureCounts()
     for task in range(7, 17):
         failures.add(failure(task, external(3)))
     end = stats(490, failed=10, cores=(59, 64))
@@ -390,7 +390,7 @@ def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
 
 
 def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None:
-    failures = Failures()
+    failures = FailureCounts()
     for count, error in enumerate(
         [KeyError(), ValueError(), external(-11), OSError(), TypeError()], start=1
     ):
@@ -404,7 +404,7 @@ def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None
 
 
 def test_a_failure_that_is_taken_back_leaves_no_trace() -> None:
-    failures = Failures()
+    failures = FailureCounts()
     failures.add(failure(1, KeyError()))
     failures.take_back(KeyError())
     failures.take_back(KeyError())
@@ -422,7 +422,7 @@ def test_a_failure_that_is_taken_back_leaves_no_trace() -> None:
     ],
 )
 def test_the_summary_without_failures(now: Statistics, text: str) -> None:
-    assert text == summary(Progress(), now, Failures(), 2)
+    assert text == summary(Progress(), now, FailureCounts(), 2)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 _LARGEST = {"longest", "peak_memory", "memory"}
 
 
-class Cause(msgspec.Struct, kw_only=True):
+class CauseSummary(msgspec.Struct, kw_only=True):
     """Runs whose failures are alike.
 
     Attributes:
@@ -126,7 +126,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
     workers: int = 0
     functions: dict[str, FunctionSummary] = {}
     lost_runs: int = 0
-    causes: list[Cause] = []
+    causes: list[CauseSummary] = []
     remarks: list[str] = []
     skipped: int = 0
     missing: int = 0
@@ -219,9 +219,9 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
     )
 
 
-def _cause(failures: Failures) -> Cause:
+def _cause(failures: Failures) -> CauseSummary:
     cause, first = failures.cause, failures.first.line
-    return Cause(
+    return CauseSummary(
         function=cause.function,
         error=cause.error or cause.outcome,
         pattern=cause.pattern,

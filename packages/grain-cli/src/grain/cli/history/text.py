@@ -13,7 +13,7 @@ from grain.resource.figures import clock, counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.summary import Cause, FunctionSummary, LogSummary
+    from grain.cli.history.summary import CauseSummary, FunctionSummary, LogSummary
 
 _SHORT_ID = 8
 _CAUSES = 20
@@ -203,7 +203,7 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
     return Row((*cells, mean, longest, memory, hours), more)
 
 
-def _cause(cause: Cause) -> Row:
+def _cause(cause: CauseSummary) -> Row:
     more = [f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error]
     if cause.example != cause.pattern:
         more.append(f"as in: {cause.example[:_MESSAGE]}")

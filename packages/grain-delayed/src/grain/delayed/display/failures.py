@@ -33,7 +33,7 @@ def cause_of(error: BaseException) -> str:
     return name
 
 
-class Cause:
+class FailedTasks:
     """The tasks that failed for one cause: their number, and the first of them."""
 
     __slots__ = ("count", "first", "name")
@@ -47,11 +47,11 @@ class Cause:
         return f"{self.count} x {self.name}, first: {self.first}"
 
 
-class Failures:
+class FailureCounts:
     """The failures of a mission's tasks, counted by their cause as they happen."""
 
     def __init__(self) -> None:
-        self._causes: dict[str, Cause] = {}
+        self._causes: dict[str, FailedTasks] = {}
 
     def add(self, failed: TaskFailed) -> None:
         """Count a task that has failed. The first one of each cause is described."""
@@ -61,7 +61,7 @@ class Failures:
             cause.count += 1
             return
         where = f" on {failed.worker}" if failed.worker else ""
-        self._causes[name] = Cause(name, f"{failed.call()}{where}")
+        self._causes[name] = FailedTasks(name, f"{failed.call()}{where}")
 
     def take_back(self, error: BaseException) -> None:
         """Forget the failure that was counted last: another attempt of the task follows it."""

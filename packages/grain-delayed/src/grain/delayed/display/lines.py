@@ -9,7 +9,7 @@ from grain.resource.figures import span
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.delayed.display.failures import Failures
+    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.display.progress import Progress
     from grain.head import Statistics
 
@@ -141,7 +141,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
     return line
 
 
-def summary(progress: Progress, now: Statistics, failures: Failures, seconds: float) -> str:
+def summary(progress: Progress, now: Statistics, failures: FailureCounts, seconds: float) -> str:
     """Return the summary of a mission; empty if it had no tasks."""
     parts = [_done(now)] if now.done else []
     if now.failed:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.cache.key import Caching, Key
-    from grain.delayed.display.failures import Failures
+    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.graph import MissionTasks, Outcome
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
@@ -61,7 +61,7 @@ class Submitter(Protocol):
     """The mission as the leaf manager needs it."""
 
     tasks: MissionTasks
-    failures: Failures
+    failures: FailureCounts
 
     def submit(
         self,

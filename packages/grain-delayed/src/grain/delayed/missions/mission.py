@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from grain.delayed.cache.cache import Cache
-    from grain.delayed.display.failures import Failures
+    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.display.total import Total
     from grain.delayed.leaves.manager import LeafManager
     from grain.delayed.leaves.policy import LeafPolicy
@@ -58,7 +58,7 @@ class Mission:
         cache: Cache | None,
         report: Callable[[str], object],
         advice: Advice,
-        failures: Failures,
+        failures: FailureCounts,
         run_log: RunLog | None = None,
         total: Total | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed.display.failures import Failures
+from grain.delayed.display.failures import FailureCounts
 from grain.delayed.display.lines import interruption, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.views import dimmed, view_here
@@ -91,7 +91,7 @@ class Reporter:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._wall = wall
-        self.failures = Failures()
+        self.failures = FailureCounts()
         self.log = ""
         # When the mission has ended: how many tasks have failed, and how long it took.
         self._failed = 0
