@@ -53,7 +53,7 @@ def test_a_working_directory_of_ours_is_searched_last(path: list[str], tmp_path:
     assert ["/first", "/last", str(tmp_path)] == path
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o1777, "everybody")])
+@pytest.mark.parametrize(("mode", "who"), [(0o777, "every user"), (0o1777, "every user")])
 def test_a_working_directory_of_others_is_not_searched_and_the_reason_has_the_remedy(
     path: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_log_is_not_written_through_what_another_user_has_planted(
     own.write_text("")
     plant(shared / "w.log", own)
 
-    with pytest.raises(PermissionError, match=r"another user may have put it there, as everybody"):
+    with pytest.raises(PermissionError, match=r"another user may have put it there, as every user"):
         trust.open_appended(str(shared / "w.log"))
     assert "" == own.read_text()
 
@@ -218,9 +218,9 @@ def test_a_private_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("open_one", "why"),
     [
-        ("cache", "everybody may write to {}"),
-        ("cache/grain", "everybody may write to {}"),
-        ("cache/grain/summaries", "everybody may write to {}"),
+        ("cache", "every user may write to {}"),
+        ("cache/grain", "every user may write to {}"),
+        ("cache/grain/summaries", "every user may write to {}"),
     ],
 )
 def test_a_folder_that_another_user_could_exchange_is_not_private(
@@ -243,7 +243,7 @@ def test_every_folder_and_link_on_the_way_to_a_private_folder_counts(
     trust.private_folder(own / "link" / "grain")
     (own / "by-another").symlink_to(shared / "back")
     (shared / "back").symlink_to(own)
-    with pytest.raises(PermissionError, match=f"everybody may write to {shared}"):
+    with pytest.raises(PermissionError, match=f"every user may write to {shared}"):
         trust.private_folder(own / "by-another" / "grain")
 
 
@@ -284,7 +284,7 @@ def test_a_folder_of_root_is_not_that_of_a_user(
     trust.private_folder(folder)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
 
-    with pytest.raises(PermissionError, match="has to be yours alone"):
+    with pytest.raises(PermissionError, match="only you may have access"):
         trust.private_folder(folder)
 
 
@@ -312,5 +312,5 @@ def test_a_folder_that_is_not_there_yet_is_only_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         trust.check_private(tmp_path / "grain")
     (tmp_path / "grain").mkdir(mode=0o700)
-    with pytest.raises(PermissionError, match=f"everybody may write to {tmp_path}"):
+    with pytest.raises(PermissionError, match=f"every user may write to {tmp_path}"):
         trust.check_private(tmp_path / "grain")

@@ -508,7 +508,10 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
             ),
         ),
         ("address = 'login1:4000'", "('login1:4000' is no address: expected edge:///absolute"),
-        ("address = 'tcp://login1:0'", "(port 0 is another port at each start, so nobody knows"),
+        (
+            "address = 'tcp://login1:0'",
+            "(port 0 is another port at each start, so workers cannot find it",
+        ),
         (
             "[worker]\ndial = 'tcp://::1:4000'",
             (
@@ -522,7 +525,7 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
             "system = 'pbs'\naddress = 'tcp://:4000'",
             (
                 "address: found 'tcp://:4000', which names no host, expected tcp://HOST:PORT, as "
-                "workers on other nodes have to dial it; head.listen alone may leave the host out"
+                "workers on other nodes have to dial it; only head.listen may leave the host out"
             ),
         ),
         ("system = 'pbs'\n[worker]\ndial = 'tcp://:4000'", "worker.dial: found 'tcp://:4000', "),

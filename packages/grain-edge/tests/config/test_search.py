@@ -72,9 +72,9 @@ def test_without_a_home_the_search_goes_on(project: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "mode", "problem"),
     [
-        ("grain.toml", 0o646, "everybody may write to {0}/grain.toml"),
-        ("", 0o757, "everybody may write to {0}"),
-        ("", 0o1777, "everybody may write to {0}"),
+        ("grain.toml", 0o646, "every user may write to {0}/grain.toml"),
+        ("", 0o757, "every user may write to {0}"),
+        ("", 0o1777, "every user may write to {0}"),
     ],
 )
 def test_a_found_configuration_that_others_may_write_is_refused(
@@ -143,7 +143,7 @@ def test_both_ends_of_a_link_are_judged(project: Path, tmp_path: Path) -> None:
 
     assert "project" == load(env={}, cwd=project).script.queue
     shared.chmod(0o777)
-    with pytest.raises(ConfigError, match=f"everybody may write to {shared}"):
+    with pytest.raises(ConfigError, match=f"every user may write to {shared}"):
         load(env={}, cwd=project)
 
 

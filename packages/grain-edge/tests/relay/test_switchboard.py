@@ -379,7 +379,7 @@ def test_members_that_wait_are_limited() -> None:
     bench.head()
     for _ in range(2):
         assert [] == bench.taken(bench.enter("join"))
-    refusal = MemberRefused("too many wait for the scheduler, which takes nobody")
+    refusal = MemberRefused("too many wait for the scheduler, which takes no member")
     assert [refusal, "closed"] == bench.taken(bench.enter("join"))
 
 

@@ -145,8 +145,8 @@ class GrainVar:
         env: the environment variables that the mission passes to its programs, ``run(env=...)``;
             None as a value removes one. `grain.worker.external.run_external` applies them.
         usage: what the external programs that this run has called so far have used: CPU seconds,
-            peak memory, GB read and written, exit statuses. Those that have ended count; all is
-            zero outside of a run. Subprocesses that Grain did not start are not in it.
+            peak memory, GB read and written, exit statuses. Ended subprocesses count; all is zero
+            outside of a run. Subprocesses that Grain did not start are not in it.
 
     Each trio task sees the values of the run it belongs to. Setting an attribute changes it for
     the current task and for the tasks started from it afterwards, as with any
@@ -179,7 +179,8 @@ class GrainVar:
         """The resources allocated to this run."""
         res = self._variables.get().res
         if res is None:
-            # Imported here, so that the name GVAR alone does not cost the import of the algebra.
+            # Imported here, so that the name GVAR by itself does not cost the import of the
+            # algebra.
             from grain.resource import ZERO
 
             return ZERO
@@ -213,7 +214,7 @@ class GrainVar:
 
     @property
     def usage(self) -> RunUsage:
-        """The use of the run's external programs, of those that have ended."""
+        """The use of the run's external programs that have ended."""
         return self._variables.get().account.usage
 
     @property

@@ -5,14 +5,14 @@
 'local'
 
 Nothing of a file is ignored: a key or a value that is not understood is a mistake, and one error
-reports all mistakes of a file. Only ``search`` and ``loading`` do I/O; all else are pure functions
-of the data, the environment and the time.
+reports all mistakes of a file. Only ``search`` and ``loading`` do I/O; all others are pure
+functions of the data, the environment and the time.
 
 Each module of the map imports only from those above it.
 
 Map:
 
-- ``errors``: ``Mistake`` and ``ConfigError``, for people to read
+- ``errors``: ``Mistake`` and ``ConfigError``, to be read as they are
 - ``expansion``: from the text of a value to its meaning: $HOME and ~, {{HHMMSS}}, ``defer``
 - ``walltime``: spans of time
 - ``metrics``: the place of metrics
@@ -21,7 +21,7 @@ Map:
 - ``options``: the settings of a worker as options of its command
 - ``suggestion``: the known key that is nearest to an unknown one
 - ``check``: data against the schema; keys that follow from others
-- ``search``: the nearest ``grain.toml``, and the check that it is nobody else's work
+- ``search``: the nearest ``grain.toml``, and the check that no other user wrote it
 - ``loading``: the choice of a file, and reading it
 """
 

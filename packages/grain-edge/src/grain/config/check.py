@@ -180,8 +180,8 @@ def _with_defaults(table: type[ConfigTable], given: Plain, context: ExpansionCon
             try:
                 plain[name] = sort.read(defaults[name], context)
             except Unfit:
-                # Without HOME there is no default place to meet. The error is raised where somebody
-                # goes there, which a mission that runs all by itself does not.
+                # Without HOME there is no default place to meet. The error is raised by the process
+                # that goes there; a mission that runs all by itself does not.
                 plain[name] = defaults[name]
     return plain
 
@@ -202,7 +202,7 @@ def conflicts(config: Config) -> Iterator[Mistake]:
         yield Mistake(
             "worker.dial" if config.worker.dial != config.address else "address",
             f"found {config.worker.dial!r}, which names no host, expected tcp://HOST:PORT, as "
-            "workers on other nodes have to dial it; head.listen alone may leave the host out",
+            "workers on other nodes have to dial it; only head.listen may leave the host out",
         )
     yield from _shape_conflicts(config)
     held = config.worker.reserve

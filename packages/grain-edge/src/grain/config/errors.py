@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Nobody reads more at a time; a file with thousands of unknown keys is not a configuration.
+# A user does not read more at a time; a file with thousands of unknown keys is not a configuration.
 MOST_MISTAKES = 20
 
 
 class Mistake(NamedTuple):
-    """One thing that is wrong.
+    """A mistake in a configuration.
 
     Attributes:
         key: the key's path as in the file, for instance ``script.walltime``; empty where the file
@@ -27,7 +27,7 @@ class Mistake(NamedTuple):
 class ConfigError(Exception):
     """The configuration cannot be used, and its author can change that.
 
-    One exception carries every mistake found, as people repair a file in one sitting. Programs show
+    One exception carries every mistake found, as users repair a file in one sitting. Programs show
     its text as it is, without a traceback.
 
     Attributes:

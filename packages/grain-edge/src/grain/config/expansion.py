@@ -112,7 +112,7 @@ def check_defer(entry: str) -> None:
 
 
 def split_defer(commands: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split shell commands into those that set up and those, marked ``defer``, that clean up.
+    """Split shell commands into set-up and clean-up; ``defer`` marks the latter.
 
     Clean-up comes in reverse order, as in Go: what was set up last may depend on what was set up
     first, so it is taken down first. Variables in a deferred command are the shell's, which

@@ -2,7 +2,7 @@
 
 A kind stands beside the type in the schema's annotations (``Annotated[int | None, CORES]``).
 msgspec checks types as well, but stops at its first complaint and speaks of ``$.script.cores`` and
-JSON's types; people who write TOML by hand deserve all complaints at once, in their words.
+JSON's types; users who write TOML by hand deserve all complaints at once, in their words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kind:
     Attributes:
         expected: the values that fit, as a noun phrase.
         read: converts the value that TOML gave into that of the schema, or raises `Unfit`.
-        place: True for a path or an address, of which defaults are expanded, too.
+        place: True for a path or an address, whose default is expanded, too.
         check: raises `Unfit` for a value that was read and does not fit after all. Defaults, which
             fit, are not checked: it may have to import much.
     """
@@ -52,7 +52,7 @@ class Kind:
 
 
 def without_key(text: str) -> str:
-    """Return a text, as that of a file, without the keys of bridges, which are for nobody's eyes.
+    """Return a text, as that of a file, without the keys of bridges, which are secret.
 
     >>> without_key("address = bridge://6b65790a@login.example:4747")
     'address = bridge://...@login.example:4747'
@@ -161,7 +161,7 @@ def _check_address(text: object, context: ExpansionContext) -> None:
         raise Unfit(str(error)) from None
     if isinstance(address, TcpAddress) and not address.port:
         raise Unfit(
-            "port 0 is another port at each start, so nobody knows where to connect; write a port "
+            "port 0 is another port at each start, so workers cannot find it; write a port "
             "from 1 to 65535"
         )
 

@@ -66,7 +66,7 @@ def load(
     config = _without_keys(config, path, chosen.name, env)
     if chosen.unnamed:
         for module in {config.contextmod, config.head.contextmod, config.worker.contextmod} - {""}:
-            # A module that only workers have is checked by nobody here.
+            # A module that only workers have cannot be checked here.
             if Path(module).exists():
                 _check_ours(Path(module), path, f"{chosen.name}: contextmod")
     return msgspec.structs.replace(config, source=str(path))
@@ -78,7 +78,7 @@ class Choice(NamedTuple):
     Attributes:
         name: as the user wrote it, or as it was found.
         named_by: the origin of the name, to be added to messages; empty if the user gave it here.
-        unnamed: True if nobody named it.
+        unnamed: True if no user named it.
     """
 
     name: str

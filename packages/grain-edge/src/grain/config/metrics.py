@@ -1,4 +1,4 @@
-"""The place of metrics, as people write it in `grain.toml`: ``head.gnaw.metrics``."""
+"""The place of metrics, as in `grain.toml`: ``head.gnaw.metrics``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MetricsPlace(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """True for a port that this host alone reaches."""
+        """True for a port that only this host reaches."""
         return bool(self.host) and ip_address(self.host).is_loopback
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class MetricsPlace(NamedTuple):
 def parse_metrics(text: str) -> MetricsPlace:
     """Parse a place of metrics.
 
-    Everybody who reaches the port may read them. So the number of the interface stands in the
+    Every process that reaches the port may read them. So the number of the interface stands in the
     address in full, and none means all interfaces.
 
     Raises:
@@ -62,7 +62,7 @@ def parse_metrics(text: str) -> MetricsPlace:
     number = getattr(number, "ipv4_mapped", None) or number
     if number.is_unspecified:
         raise ValueError(
-            f"{host} means every interface, so that anybody on the network could read the metrics; "
+            f"{host} means every interface, so that all on the network could read the metrics; "
             f"write '127.0.0.1:{port}', or the number of one interface"
         )
     return MetricsPlace(str(number), port)

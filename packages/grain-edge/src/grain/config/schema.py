@@ -40,10 +40,10 @@ class Script(ConfigTable, frozen=True, kw_only=True):
         walltime: the longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
         memory: Memory of the one node, in GB; None leaves it to the batch system.
-        parallel_environment: of Grid Engine: the parallel environment for more than one core; empty
-            for the one that gives slots of one node.
-        memory_resource: of Grid Engine and OAR: the resource or property that counts memory; empty
-            for the usual one.
+        parallel_environment: Grid Engine: the parallel environment for more than one core; empty
+            for the environment that gives slots of one node.
+        memory_resource: Grid Engine and OAR: the resource or property that counts memory; empty for
+            the usual one.
         extra_args: further options for the batch system, one directive each.
         setup_cleanup: shell commands as written, those for the end marked with ``defer``.
     """
@@ -184,7 +184,7 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
     Attributes:
         cwd: the directory in which a worker runs all programs; empty for that of each mission,
             where the node has it. "." is the directory in which the job runs.
-        cluster: the name of the cluster, for people; empty for what the batch system calls it.
+        cluster: the display name of the cluster; empty for its name in the batch system.
         contextmod: context module of the workers; `Config.contextmod` unless set.
     """
 
@@ -200,7 +200,7 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
     cluster: Annotated[
         str,
         kind.CLUSTER,
-        Option("NAME", "the name of its cluster for people (what the batch system calls it)"),
+        Option("NAME", "the display name of its cluster (its name in the batch system)"),
     ] = ""
     contextmod: Annotated[
         str,
@@ -239,7 +239,7 @@ class CustomSystem(ConfigTable, frozen=True, kw_only=True):
         id_pattern: regular expression for the job's id in the output of ``submit_cmd``: its first
             group, or all of it. Empty for the last line.
         status_cmd: shell command that prints id, word and reason of jobs, a line each; their ids
-            are its last arguments. Empty if there is none: nobody knows the state of a job then.
+            are its last arguments. Empty if there is none: the state of a job is unknown then.
         phases: the phase that each word means.
         cancel_cmd: shell command that cancels jobs; their ids are its last arguments.
     """

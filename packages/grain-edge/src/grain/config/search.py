@@ -1,8 +1,8 @@
-"""The search for a configuration, and the check that nobody else could have put one there.
+"""The search for a configuration, and the check that no other user could have put one there.
 
-A configuration is code: its ``setup_cleanup`` runs in jobs, its context module in workers. One that
-a user names is the user's choice; one that is found counts only where no other user can write. The
-same holds for the context module of one that was found.
+A configuration is code: its ``setup_cleanup`` runs in jobs, its context module in workers. A file
+that a user names is the user's choice; a file that is found counts only where no other user can
+write. The same holds for the context module of a file that was found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def find(start: Path, home: str) -> Path | None:
     """Return the nearest ``grain.toml`` of a directory and those above it; None if there is none.
 
     The search ends with the home directory, with the root of a git repository (it has a ``.git``),
-    and before a directory that is public, as ``/tmp`` is: there anybody may put a file.
+    and before a directory that is public, as ``/tmp`` is: there any user may put a file.
 
     Args:
         start: the directory to begin with, absolute; it is looked at even if it is public.
@@ -32,7 +32,7 @@ def find(start: Path, home: str) -> Path | None:
         if folder != start and _is_public(folder):
             return None
         path = folder / NAME
-        # A link to nowhere is there, so somebody means it to be used.
+        # A link to nowhere counts: a user means it to be used.
         if os.path.lexists(path):
             return path
         if os.path.lexists(folder / ".git") or _is_same(folder, home):
@@ -41,10 +41,10 @@ def find(start: Path, home: str) -> Path | None:
 
 
 def untrusted(path: Path) -> str:
-    """Return why a file may be another user's work; "" if it is ours or root's alone.
+    """Return why a file may be another user's work; "" if only we or root could have written it.
 
-    The file and its directory have to belong to this user or to root, and nobody else may write to
-    them; of a link, this holds for both ends.
+    The file and its directory have to belong to this user or to root, and no other user may write
+    to them. For a link, this holds for both ends.
 
     Raises:
         OSError: the file cannot be looked at.
@@ -60,7 +60,7 @@ def untrusted(path: Path) -> str:
 
 
 def _is_public(folder: Path) -> bool:
-    """Return True for a directory such as /tmp; also for one that cannot be looked at."""
+    """Return True for a directory such as /tmp, and for a directory that cannot be looked at."""
     try:
         return bool(folder.stat().st_mode & stat.S_ISVTX)
     except OSError:

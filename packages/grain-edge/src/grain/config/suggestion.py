@@ -12,7 +12,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
 def dotted(path: Iterable[str]) -> str:
-    """Write a key's path as TOML does, parts quoted that need it, and cut if nobody reads them."""
+    """Write a key's path as TOML does, parts quoted that need it, and cut if too long to read."""
     return ".".join(part if _BARE.fullmatch(part) else repr(part[:60]) for part in path)
 
 

@@ -15,7 +15,7 @@ def parse_walltime(value: object) -> int:
     Understood are what `grain.resource.WTime` understands, a whole number of seconds and
     ``[d]-hh:mm:ss`` (``36:00:00``, ``1-12:00:00``), and numbers with units (``90s``, ``30m``,
     ``1h30m``, ``2d``). ``30`` in quotes is refused, being minutes to Slurm and seconds to PBS, and
-    so is ``30:00``, in which people see hours and minutes where batch systems see minutes and
+    so is ``30:00``, in which users see hours and minutes where batch systems see minutes and
     seconds.
 
     Raises:

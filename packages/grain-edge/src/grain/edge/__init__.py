@@ -52,7 +52,7 @@ from grain.edge.address import DEFAULT as DEFAULT
 if TYPE_CHECKING:
     from grain.edge.public import *  # noqa: F403
 else:
-    # A mission that keeps to its own machine needs channels in memory alone, and starts in two
+    # A mission that keeps to its own machine needs only channels in memory, and starts in two
     # thirds of the time without TLS and what else meets over a network.
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -1,4 +1,4 @@
-"""Addresses, as people write them in `grain.toml`, and their parser.
+"""Addresses, as in `grain.toml`, and their parser.
 
     edge:///shared/me/meeting      a meeting file: the processes find each other through it
     edge://$HOME/meeting           the same; only $HOME is expanded, and only at the beginning
@@ -10,7 +10,7 @@
 
 `tcp://` still needs the meeting file, for the keys: there is no unauthenticated mode. It is the
 default one unless `?edge=/path` names another. `bridge://...?iface=eth0` offers direct connections
-on that network interface alone.
+only on that network interface.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EdgeAddress:
 
 @dataclass(frozen=True)
 class TcpAddress:
-    """One TCP port.
+    """A TCP port.
 
     Attributes:
         host: name or number, without brackets; empty for every interface.
@@ -72,7 +72,7 @@ class TcpAddress:
 
 @dataclass(frozen=True)
 class UnixAddress:
-    """One Unix socket.
+    """A Unix socket.
 
     Attributes:
         path: absolute; 107 bytes at most, which is what the kernel stores.
@@ -240,7 +240,7 @@ def _host_and_port(text: str, where: str) -> tuple[str, int]:
     if any(c.isspace() or c in "/@[]" for c in host):
         raise _wrong(f"{text!r}: {host!r} is no host")
     try:
-        host.encode("idna")  # as whoever looks it up does
+        host.encode("idna")  # as a look-up of it does
     except UnicodeError as e:
         raise _wrong(f"{text!r}: {host!r} is no host: {e}") from e
     return host, int(port)

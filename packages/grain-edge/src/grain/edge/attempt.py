@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Attempt:
-    """One route to a head that was tried.
+    """A route to a head that was tried.
 
     Attributes:
         transport: "meeting", "unix", "tcp", "relay", "reverse" or "files".
-        target: the address tried, for people: a path, or host and port.
+        target: the address tried, for display: a path, or host and port.
         outcome: "ok", or why the attempt failed.
         unusable: True if the meeting itself cannot be used; False also if it names no living head.
     """

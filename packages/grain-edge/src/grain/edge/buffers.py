@@ -70,14 +70,14 @@ def _madvise() -> tuple[Any, Any]:
 class Pieces:
     """Bytes that follow one another and travel as one payload, without being put together.
 
-    To put a hundred megabytes together takes as long as to send them; and of bytes, which nobody
-    can change, a sender needs no copy of its own. The receiver gets one piece.
+    To put a hundred megabytes together takes as long as to send them; and a sender needs no copy of
+    `bytes`, which cannot change. The receiver gets one piece.
 
     Args:
         parts: `bytes` only: what could still be changed while it waits to be sent is refused.
 
     Attributes:
-        parts: those that are not empty.
+        parts: the parts that are not empty.
 
     Raises:
         TypeError: a part is of another type.

@@ -91,8 +91,8 @@ def taking_cpus(cpus: Iterable[int]) -> Iterator[None]:
 def _opened(path: str) -> int:
     """Open the file of locks, and make it if it is missing; return -1 if there can be none.
 
-    It stands in a directory where everybody may make files. So it is opened by no link, is a plain
-    file, and neither read nor written: whoever made it can do no more with it than lock CPUs.
+    It stands in a directory where every user may make files. So it is opened by no link, is a plain
+    file, and is neither read nor written: its maker can do no more with it than lock CPUs.
     """
     if not path:
         return -1

@@ -9,8 +9,8 @@ Every class is an `EdgeError`. The families say who can act:
 - `ChannelError`: an open channel failed. `RemoteProtocolError` blames the peer,
   `LocalProtocolError` the caller, `ChannelBroken` the path between.
 
-A channel that the peer ended on purpose raises `trio.EndOfChannel`, and one that was closed on
-this side `trio.ClosedResourceError`, as trio's own channels do.
+A channel that the peer ended on purpose raises `trio.EndOfChannel`, and a channel that was closed
+on this side `trio.ClosedResourceError`, as trio's own channels do.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class NotABridge(MeetingError):
 
 
 class NotListed(MeetingError):
-    """A bridge serves those meetings alone that its operator has listed, and not this one."""
+    """A bridge serves only the meetings that its operator has listed, and not this one."""
 
 
 class ForeignFile(MeetingError):
@@ -188,7 +188,7 @@ class ChannelBroken(ChannelError, trio.BrokenResourceError):
     """The connection was lost: reset, ended without a goodbye, or silent for too long.
 
     Attributes:
-        ended: the kernel at the other end has closed or reset it, or somebody on the way: its
+        ended: the kernel at the other end, or a device on the way, has closed or reset it: its
             process has ended, or learns of it at once.
     """
 

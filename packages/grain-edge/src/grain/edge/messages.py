@@ -109,7 +109,7 @@ class Refusal(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """The dialler's choice of this connection, out of those that it tried at the same time."""
+    """The dialler's choice of this connection, out of all that it tried at the same time."""
 
     protocol: int
     package: str
@@ -196,7 +196,7 @@ class Codec:
 
         Raises:
             RemoteProtocolError: unknown type, unknown or missing field, wrong type of a field, a
-                payload where none may be or one that is too large.
+                payload where none may be or a payload that is too large.
         """
         try:
             pairs = self._batch.decode(body)

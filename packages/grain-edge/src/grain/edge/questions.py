@@ -10,7 +10,7 @@ payload: the state of a thousand workers is larger than a message may be. A fiel
 missing or of another type is refused: `unpack` says if another version of Grain has answered.
 
 Where nothing else is said, points in time are seconds since Unix' epoch, and durations are seconds.
-Resources are plain data, of which `grain.resource.from_data` makes resources.
+Resources are plain data; `grain.resource.from_data` makes resources from them.
 
 The state of a head has three views, which are not made of each other. ``state`` and ``demand`` look
 at every worker and at what runs there: with 1,000 workers, 64,000 tasks that run and a million that
@@ -37,7 +37,7 @@ class Ask(Message, frozen=True):
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls`` (`StateAnswer`).
             ``"overview"``: the same in short, for ``grain top`` (`OverviewAnswer`); it may be asked
-            as often as somebody likes to know. ``"runs"``: runs of the worker whose id is the
+                as often as you like. ``"runs"``: runs of the worker whose id is the
             pattern (`RunsAnswer`). ``"demand"``: what tasks ask for and what workers have, for
             ``grain scale`` (`DemandAnswer`). ``"why"``: why a task waits or runs (`WhyAnswer`).
             ``"arguments"``: the call of a task, which its mission knows (`CallAnswer`); the answer
@@ -54,9 +54,8 @@ class Ask(Message, frozen=True):
         pattern: names of workers, as in a shell, for ``"drain"``; a worker's id, for
             ``"runs"``; a name, for ``"ended"``.
         at_once: hand runs back instead of waiting for their end, for ``"drain"``.
-        by: who asks, for people, for ``"cancel"``.
-        number: comes back with the answer: those that others than the head give may overtake each
-            other.
+        by: the user who asks, as text, for ``"cancel"``.
+        number: comes back with the answer: answers of workers and missions may overtake each other.
     """
 
     about: Literal[
@@ -271,9 +270,9 @@ class WorkerRow(Part, frozen=True):
     """A worker as it was at its last turn.
 
     Attributes:
-        id, name, label, host, cluster, state: as of `WorkerState`.
+        id, name, label, host, cluster, state: as in `WorkerState`.
         ends: when its time is over; None without an end.
-        total, used, running, computing: as of `WorkerState`.
+        total, used, running, computing: as in `WorkerState`.
         runs: the oldest of the tasks that run there.
         at: when that was.
     """
@@ -297,7 +296,7 @@ class MissionOutlook(Part, frozen=True):
     """The progress of a mission, as it estimates itself.
 
     Attributes:
-        ended, total, left, least, whole: as of `grain.head.messages.Outlook`; `left` in seconds.
+        ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
     """
 
     ended: int
@@ -521,7 +520,7 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
         function: the name of its function; empty if that has none here.
         ended: how it has ended: ``"value"``, ``"error"``, ``"crashed"`` or ``"cancelled"``.
         why: of a failure, the reason in a line.
-        mission_id: the id of its mission, of which there may be several of a name.
+        mission_id: the id of its mission, as several may have one name.
     """
 
     task: int

@@ -55,7 +55,7 @@ CODEC = Codec(Note, Alarm, Cargo)
 
 
 class Direction:
-    """One direction of a link; its attributes may be changed at any time.
+    """A direction of a link; its attributes may be changed at any time.
 
     Attributes:
         delay: seconds from sending to arrival, for what is sent from now on.
@@ -153,7 +153,7 @@ class Direction:
 
 
 class LinkStream(trio.abc.Stream):
-    """One end of a link, as a trio stream."""
+    """An end of a link, as a trio stream."""
 
     def __init__(self, outgoing: Direction, incoming: Direction) -> None:
         self._outgoing = outgoing

@@ -2,8 +2,8 @@
 
 Python searches the working directory first for a process that is started by ``python -m``: there, a
 file ``socket.py`` of another user would run as this one. Grain's own processes start without it
-(``-P``); those that load a user's modules search it last, where it is trusted. A log or a script in
-a directory of others is opened so that nothing which they have put there is written through.
+(``-P``); processes that load a user's modules search it last, where it is trusted. A log or a
+script in a directory of others is opened so that a link of theirs is not written through.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def mistrust(place: Path, status: os.stat_result) -> str:
     if status.st_uid not in {0, os.geteuid()}:
         return f"{place} belongs to {_user(status.st_uid)}"
     if status.st_mode & stat.S_IWOTH:
-        return f"everybody may write to {place}"
+        return f"every user may write to {place}"
     if status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid):
         return f"the group {_group(status.st_gid)} may write to {place}"
     return ""
 
 
 def make_folder(path: Path) -> None:
-    """Make a directory for files of Grain, and those above it that are missing, for us alone.
+    """Make a directory for files of Grain, and missing ones above it, only for this user.
 
     Also those above: who may write there could put another one in its place. It is what the XDG
     Base Directory Specification asks for, too.
@@ -127,7 +127,7 @@ def check_private(path: Path) -> None:
     problem = mistrust(path, status := path.stat())
     if problem or status.st_uid != os.geteuid():
         problem = problem or f"{path} belongs to {_user(status.st_uid)}"
-        raise PermissionError(errno.EPERM, f"{problem}, and it has to be yours alone", str(path))
+        raise PermissionError(errno.EPERM, f"{problem}, and only you may have access", str(path))
 
 
 def _way_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -177,10 +177,10 @@ def remove_files(folder: Path, wanted: Callable[[str, os.stat_result], bool]) ->
 
 
 def open_appended(path: str) -> int:
-    """Open a file to append to, for its owner alone where it is made; return its descriptor.
+    """Open a file to append to, readable only by its owner if it is new; return its descriptor.
 
-    In a directory where others may write it is a plain file of this user with one name: a link that
-    somebody else has put there would have us write to a file of our own.
+    In a directory where others may write it is a plain file of this user with one name: a link of
+    another user could make us write to a file of our own.
 
     Raises:
         OSError: it cannot be opened, or another user may have put it there.
@@ -211,7 +211,7 @@ def open_appended(path: str) -> int:
 
 
 def write_script(path: Path, text: str) -> None:
-    """Write a file that is to be executed, for its owner alone, in the place of what is there.
+    """Write an executable file, only for its owner, in place of a file that is there.
 
     Raises:
         OSError: it cannot be written, or another user could put another file in its place.
@@ -235,7 +235,7 @@ def write_script(path: Path, text: str) -> None:
 
 
 def _is_private(gid: int) -> bool:
-    """Return True for a group of this user alone.
+    """Return True for a group that has only this user.
 
     Many systems give each user a group of the same name, and make files that it may write to.
     """

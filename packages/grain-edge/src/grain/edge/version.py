@@ -14,7 +14,7 @@ INTERPRETER = "{} {}.{}".format(
 )
 """The implementation and minor version of this interpreter, as in "Python 3.12".
 
-Two interpreters of which these are equal run each other's bytecode; any others do not.
+Two interpreters with the same version tag run each other's bytecode; any others do not.
 """
 
 

@@ -15,7 +15,7 @@ Map:
 - ``names``: the labels of missions and their count; where logs are; their folders and files.
 - ``reader``: the lines of a log, also while it is written.
 - ``store``: all logs: listed, looked up, and removed when they are old.
-- ``errors``: the errors of those who read and look up.
+- ``errors``: the errors of reading and looking up.
 - ``writer``: takes lines, and has a thread write them.
 - ``files``: the files of one log, for its writer; how readers open them.
 - ``usage``: what a run has used, and how that was measured.

@@ -14,8 +14,8 @@ Where a run contradicts those before it, the worker's clock was set, or drifts: 
 begins, which holds from this run on. It also begins where the writer's clock was set, and where the
 worker joins, which may be another one of the same name.
 
-A run costs two comparisons, and memory grows with estimates, of which a worker has a thousand at
-most; runs beyond these do not count.
+A run costs two comparisons, and memory grows with estimates, a thousand per worker at most; runs
+beyond these do not count.
 """
 
 from __future__ import annotations

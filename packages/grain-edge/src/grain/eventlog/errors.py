@@ -1,4 +1,4 @@
-"""The errors of those who look for logs and read them; each message says what to do about it."""
+"""The errors of looking for logs and reading them; each message says what to do about it."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def refuse_foreign_links(folder: Path) -> None:
 
 
 class LogFiles:
-    """The files of one log, which nobody else writes to.
+    """The files of one log, which only this process writes to.
 
     A write that fails leaves its rest here, and the next one goes on with it: a disk that was full
     for a while costs no line, and tears none.
@@ -91,7 +91,8 @@ class LogFiles:
         """
         self.unwritten += lines
         if self.unwritten and self._fd >= 0 and self._sizes[self.part] >= self._part_size:
-            # Before the next one is made: on NFS, those who see that one then see all of this one.
+            # Before the next part is made: on NFS, a reader that sees the next part then sees all
+            # of this one.
             self.close()
         if self._fd < 0:
             self._open_part()
@@ -147,7 +148,7 @@ class LogFiles:
             del self._sizes[number]
 
     def _remove(self, number: int) -> None:
-        """Remove a part if its name still leads to it; one that stays goes with the log.
+        """Remove a part if its name still leads to it; a part that stays goes with the log.
 
         Where others may write, one of them may have put another directory in the folder's place.
         """
@@ -192,7 +193,7 @@ class LogFiles:
         """Close the file; a further write begins the next part."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with suppress(OSError):  # as of a full disk, on NFS; no descriptor is left in any case
+            with suppress(OSError):  # a full disk, on NFS; no descriptor is left in any case
                 os.close(fd)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TIME = "WTime"  # a limit, of which nothing is taken
-_OFFERS = 1000  # different ones that are remembered
+_TIME = "WTime"  # a limit, which is not used up
+_OFFERS = 1000  # different offers that are remembered
 
 Amounts = tuple[tuple[str, float], ...]
 
@@ -35,8 +35,9 @@ class NeverRan:
         among: others, whose workers are those of these.
 
     Attributes:
-        all_workers: True if the log has all workers that were there. That of a mission that shares
-            them has those alone that took tasks of it: others may have been busy all the time.
+        all_workers: True if the log has all workers that were there. The log of a mission that
+            shares workers has only the workers that took its tasks: others may have been busy all
+            the time.
     """
 
     def __init__(self, among: NeverRan | None = None) -> None:

@@ -54,7 +54,7 @@ class LogReader:
 
     Args:
         path: the folder of a log, or a file. ``events.jsonl`` stands for the log in its folder,
-            with all parts; any other file is read alone.
+            with all parts; any other file is read by itself.
         position: where to begin, as `position` of an earlier reader.
 
     Attributes:

@@ -9,9 +9,9 @@ Rules:
 3. A run lies within its *frame*: it begins when the writer gave it away or later, and ends when the
    writer learned of its end or sooner. Lines may be late: their own times count, not those around.
 4. Workers' clocks differ from the writer's: the runs of a worker are moved all alike, by the
-   difference that `clocks` has found. One that is still outside of its frame is moved into it, and
-   shortened only if it is too long.
-5. Of brief runs the log has the length and the frame, and not where in there they were:
+   difference that `clocks` has found. A run that is still outside of its frame is moved into it,
+   and shortened only if it is too long.
+5. The log has the length and the frame of brief runs, and not their place in there:
    `EndedRun.slack` is by how much they may have been earlier.
 6. A torn log lacks lines: a run without its submission has an empty function name.
 """
@@ -171,7 +171,7 @@ class RunAssembly:
         time = line.time - self.clock_change
         if self.first is None:
             self.first = self.now = time
-        # A clock can be set back without anybody's notice.
+        # A clock can be set back without notice.
         self.now = max(self.now, time)
         return self.now
 
@@ -206,7 +206,7 @@ class RunAssembly:
     def last_there(self, left: WorkerLeft) -> float:
         """Return when a worker was there for the last time, by the line that it has left.
 
-        One that was lost was so before that was known: it offered nothing from then on. Of a log
+        A lost worker was lost before that was known: it offered nothing from then on. Of a log
         without that time it is the line's.
         """
         if left.heard is None:
@@ -285,7 +285,7 @@ class RunAssembly:
 def _is_only_length(line: RunEnded) -> bool:
     """Return True if the log has the length of a run, and its end is when the writer learned of it.
 
-    As of brief runs with a value that started no program (`grain.eventlog.usage.Report`).
+    As for brief runs with a value that started no program (`grain.eventlog.usage.Report`).
     """
     return (
         line.outcome == VALUE

@@ -165,13 +165,12 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         cpus: the numbers of the CPUs that it had; empty where its worker has not reported them, as
             after a brief run that had a value and ran no program.
         error: the class of the exception, or empty.
-        message: its text, in one line, with a semicolon for each end of a line; of a long one the
-            middle is left out.
+        message: its text, in one line, with a semicolon for each end of a line; a long text loses
+            its middle.
         final: True if the task is over with it.
-        usage: what it has used; None if that is not known, as of a run that was handed
-            back.
-        call: of a run that failed, in the log of its mission: the function with its arguments in
-            one line, 160 characters at most, with "…" for what is left out; of a program its
+        usage: what it has used; None if that is not known, as for a run that was handed back.
+        call: for a failed run, in the log of its mission: the function with its arguments in
+            one line, 160 characters at most, with "…" for what is left out; for a program its
             command line. Empty where that is not known.
         mission: the id of its mission, in the log of a scheduler.
     """
@@ -201,7 +200,7 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
     Attributes:
         function: the name of the function.
         tasks: how many there are.
-        began: when the run of the first one that ended began; the last one ended before this line.
+        began: the begin of the run that ended first; the last run ended before this line.
         seconds: the lengths of their runs, added up, as their workers measured them.
         waited: all other times from their submissions to their ends, added up.
         request: what each asks for, as in `TaskSubmitted`.

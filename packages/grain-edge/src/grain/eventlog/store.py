@@ -52,7 +52,7 @@ _CLOCKS = 60.0  # seconds by which the clocks of this host and of a filesystem m
 
 @dataclass(frozen=True)
 class StoredLog:
-    """One log of a store, by the name of its folder: nothing of it was read yet.
+    """A log of a store, by the name of its folder: nothing of it was read yet.
 
     Attributes:
         started: when it began, in UTC.
@@ -116,7 +116,7 @@ class StoredLog:
         """Return True if its process may still write to it; when in doubt, it may.
 
         A process of another host cannot be seen: its log counts as being written for two days
-        after its last sign of life, of which a writer gives one an hour.
+        after its last sign of life; a writer gives one an hour.
 
         Args:
             now: Unix seconds, by the clock of the filesystem; by default that of this process.
@@ -278,7 +278,7 @@ class LogStore:
         return f"no log of {text!r} in {self.folder}; the latest missions are {shown}"
 
     def is_neglected(self, now: float) -> bool:
-        """Return True if nobody has looked for old logs for ten minutes, and note that one does.
+        """Return True if no process looked for old logs for ten minutes; note that this one does.
 
         Thousands of brief missions need not look at each other's logs.
 
@@ -343,7 +343,7 @@ class LogStore:
 
 
 def _running(text: str, logs: list[StoredLog]) -> StoredLog | None:
-    """Return the only log of which the mission runs; None if none does.
+    """Return the only log whose mission runs; None if none does.
 
     Raises:
         SeveralRun: there are several.
@@ -461,7 +461,7 @@ def _remove(store: int, name: str) -> bool:
                 if stat.S_ISREG(status.st_mode):
                     with suppress(FileNotFoundError):  # another process removes it as well
                         os.unlink(file, dir_fd=folder)
-        # Of files that somebody still reads, NFS keeps a `.nfs...` for a while: then the folder
+        # While a process still reads a file, NFS keeps a `.nfs...` of it: then the folder
         # stays, without a log, and goes the next time.
         os.rmdir(name, dir_fd=store)
         return True

@@ -46,7 +46,7 @@ class Histogram:
     __slots__ = ("_bins", "count", "least", "most", "total")
 
     _STEP = math.log(1.02)
-    _SMALLEST = 1e-9  # anything below is 0 for people
+    _SMALLEST = 1e-9  # anything below is shown as 0
 
     def __init__(self) -> None:
         self._bins: dict[int, int] = {}
@@ -243,8 +243,7 @@ class Totals:
         self.failures: dict[Cause, Failures] = {}
         self.runs = 0
         self.lost = 0
-        # By the first attempts at tasks: those that have failed, as a further attempt takes the
-        # failure back.
+        # The failed tasks, by their first attempts: a further attempt takes the failure back.
         self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
 
     def feed(self, line: AnyLine, run: EndedRun | None) -> None:

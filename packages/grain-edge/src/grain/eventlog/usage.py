@@ -11,8 +11,8 @@ MeasuredBy = Literal["cgroup", "polling", "rusage", "none"]
 
 ``"cgroup"``: the control group of each program, with files in memory, without the page cache.
 ``"polling"``: the process tree, looked at now and then. ``"rusage"``: the largest single process,
-as the kernel reports it for children that have ended. ``"none"``: not measured, as nothing outside
-of the runner was started.
+as the kernel reports it for children that have ended. ``"none"``: not measured, as the task started
+no process.
 """
 
 CpuMeasuredBy = Literal["cgroup", "rusage"]
@@ -70,7 +70,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One run of a task, as its worker saw it.
+    """A run of a task, as its worker saw it.
 
     Attributes:
         started: when its tasklet began, in Unix seconds by the worker's clock.
@@ -88,7 +88,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 Report = bytes | Annotated[float, msgspec.Meta(ge=0.0, le=BRIEF)]
 """A report as it travels: as bytes, which only its reader looks into.
 
-Of a brief run that ended with a value and started no program it is the seconds that the run took:
+For a brief run that ended with a value and started no program, it is the seconds that the run took:
 such runs may be many, there is nothing else to report, and their readers need not look further.
 """
 

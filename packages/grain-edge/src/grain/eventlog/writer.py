@@ -1,10 +1,10 @@
 """`LogWriter`: takes the lines of a log and has a thread write them.
 
-Theory of operation. Whoever writes lines only appends them to a queue in memory: no file is touched
-and nothing is formatted in the event loop. The thread makes JSON of all lines that are there and
-writes them together. Who collects lines first, asks it to be reminded in a second. So a disk
-that is slow costs nothing, and one that hangs, as an NFS mount does whose server is away, stops
-the thread and nothing else. The queue is bounded: beyond that, lines are dropped and counted.
+Theory of operation. A caller only appends lines to a queue in memory: no file is touched and
+nothing is formatted in the event loop. The thread makes JSON of all lines that are there and writes
+them together. A caller that collects lines first asks the thread to remind it in a second. So a
+slow disk costs nothing, and a hanging disk, such as an NFS mount whose server is away, stops only
+the thread. The queue is bounded: beyond that, lines are dropped and counted.
 
 Times are those of the monotonic clock, moved to Unix' epoch. So within a log they never go back;
 where the clock of the machine is set, by more than a second, a line `ClockChanged` says by how
@@ -110,7 +110,7 @@ class LogWriter:
         keep: seconds for which logs of the store are kept, see `LogStore.remove_old`.
         gigabytes: how much of them is kept. This log keeps half of that at most.
         part_size: bytes of one file.
-        clocks: the clock of Unix' epoch, and one that does not go back.
+        clocks: the clock of Unix' epoch, and a clock that does not go back.
 
     Attributes:
         lost: lines that were dropped.
@@ -151,7 +151,7 @@ class LogWriter:
         self._wake = threading.Event()
         self._hurry = threading.Event()
         self._end: tuple[Status, str] | None = None
-        # Those of the thread alone.
+        # Only the thread uses these.
         self._parts_seen = 0
         self._synced = 0.0
         self._failing = False

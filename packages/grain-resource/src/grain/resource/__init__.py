@@ -4,12 +4,12 @@
     request = Cores(4) & Memory(8) & WTime(T="2:00:00")
 
 This package needs nothing but the standard library, and all others stand on it. Import names from
-here; of the modules, ``errors`` and ``testing`` are public.
+here; the modules ``errors`` and ``testing`` are public, too.
 
 Map:
 
 - ``errors``: *not now* (``Insufficient``) apart from *never* (``Infeasible``)
-- ``spans``: spans of time as people write them
+- ``spans``: spans of time as users write them
 - ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B`` and ``ZERO``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``amounts``: ``Memory`` and ``Capacity``, plain quantities; ``Node``

@@ -74,7 +74,7 @@ class Memory(Amount):
     _kind = "Memory"
     _exports = ("M", "m")
 
-    @with_usage(lambda _: "the memory in GB alone, as in Memory(8)")
+    @with_usage(lambda _: "only the memory in GB, as in Memory(8)")
     def __init__(self, M: float) -> None:  # noqa: N803 - the user's name for it
         try:
             amount = float(M)
@@ -168,7 +168,7 @@ Capacity._implied = ONE_INSTANCE
 
 @with_usage(
     lambda given: (
-        f"Node({given[0]}, 8), with the memory in GB, or Cores({given[0]}) for the cores alone"
+        f"Node({given[0]}, 8), with the memory in GB, or Cores({given[0]}) for only the cores"
         if given
         else "Node(N=4, M=8), with the memory in GB"
     )

@@ -9,7 +9,7 @@ A resource object plays one of three roles, and the same class serves all of the
 Requests and allocations are values: they are never changed once made, and an allocation can be
 used as a request. Only supplies change, and only through `Resource.alloc` and `Resource.dealloc`.
 
-Fit is decided kind by kind. A request for memory alone fits a supply of memory and
+Fit is decided kind by kind. A request for only memory fits a supply of memory and
 cores; what the request does not mention stays free. Two class attributes make the exceptions:
 ``_unlimited_if_absent`` (a worker without a time limit meets every time limit) and
 ``_implied`` (on a worker that takes at most so many tasks, each task counts as one).
@@ -55,7 +55,7 @@ class Resource:
     # inherited: see `__init_subclass__`.
     _kind: ClassVar[str] = ""
     # True if that name was given, by the class body, the decorator or an entry point, and is not
-    # just that of the class; then nobody gives it another.
+    # just that of the class; then nothing gives it another.
     _kind_is_given: ClassVar[bool] = False
     # The attributes that an allocation of several kinds passes on from this one.
     _exports: ClassVar[tuple[str, ...] | None] = None
@@ -90,7 +90,7 @@ class Resource:
         raise NotImplementedError
 
     def _repr(self) -> str:
-        """Return the text that shows this resource, alone and joined to others by `` & ``."""
+        """Return the text that shows this resource, by itself and joined to others by `` & ``."""
         raise NotImplementedError
 
     def _stat(self) -> tuple[int, int]:
@@ -170,8 +170,8 @@ class Resource:
         Raises:
             Infeasible: a kind that ``res`` names is not supplied here at all.
             Insufficient: there is not enough now. In both cases nothing was changed.
-                `grain.resource.Supply` distinguishes a request that never fits from one that does
-                not now.
+                `grain.resource.Supply` distinguishes a request that never fits from a request that
+                does not now.
         """
         if type(self) is type(res) and self._implied is None and self._kind:
             # One kind on both sides, most often cores: this is the scheduler's hot path.
@@ -212,7 +212,7 @@ class Resource:
         return self._ask()
 
     def _wanted(self, res: Resource) -> Mapping[str, Resource]:
-        """Return the parts of a request, with those that it implies on this supply."""
+        """Return the parts of a request, with the parts that it implies on this supply."""
         wanted = res.parts()
         for kind, implied in self._implying():
             if kind not in wanted:
@@ -337,7 +337,7 @@ def with_usage(correct: Callable[[tuple[Any, ...]], str]) -> Callable[[F], F]:
 
 
 def defined_kinds() -> dict[str, type[Resource]]:
-    """Return every kind with a class by now; of a class defined again, the latest definition.
+    """Return every kind with a class by now; the latest definition of a class defined again.
 
     There is no table of kinds: Python keeps the list of subclasses.
     """
@@ -465,7 +465,7 @@ def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
 
 
 def take(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> Resource:
-    """Take the parts of a request out of those of a supply, which `gives` them: all or none."""
+    """Take the parts of a request out of the parts of a supply, which `gives` them: all or none."""
     taken: dict[str, Resource] = {}
     try:
         for kind in wanted:

@@ -1,4 +1,4 @@
-"""Figures as people read them, the same in all displays: spans of time, counts, signals.
+"""Figures as text, the same in all displays: spans of time, counts, signals.
 
 In sentences and on pages a span has its two largest units (`span`). In the columns of a terminal it
 is short, and those below each other compare (`clock`).

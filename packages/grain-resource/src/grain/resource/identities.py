@@ -26,13 +26,13 @@ class Identities(Resource):
     As a request only the number counts; as a supply, a number N stands for the ids 0 to N-1.
     """
 
-    # The last one is there in those that were stated as a number alone.
+    # The last one is there only if the resource was stated as a number.
     __slots__ = ("_mask", "_owned", "_stated")
 
     _noun: ClassVar[str]
     _label: ClassVar[str]
 
-    @with_usage(lambda _: "the number alone, as in Cores(4) or GPUs(1)")
+    @with_usage(lambda _: "only the number, as in Cores(4) or GPUs(1)")
     def __init__(self, N: int | Iterable[int]) -> None:  # noqa: N803 - the user's name for it
         self._mask = self._owned = _mask_of(type(self).__name__, self._noun, N)
         if hasattr(N, "__index__"):
@@ -51,7 +51,7 @@ class Identities(Resource):
 
     @property
     def by_number(self) -> bool:
-        """True if the ids are nobody's choice: ``Cores(2)``, not ``Cores([0, 1])``, its equal."""
+        """True if no user chose the ids: ``Cores(2)``, not ``Cores([0, 1])``, its equal."""
         return hasattr(self, "_stated")
 
     @property

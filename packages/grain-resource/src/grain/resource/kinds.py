@@ -5,7 +5,7 @@ passed on without the kind's class (as `Opaque`); the class is needed only where
 from.
 
 A class is a kind as soon as it is defined (see `grain.resource.Resource`). Classes of installed
-packages that nobody imported yet are found by their entry points, in the group
+packages that are not imported yet are found by their entry points, in the group
 ``grain.resources``.
 """
 

@@ -1,4 +1,4 @@
-"""Spans of time as people write them: on a clock (``1-12:00:00``) or with units (``1h30m``)."""
+"""Spans of time as users write them: on a clock (``1-12:00:00``) or with units (``1h30m``)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ _CLOCK = re.compile(r"(?:([0-9]*)-)?([0-9]+):([0-5][0-9]):([0-5][0-9])")
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?)"
 _UNITS = re.compile(rf"(?=.)(?:{_NUMBER}d)?(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 _SECONDS = (86_400, 3600, 60, 1)
-# A longer text is not a span that anybody means, and Python refuses to read numbers of thousands of
-# digits.
+# A longer text is not meant as a span, and Python refuses to read numbers of thousands of digits.
 _LONGEST = 40
 
 

@@ -1,4 +1,4 @@
-"""`Supply`: the account of one worker's resources, all of them and those that are free."""
+"""`Supply`: the account of one worker's resources, all of them and the free ones."""
 
 from __future__ import annotations
 

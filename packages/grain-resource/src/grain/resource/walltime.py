@@ -150,7 +150,7 @@ class WTime(Resource):
         return (round(self.T or 0), math.ceil(self._hard))
 
     def _data(self) -> dict[str, Any]:
-        """Return the limits; of a countdown the seconds left, as clocks differ between machines."""
+        """Return the limits; seconds left for a countdown, as clocks differ between machines."""
         data: dict[str, Any] = {}
         if self.T is not None:
             data["T"] = self.T
@@ -164,7 +164,7 @@ class WTime(Resource):
 
     @classmethod
     def _from_data(cls, data: Any) -> Self:
-        """Make it of the arguments, without a clock, or of the hard limit alone."""
+        """Make it of the arguments, without a clock, or of only the hard limit."""
         given = data if isinstance(data, dict) else {"T": data}
         if "clock" in given:
             raise ValueError("a clock is no data")

@@ -19,8 +19,8 @@ Theory of operation:
    further connection, and the server copies bytes between the two. Both ends speak TLS 1.3 through
    that, with the certificates in the record.
 6. The server keeps nothing. After a restart heads and members connect again; the head's epoch, from
-   its clock, decides if two claim the meeting. A claim is sealed as well, so that the server alone
-   cannot make a head step down.
+   its clock, decides if two claim the meeting. A claim is sealed as well, so that the server cannot
+   make a head step down by itself.
 
 Map:
 

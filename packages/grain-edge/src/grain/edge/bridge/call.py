@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST = 8
-"""Addresses of a call; the head ignores those that follow."""
+"""The most addresses of a call; the head ignores further ones."""
 
 _EPOCH = struct.Struct("!Q")
 _ADDRESS = struct.Struct("!16sH")

@@ -31,7 +31,7 @@ CONNECT = 10.0
 
 
 class BridgeConnection:
-    """One connection of a member to a server.
+    """A connection of a member to a server.
 
     Args:
         stream: owned.
@@ -55,7 +55,7 @@ class BridgeConnection:
         """Receive a message, and no byte beyond it.
 
         After `Ready` come the bytes of the other member. It speaks first in TLS, so its first ones
-        may be here already, and whoever takes the stream over has to find them there.
+        may be here already, and the code that takes the stream over has to find them there.
 
         Raises:
             RemoteProtocolError: it is none.

@@ -83,7 +83,7 @@ def read_key(address: BridgeAddress) -> bytes:
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ExposedFile(
             f"{path}: other users may read the key of the bridge. Run `chmod 600 "
-            f"{shlex.quote(str(path))}`, and make a new key if somebody may have read it"
+            f"{shlex.quote(str(path))}`, and make a new key if another user may have read it"
         )
     try:
         return parse_key(text)
@@ -94,7 +94,7 @@ def read_key(address: BridgeAddress) -> bytes:
 def meeting_id(address: str) -> str:
     """Return the public half of the key of a bridge's address, by which its server can list it.
 
-    The server sees it with each connection; nobody can join, sign or read with it.
+    The server sees it with each connection; it does not let the server join, sign or read.
 
     Args:
         address: as in `grain.toml`, or the path of a key.

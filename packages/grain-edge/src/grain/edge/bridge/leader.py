@@ -2,7 +2,7 @@
 
 The head keeps one connection to the server. When that is lost it connects again and states its
 claim and its record once more, as the server may have been started again and knows nothing. It
-steps down for a larger epoch, if a member has claimed that: the server's word alone is not enough.
+steps down for a larger epoch, if a member has claimed that: the server's word is not enough.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Leader:
             if (epoch := self._keys.claimed_epoch(message.claim)) > self.epoch:
                 self.higher = epoch
         elif not isinstance(message, Beat):
-            raise RemoteProtocolError("the bridge answers what nobody asked for")
+            raise RemoteProtocolError("the bridge sends an answer without a question")
         return [], None
 
     def on_lost(self) -> None:

@@ -52,7 +52,7 @@ _log = logging.getLogger("grain.edge")
 
 
 class BridgeMeeting:
-    """One meeting at a bridge.
+    """A meeting at a bridge.
 
     Raises:
         EdgeError: the key cannot be read.
@@ -94,7 +94,7 @@ class BridgeMeeting:
         """Return the record of the head that leads.
 
         Raises:
-            StaleEdgeFile: nobody leads.
+            StaleEdgeFile: no head leads.
             MeetingError: the server is not reached, or shows what no member has written.
         """
         record = await self._look()
@@ -111,7 +111,7 @@ class BridgeMeeting:
         await self._look()
 
     async def reach(self) -> trio.SocketStream:
-        """Return a stream to the head through the server; whoever gets it authenticates the head.
+        """Return a stream to the head through the server; the caller authenticates the head.
 
         Raises:
             MeetingError: the head or the server is not reached.
@@ -135,7 +135,7 @@ class BridgeMeeting:
         finally:
             await trio.aclose_forcefully(connection.stream)
         if not isinstance(called, Called):
-            raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
+            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
 
     async def _look(self) -> LeaderRecord:
         connection = await connect(self._address, self._keys, "look")
@@ -144,7 +144,7 @@ class BridgeMeeting:
         finally:
             await trio.aclose_forcefully(connection.stream)
         if not isinstance(record, LeaderRecord):
-            raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
+            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
         return record
 
     def _unsealed(self, record: LeaderRecord) -> MeetingRecord:
@@ -167,7 +167,7 @@ class BridgeMeeting:
             raise
         if not isinstance(message, Joined):
             await trio.aclose_forcefully(connection.stream)
-            raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
+            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
         return connection.stream
 
     # For the head
@@ -175,7 +175,7 @@ class BridgeMeeting:
     async def claim(self) -> tuple[str, int]:
         """Become the leader; see `grain.edge.meeting.meeting.Meeting.claim`.
 
-        A head that is connected to the server lives: the server drops one that is silent.
+        A head that is connected to the server lives: the server drops a silent head.
 
         Raises:
             MeetingTaken: a living head leads.
@@ -185,7 +185,7 @@ class BridgeMeeting:
         until = trio.current_time() + _UNPUBLISHED
         while True:
             # The first to come leads, whatever its epoch: that decides between heads which led
-            # different servers of one address, one of which was started again.
+            # different servers of one address, after one server was started again.
             taken: LeaderRecord | None = await self._look()
             if taken is None or not taken.epoch:
                 taken = await self._claim(leader)
@@ -221,7 +221,7 @@ class BridgeMeeting:
             raise
         await trio.aclose_forcefully(connection.stream)
         if leader.incumbent is None:
-            raise MeetingError(f"the bridge at {self._where} answers what nobody asked for")
+            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
         return leader.incumbent
 
     async def publish(self, record: MeetingRecord) -> None:
@@ -371,8 +371,8 @@ class BridgeMeeting:
 async def check_bridge(address: str, patience: float) -> None:
     """Check the key of an address, and the server, if it answers soon: it may come later.
 
-    For whoever starts processes out of sight, which would fail there; other addresses than those of
-    a bridge are not looked at.
+    For code that starts processes out of sight, which would fail there. Addresses other than a
+    bridge's are not looked at.
 
     Args:
         address: as in `grain.toml`.

@@ -32,7 +32,7 @@ CALL = 180
 
 _LENGTH = 4
 
-# Text of the other side, which nobody has authenticated, goes to logs and terminals.
+# Text of the other side, which is not authenticated, goes to logs and terminals.
 _Sentence = Annotated[str, msgspec.Meta(max_length=300, pattern=r"\A[ -~]*\Z")]
 _Source = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[0-9A-Za-z.:/%_-]*\Z")]
 
@@ -106,7 +106,7 @@ class LeaderRecord(BridgeMessage, frozen=True):
     """The record of the head that leads.
 
     Attributes:
-        epoch: the number of its leadership; 0 if nobody leads.
+        epoch: the number of its leadership; 0 if no head leads.
         sealed: its record, which only members read; empty if it has published none.
         claim: `Claim.sealed` of that head: a head steps down for nothing less.
     """
@@ -194,7 +194,7 @@ class MessageDecoder:
 
     @property
     def missing(self) -> int:
-        """The bytes that the next message lacks; of its length first, while that is unknown.
+        """The bytes that the next message lacks; of its length, while that is unknown.
 
         A reader that asks for no more of them leaves what follows a message unread.
         """

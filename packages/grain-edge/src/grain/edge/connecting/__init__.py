@@ -1,20 +1,20 @@
 """Dialling and serving: from an address to a channel.
 
 Theory of operation. The dialler reads the meeting file and gets a list of routes, the best first.
-They are tried in a race, each with a head start before the next: one that works costs nothing more,
-one that the site forbids costs its head start. Each route ends in a stream that is authenticated
-(by the kernel, by TLS, or by a directory of mode 0700) and greeted. Then the dialler joins on the
-one that won, and only then does the head's program see a peer; all others are closed.
+They are tried in a race, each with a head start before the next: a route that works costs nothing
+more, a route that the site forbids costs its head start. Each route ends in a stream that is
+authenticated (by the kernel, by TLS, or by a directory of mode 0700) and greeted. Then the dialler
+joins on the winner, and only then does the head's program see a peer; all others are closed.
 
-A dialler keeps looking at the meeting file: while nobody serves, and also during a race, since slow
-routes to a head that has died would else delay it although a successor leads.
+A dialler keeps looking at the meeting file: while no head serves, and also during a race, since
+slow routes to a head that has died would else delay it although a successor leads.
 
 A head claims the meeting, makes an offer by each transport, publishes them in the meeting file and
 watches it. Every connection, by whatever transport, is handed to the one `Acceptor`, which greets
-the peer and runs the program's handler. An error of one peer ends its own task alone.
+the peer and runs the program's handler. An error of one peer ends only its own task.
 
-At the path of a Unix socket there is no meeting file: who has the name leads. A head that answers
-nobody for a minute loses it, and quits when it sees another socket there.
+At the path of a Unix socket there is no meeting file: the head that has the name leads. A head that
+does not answer for a minute loses it, and quits when it sees another socket there.
 
 Rules:
 

@@ -39,14 +39,14 @@ _log = logging.getLogger("grain.edge")
 class Detours:
     """The addresses of a head that members had to do without, each reported once.
 
-    Theory of operation. A head that listens on some of its addresses alone
+    Theory of operation. A head that listens only on some of its addresses
     (`grain.edge.transports.interfaces`) learns from its members which others are needed. A member
     for which no address was good listens itself and has the head connect to it: the address from
-    which the head does so is on a network that members use. One that has come over files has found
-    no way at all: then the head listens on all of its addresses, and this member finds it when it
-    looks again for a direct way. Those that only try the routes, and do not join, show nothing;
-    nor do those of this host, which have the Unix socket and came late to it because the host was
-    busy.
+    which the head does so is on a network that members use. A member that has come over files has
+    found no way at all: then the head listens on all of its addresses, and this member finds it
+    when it looks again for a direct way. Members that only try the routes, and do not join, show
+    nothing. Nor do members of this host, which have the Unix socket and came late to it because the
+    host was busy.
     """
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ class Acceptor:
             patience: seconds for the greeting.
             held_open: returns True if the peer's kernel holds the connection open, although its
                 process may be silent; None where no kernel does.
-            detour: as of `Detours.report`; None if the peer has come by no detour.
+            detour: as in `Detours.report`; None if the peer has come by no detour.
         """
         try:
             with trio.move_on_after(patience) as scope:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from grain.edge.transports.heartbeat import Heartbeat
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
-"""Seconds between two looks at the meeting file while nobody serves, at least and at most."""
+"""Seconds between two looks at the meeting file while no head serves, at least and at most."""
 
 _SHARE = 1 / 30  # the pause before the next look, of the time that was waited already
 
@@ -97,10 +97,10 @@ class Dialler:
     async def once(
         self, tried: list[Attempt], *, all_of_them: bool = False
     ) -> GreetedStream | None:
-        """Look at the meeting once and try every route; None if nobody was reached.
+        """Look at the meeting once and try every route; None if no head was reached.
 
         Raises:
-            EdgeError: one that is final.
+            EdgeError: an error that is final.
         """
         if self.meeting is None:
             assert isinstance(self.address, UnixAddress)
@@ -136,8 +136,8 @@ class Dialler:
     ) -> GreetedStream | None:
         """Try every route to a head, unless another one takes its place meanwhile.
 
-        The slow routes wait for a head that has died as for one that is slow to answer, while the
-        peers that were connected to it look for its successor.
+        The slow routes wait for a dead head as for a slow one, while the peers that were connected
+        to it look for its successor.
         """
         greeted, failed = None, None
         try:
@@ -191,8 +191,8 @@ class Dialler:
             patience: seconds, or None for no limit.
 
         Raises:
-            DialError: nobody within that time.
-            EdgeError: one that is final.
+            DialError: no head was reached within that time.
+            EdgeError: an error that is final.
         """
         tried: list[Attempt] | None = None
         with trio.move_on_after(float("inf") if patience is None else patience):
@@ -273,7 +273,7 @@ async def dial(
     Args:
         address: as in `grain.toml`.
         role: as in `Hello`: "worker", "mission", ...
-        name: this process's name, for people.
+        name: this process's name, for display.
         codec: the message types to speak.
         heartbeat: the times between its signs of life, and of silence until it is lost.
         patience: seconds to wait for a head, or None for no limit.

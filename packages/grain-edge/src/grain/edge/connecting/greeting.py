@@ -125,7 +125,7 @@ def _checked(hello: Message, answer: Welcome, admit: Callable[[Hello], str] | No
         raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
     if (hello.meeting_id, hello.epoch) != (answer.meeting_id, answer.epoch):
         raise Refused(
-            f"this is epoch {answer.epoch} of its meeting, not the one that the meeting file named "
+            f"this is epoch {answer.epoch} of its meeting, and not the one in the meeting file "
             "when the peer read it"
         )
     if admit is not None and (reason := admit(hello)):

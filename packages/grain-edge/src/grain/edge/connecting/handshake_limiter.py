@@ -10,7 +10,7 @@
    its sixteen million, and who belongs here comes over the Unix socket. So do those of an IPv6
    network of 64 bits, which one host can have all for itself.
 
-So silent connections delay nobody, and many honest ones at once do not drive each other out.
+So silent connections delay no others, and many honest ones at once do not drive each other out.
 `Handshakes` carries the decisions out.
 """
 

@@ -49,7 +49,7 @@ class Leadership:
 
     Attributes:
         fixed: the TCP port that the address names, if any.
-        interfaces: those on which it listens, as of `interfaces.listening`.
+        interfaces: the interfaces on which it listens, as in `interfaces.listening`.
         detours: the addresses that members had to do without.
         publish: called with fields of the head's `MeetingRecord` that have changed.
     """
@@ -200,6 +200,6 @@ OFFERS: dict[frozenset[str], Callable[[Leadership], Awaitable[Offer | None]]] = 
     frozenset({"reverse", "files"}): _files,
     frozenset({"reverse", "relay"}): _bridge,
 }
-"""The offers by their transports; those that use the meeting's directory share one mailbox, and
-those that use the server of a bridge one connection to it.
+"""The offers by their transports. Offers that use the meeting's directory share one mailbox, and
+offers that use the server of a bridge share one connection to it.
 """

@@ -28,7 +28,7 @@ class Peer:
         channel: messages to and from it; closed by `serve` or `dial`, or earlier by the program.
         greeting: its introduction: a dialler's Hello, a head's Welcome.
         transport: "unix", "tcp", "reverse" or "files".
-        target: its address, for people.
+        target: its address, for display.
         tried: the dialler's attempts, this one included; empty on the head's side.
         process: its process, if that is on this host.
     """

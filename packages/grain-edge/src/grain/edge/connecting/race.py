@@ -23,7 +23,7 @@ T = TypeVar("T", bound=trio.abc.AsyncResource)
 
 @dataclass(frozen=True)
 class Route(Generic[T]):
-    """One route to try.
+    """A route to try.
 
     Attributes:
         start: opens it; when cancelled it must leave nothing behind.
@@ -101,7 +101,7 @@ def _given_up(*, won: bool, final: bool) -> str:
 
 @asynccontextmanager
 async def _closing(won: list[T]) -> AsyncGenerator[None]:
-    """Close the winner if nobody wants it any more."""
+    """Close the winner if the caller was cancelled."""
     try:
         yield
     except BaseException:

@@ -3,7 +3,7 @@
 For sites where a compute node may not open connections to the head's host, but the other way
 round. The dialler announces the addresses on which it listens, by a note in the meeting file's
 directory (see `grain.edge.connecting.mailbox`) or by a call through the server of a bridge (see
-`grain.edge.bridge`), and accepts nobody but the head of this meeting: a connection is authenticated
+`grain.edge.bridge`), and accepts only the head of this meeting: a connection is authenticated
 as strictly as by a head, and the listener is closed as soon as the head has come.
 """
 

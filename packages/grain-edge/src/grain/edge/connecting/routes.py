@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Codec, Hello
 
 _LOOPBACK = ("127.", "::1")
-_BEFORE_FILES = 2.0  # seconds for the direct routes alone
+_BEFORE_FILES = 2.0  # seconds for only the direct routes
 # A member that the relay connects goes over to a direct way later, so a short head start costs the
 # server half a minute at the most. A long one delays all workers whose firewall drops what is
 # direct.
@@ -72,13 +72,13 @@ def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[Greet
     """Return the routes to a head, the best first, by those transports that it offers.
 
     An address that names a port has no other route: the head of the meeting file may be another
-    one, which shares the file for its keys alone.
+    one, which shares the file only for its keys.
     """
     if request.fixed is not None:
         transports = transports & {"tcp"}
     direct = [r for name in DIRECT if name in transports for r in DIRECT[name](request)]
     if direct:
-        # The others cost somebody else something: only when these have had their time.
+        # The others burden a file system or a server: only when these have had their time.
         at_bridge = isinstance(request.meeting, BridgeMeeting)
         start = _BEFORE_RELAY if at_bridge else _BEFORE_FILES
         direct[-1] = dataclasses.replace(direct[-1], stagger=start)
@@ -169,7 +169,7 @@ DIRECT: Routes = {"unix": _unix, "tcp": _tcp}
 INDIRECT: Routes = {"reverse": _reverse, "relay": _relay, "files": _files}
 """Transports that need the meeting's directory or the server of a bridge, the better first.
 
-Somebody else has the cost of them: only when the direct ones fail.
+They burden a file system or a server: only when the direct ones fail.
 """
 
 ALL_TRANSPORTS = frozenset({*DIRECT, *INDIRECT})

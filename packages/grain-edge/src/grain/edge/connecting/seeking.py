@@ -14,15 +14,15 @@ SEEK_FIRST, SEEK_LAST = 30.0, 900.0
 """Seconds between two looks for a direct way to a head that was reached by another one: from one to
 the other, twice as long each time."""
 
-_CARRIED = frozenset({"files", "relay"})  # which need somebody else for all that passes
+_CARRIED = frozenset({"files", "relay"})  # which need a third party for all that passes
 
 
 class DirectWaySeeker:
     """The search of one peer for a direct way to its head.
 
     Files cost the shared filesystem something, and a relay the server of a bridge. The peer ends
-    such a connection when there is a direct way, and dials again. For everybody else
-    that is a connection lost and made again, in which nothing is lost.
+    such a connection when there is a direct way, and dials again. All others see a connection that
+    is lost and made again, without losing a message.
 
     Args:
         find: returns True if there is a direct way to the head, which the peer's next dial takes.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from grain.edge.transports.identity import Credential
 
 FROZEN = 60.0
-"""Seconds for which a head on this host whose process is there may answer nobody."""
+"""Seconds without an answer that a living head on this host may take."""
 
 FAR = 20.0
 """Seconds that a head on another host has to answer."""
@@ -112,15 +112,14 @@ async def serve(
             heartbeat allows.
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
-        frozen: seconds for which a head whose process is on this host may answer nobody before
-            this one takes its place; inf for no limit. Where the address names a port, the other
-            one stays.
+        frozen: seconds without an answer after which this head takes the place of a living one on
+            this host; inf for no limit. Where the address names a port, the other one stays.
         far: seconds that a head on another host has to answer, else this one takes its place.
         on_trouble: called with a directory and the reason when nothing can be stored there, and
             with an empty reason when that is over.
         interfaces: names of interfaces, and networks, on whose addresses it listens where the
-            address names none; "all" for every one; none for those that its members need; None for
-            what the environment says.
+            address names none; "all" for every one; none for the addresses that its members need;
+            None for the setting of the environment.
         task_status: gets a `Serving` once peers may come.
 
     Raises:
@@ -205,7 +204,7 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
         CannotServe: one does.
     """
     me = this_process()
-    # One that is frozen serves, too: no head at a port takes its place.
+    # A frozen head serves, too: no head at a port takes its place.
     record = await meeting.living(me, _prober(where.edge, CORE, me, math.inf, FAR))
     if record is None or where.port in {port for _, port in record.tcp}:
         return
@@ -354,7 +353,7 @@ async def _sign_of_life_within(
     """Return how a head of this host was seen to live within so many seconds, or "".
 
     Args:
-        seconds: for which it may answer nobody.
+        seconds: without an answer that it may take.
         path: of the meeting file, or of the Unix socket.
         alive: returns False once that has ended.
         answered: as `_answered`.
@@ -366,7 +365,7 @@ async def _sign_of_life_within(
             await trio.sleep(_AGAIN)
         return ""
     _log.warning(
-        "%s: process %d on this host serves this meeting, and has answered nobody for %g s: "
+        "%s: process %d on this host serves this meeting, and has not answered for %g s: "
         "this one takes its place",
         path,
         pid,
@@ -376,7 +375,7 @@ async def _sign_of_life_within(
 
 
 class _Head:
-    """One leadership of one meeting, from its first offer to its last word.
+    """A leadership of a meeting, from its first offer to its last word.
 
     Args:
         record: the head's entry in the meeting file, without offers.

@@ -1,10 +1,10 @@
 """A channel over any trio stream: the shell around `Writer` and `FrameDecoder`, with all the I/O.
 
 `send` and `post` only queue messages; the channel's writer task writes them, or the sender itself
-where `Writer` says so. `receive` reads in the caller's task: what nobody wants to receive stays in
-the stream and holds the peer back. A second background task sends a heartbeat where nothing else is
-sent, and counts the beats at which nothing came. It counts beats, not seconds, since a process that
-was stopped for an hour has missed one beat, and must first read what came meanwhile.
+where `Writer` says so. `receive` reads in the caller's task: frames that no task receives stay in
+the stream, and the peer has to wait. A second background task sends a heartbeat where nothing else
+is sent, and counts the beats at which nothing came. It counts beats, not seconds, since a process
+that was stopped for an hour has missed one beat, and must first read what came meanwhile.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class FramedChannel(WireChannel):
             if idle and writes == self._writer.writes:
                 self._writer.put([(Ping(), None)])
                 self._wake.set()
-            # Where nobody receives, nothing is read: that does not make the peer silent.
+            # Where no task receives, nothing is read: that does not make the peer silent.
             if not self._receiving or self.silent_for() < 1.5 * self._heartbeat.interval:
                 beats_missed = 0
             else:

@@ -217,7 +217,7 @@ class FrameDecoder:
     def sink(self) -> memoryview | None:
         """The memory where the next bytes of the stream belong, amid a large payload.
 
-        Whoever reads straight into it calls `filled`, instead of `feed`.
+        A caller that reads straight into it calls `filled`, instead of `feed`.
         """
         return self._sink
 
@@ -272,7 +272,7 @@ class FrameDecoder:
         return out
 
     def _complete(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
-        """Continue a frame of which a part came before; return the bytes after it."""
+        """Continue a frame that came in part; return the bytes after it."""
         need = HEADER.size
         if len(self._partial) >= HEADER.size:
             need += HEADER.unpack_from(self._partial)[0]

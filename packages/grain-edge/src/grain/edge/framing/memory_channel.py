@@ -20,7 +20,7 @@ Received = TypeVar("Received")
 
 
 class MemoryDirection(Generic[Sent]):
-    """One direction of a pair of channels.
+    """A direction of a pair of channels.
 
     A mailbox rather than a queue of batches: the receiver gets all that came meanwhile, so that
     runs which end in the same instant cost their head one wake-up and not one each.
@@ -65,7 +65,7 @@ class MemoryDirection(Generic[Sent]):
         self.report_change()
 
     def report_change(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiting task."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -163,8 +163,8 @@ def memory_channels(
 ) -> tuple[MemoryChannel[Sent, Received], MemoryChannel[Received, Sent]]:
     """Return a pair of channels within one process, for a worker that lives beside its head.
 
-    Nothing is encoded or copied, so a payload may be any object: whoever calls this annotates the
-    two ends with the types that travel. Limits of size do not apply.
+    Nothing is encoded or copied, so a payload may be any object: the caller annotates the two ends
+    with the types that travel. Limits of size do not apply.
 
     Args:
         backlog: messages that may wait in one direction before `send` does.

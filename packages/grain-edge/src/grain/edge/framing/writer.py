@@ -9,9 +9,10 @@ switches between tasks; everything else is left to the channel's *writer task*. 
    cancellation can tear a frame, and the writer is never seen WRITING by another task. Over other
    streams only the writer task writes, which is cancelled when the channel ends and not before.
 3. `put` never waits. Who can wait does so while the writer is `congested`.
-4. Alone at once, in company together: `post` writes at once if nothing was posted within `BURST`
-   before. Otherwise the writer task finds all of it in its next turn; but what has waited for
-   longer than `LATE` is written by whoever posts next, as by a loop that gives no task a turn.
+4. Single messages leave at once, many leave together: `post` writes at once if nothing was posted
+   within `BURST` before. Otherwise the writer task finds all of it in its next turn. But bytes that
+   have waited for longer than `LATE` are written by the next `post`, as in a loop that gives no
+   task a turn.
 
 The states of what is sent, and what leads from one to another:
 
@@ -31,7 +32,7 @@ The states of what is sent, and what leads from one to another:
     ========  ===============================================  =========================
 
 `failed` leads from the first four to BROKEN, `close` from all to CLOSED. `finish` puts the last
-message; whoever sends afterwards is refused as if the channel was CLOSED already.
+message; a later send is refused as if the channel was CLOSED already.
 """
 
 from __future__ import annotations

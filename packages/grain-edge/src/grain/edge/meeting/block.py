@@ -1,7 +1,7 @@
 """The content of the meeting file: the head, and how it is reached. Pure functions.
 
 Theory of operation. The file is one block of 4096 bytes, rewritten in place, never renamed over:
-on NFS a renamed-over file is missing for whoever looks meanwhile if the writer's host has it open
+on NFS a renamed-over file is missing for readers meanwhile if the writer's host has it open
 (seen in 98 of 100 reads), while a block of this size was never seen torn there in 10,000 reads.
 The checksum is for the filesystems where it may be.
 
@@ -33,7 +33,7 @@ _HEAD = struct.Struct("!8sHHII16s")
 
 
 class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One leadership, as the meeting file describes it.
+    """A leadership, as the meeting file describes it.
 
     Attributes:
         meeting_id: random name of the meeting, kept from head to head.

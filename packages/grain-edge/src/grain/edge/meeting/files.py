@@ -64,7 +64,7 @@ def translate(error: OSError, path: str) -> MeetingError:
 
 @contextmanager
 def open_directory(path: str) -> Iterator[int]:
-    """Open a directory that nobody else may enter; yields its descriptor, and closes it.
+    """Open a directory that no other user may enter; yields its descriptor, and closes it.
 
     Raises:
         ForeignFile: another user's.
@@ -99,10 +99,10 @@ def check_parent(path: str) -> None:
     """Refuse a directory in which others could replace our files.
 
     A sticky directory, as /tmp is, will do: there only the owner removes a file, and a file that
-    somebody else planted is refused when it is opened.
+    another user planted is refused when it is opened.
 
     Raises:
-        ExposedFile: writable for the group or everybody.
+        ExposedFile: writable for the group or all users.
         OSError: missing.
     """
     parent = str(Path(path).parent)
@@ -116,7 +116,7 @@ def check_parent(path: str) -> None:
 
 @contextmanager
 def open_private(path: str, flags: int) -> Iterator[int]:
-    """Open a plain file that nobody else may read; yields its descriptor, and closes it.
+    """Open a plain file that no other user may read; yields its descriptor, and closes it.
 
     Raises:
         ForeignFile: another user's.
@@ -236,7 +236,7 @@ def _ours(status: os.stat_result, path: str) -> None:
     if status.st_uid != os.geteuid():
         raise ForeignFile(
             f"{path}: belongs to user {status.st_uid}, not to you ({os.geteuid()}). Choose another "
-            "address (or, on NFS where all files seem to be nobody's, have idmapping repaired)"
+            "address (or, on NFS where all files belong to user nobody, have idmapping repaired)"
         )
 
 

@@ -17,7 +17,7 @@ class ProcessIdentity:
     """The identity of a process, different from that of any other.
 
     Attributes:
-        host: the host's name, for people: names repeat, so nothing is decided by it.
+        host: the host's name, only for display: names repeat, so nothing is decided by it.
         boot: the kernel's boot id. Containers on one kernel share it.
         space: inode of the process namespace; a pid means something only within one.
         start: start time in clock ticks since boot, since pids are used again.

@@ -9,8 +9,8 @@ Beside the meeting file `P` lies the directory `P.d`, mode 0700. Rules:
 3. Should a slower writer have overwritten the file in between, the holder writes it again at its
    next look. Readers compare epochs, so they go back at most for that long.
 4. A claim whose holder died before it published is passed over after 10 s.
-5. A head whose process is there, and which answers nobody for a minute, is superseded.
-6. What somebody removed, as sites do with old files, the holder makes again: the directory, its
+5. A head whose process is there, and which does not answer for a minute, is superseded.
+6. The holder makes again what was removed, as sites do with old files: the directory, its
    claim, the file. It looks for that every 2.5 s.
 """
 
@@ -44,7 +44,7 @@ _CLAIM = re.compile(r"claim\.(\d{1,18})")
 
 
 class Meeting:
-    """One meeting file and its directory.
+    """A meeting file and its directory.
 
     Args:
         unpublished: seconds after which a claim without a record is passed over.
@@ -60,7 +60,7 @@ class Meeting:
         """Return the present record; a torn one is read again for a second.
 
         Raises:
-            MeetingError: of many kinds; `NoEdgeFile` where nobody ever led.
+            MeetingError: of many kinds; `NoEdgeFile` where no head ever led.
         """
         for patience in (*[0.1] * 10, None):
             data = await self.disk.run(self.path, files.read_block, self.path, SIZE)
@@ -115,7 +115,7 @@ class Meeting:
             published = 0 if record is None else record.epoch
             claims = await self.disk.run(self.directory, self._claims)
             if claims and claims[-1] > max(published, passed):
-                # Somebody claims at this moment, or died right after.
+                # Another head claims at this moment, or died right after.
                 await self._await_publication(claims[-1])
                 passed = claims[-1]
                 continue
@@ -153,7 +153,7 @@ class Meeting:
             await self.publish(record)
 
     async def restore(self, epoch: int) -> bool:
-        """Make the directory and the leader's claim again if somebody removed them.
+        """Make the directory and the leader's claim again if they were removed.
 
         Returns:
             True if the meeting file is there, too.

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class MeetingPlace(Protocol):
-    """One meeting, where a head shows how it is reached.
+    """A meeting, where a head shows how it is reached.
 
     A head becomes its leader by a `claim`, which is each place's own: a file is claimed by its
     process, which others can look for, and a bridge by a connection.
 
     Attributes:
-        path: a name of the meeting, for people and logs.
+        path: a name of the meeting, for messages and logs.
         directory: a name of the place that peers have to reach, likewise.
     """
 

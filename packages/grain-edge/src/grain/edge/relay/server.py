@@ -72,7 +72,7 @@ async def serve_bridge(
         port: the port; 0 for any.
         memory: bytes for all connections and meetings together, beside those of the process; None
             for those of the limits.
-        listed: the bytes of the ids of the meetings that it serves, as of `meeting_id`; None for
+        listed: the bytes of the ids of the meetings that it serves, as in `meeting_id`; None for
             all.
         limits: what each meeting may have, and all together.
         task_status: gets the addresses and ports.
@@ -133,10 +133,10 @@ class _Turn:
 
 
 class _Link:
-    """One connection.
+    """A connection to the server.
 
     Args:
-        stream: owned by whoever serves it.
+        stream: owned by the task that serves it.
 
     Attributes:
         unsent: what the kernel has not taken yet.
@@ -213,7 +213,7 @@ class _Link:
             self.stream.socket.shutdown(socket.SHUT_WR)
 
     def drop(self) -> None:
-        """End the connection at once, for whoever reads from it and waits for it, too."""
+        """End the connection at once, also for tasks that read from it or wait for it."""
         with suppress(OSError):
             self.stream.socket.shutdown(socket.SHUT_RDWR)
         if self.over is not None:
@@ -258,7 +258,7 @@ class _Server:
             stream.socket.close()
 
     async def _opened(self, link: _Link) -> Open | None:
-        """Greet; return what a member wants, and None for anybody else, who learns nothing."""
+        """Greet; return what a member wants. Others get None, and learn nothing."""
         if not link.source:
             return None
         with self._handshakes.limited(link.source) as admitted:
@@ -319,7 +319,7 @@ class _Server:
             await link.readable()
             if link.partner is not None:
                 return
-            # Nothing may stay in the buffer, which is everybody's, when the turn ends.
+            # Nothing may stay in the buffer, which all share, when the turn ends.
             async with turn:
                 if link.partner is not None:
                     return
@@ -398,7 +398,7 @@ class _Server:
         one.over = other.over = trio.Event()
         one.partner, other.partner = other, one
         for link in (one, other):
-            # Nobody has anything to say before it is ready, nor leaves so little unread.
+            # No member speaks before it is ready, nor leaves so little unread.
             early = link.decoder is not None and link.decoder.rest
             if early or link.unsent:
                 link.drop()

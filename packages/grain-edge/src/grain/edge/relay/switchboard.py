@@ -10,23 +10,23 @@ Rules:
    says that it has begun later, and two that cannot see each other have to be told apart. A head
    that connects again takes the place of its own connection, which may be dead.
 2. A member that joins waits for the head to take it, for `WAIT` seconds, or until the head is lost.
-3. A head that is silent for `SILENCE` seconds is lost, and so is one that does not claim. Time in
-   which the server itself was stopped does not count: what came meanwhile has yet to be read.
-4. Whoever breaks the protocol is closed, without a word.
+3. A head that is silent for `SILENCE` seconds is lost, and so is a head that does not claim. Time
+   in which the server itself was stopped does not count: what came meanwhile has yet to be read.
+4. A connection that breaks the protocol is closed, without a word.
 5. No meeting takes the room of another: each has its own limits of connections, of members that
    wait, and of connections per second; and an address has a limit for all its meetings together,
    at most half of what the server takes. Where the server as a whole is full, the address with the
-   most connections loses its youngest to one that has fewer, and its heads last. Meetings do not
-   count there: anybody can make any number of them. Of IPv6, whose hosts have as many addresses as
-   they like, a network of 64 bits counts as one address.
+   most connections loses its youngest to an address that has fewer, and its heads last. Meetings do
+   not count there: any user can make any number of them. With IPv6, whose hosts have as many
+   addresses as they like, a network of 64 bits counts as one address.
 6. A call is passed on and forgotten. Between two signs of life of a head no more than `CALLS` are:
    with the members that wait they fit in what the server keeps for a head that reads slowly.
 7. A connection counts until it is reported as lost, so what is being closed has its place still.
 8. All memory together has a limit. Half of it is for connections, whose number follows from that; a
    quarter is for bytes that are copied, which the server counts itself; and a quarter is for
-   meetings, with the messages that wait for their heads. While the last is in use no further
-   meeting is let in, nor one of an address that has half of it; and to a head that reads slowly
-   nobody is introduced. Meetings that are there go on.
+   meetings, with the messages that wait for their heads. While all of the last is in use, no
+   further meeting is let in, nor is one of an address that has half of it; and no member is
+   introduced to a head that reads slowly. Meetings that are there go on.
 9. Where the operator has listed meetings, the members of others are refused.
 """
 
@@ -72,7 +72,7 @@ They count from the first connection of a meeting to its last one, so that a mee
 can have them.
 """
 
-_STATEMENT = 1024  # bytes of a message of whoever does not lead, as of a claim
+_STATEMENT = 1024  # bytes of a message of a peer that does not lead, such as a claim
 _STOPPED = 5.0  # seconds between two ticks, of one each second, after which it was stopped
 
 
@@ -146,7 +146,7 @@ class Splice:
 
 @dataclass(slots=True)
 class RelayedConnection:
-    """One connection.
+    """A connection at the switchboard.
 
     Attributes:
         charged: the address that it counts for.
@@ -169,7 +169,7 @@ class RelayedConnection:
 
 @dataclass(eq=False)
 class SourceState:
-    """One address, or one network of IPv6.
+    """An address, or a network of IPv6.
 
     Attributes:
         lines: its connections by number, the oldest first.
@@ -185,7 +185,7 @@ class SourceState:
 
 @dataclass(eq=False)
 class MeetingState:
-    """One meeting.
+    """A meeting at the switchboard.
 
     Attributes:
         leader: the connection of its head; None if nobody leads.
@@ -262,7 +262,7 @@ class Switchboard:
         return len(self._lines)
 
     def __contains__(self, connection: int) -> bool:
-        """Return True if a connection counts; one that was refused as it came does not."""
+        """Return True if a connection counts; a connection that was refused as it came does not."""
         return connection in self._lines
 
     @property
@@ -318,7 +318,7 @@ class Switchboard:
         return number
 
     def on_message(self, connection: int, message: AnyMessage, now: float) -> None:
-        """Handle a message of a member; heads alone have something to say."""
+        """Handle a message of a member; only heads have something to say."""
         line = self._lines.get(connection)
         if line is None or line.over:
             return
@@ -499,7 +499,7 @@ class Switchboard:
         if state.leader is None:
             raise NotGranted("no scheduler is connected to the bridge")
         if len(state.waiting) >= self._limits.waiting:
-            raise NotGranted("too many wait for the scheduler, which takes nobody")
+            raise NotGranted("too many wait for the scheduler, which takes no member")
         self._check_reads(state.leader)
         line.token = secrets.token_bytes(16)
         state.waiting[line.token] = number

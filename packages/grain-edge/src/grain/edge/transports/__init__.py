@@ -3,7 +3,7 @@
 A transport brings three things:
 
 - a *stream* (`trio.abc.Stream`), for `FramedChannel`. If it can also write without waiting it is a
-  `sockets.DirectWriter`, and messages that are sent alone are written at once;
+  `sockets.DirectWriter`, and single messages are written at once;
 - a way to *listen*, and a way to *connect*, with deadlines set by the caller; cancellation closes
   everything;
 - *authentication* before a byte of the peer is parsed: the kernel's word for Unix sockets, TLS 1.3

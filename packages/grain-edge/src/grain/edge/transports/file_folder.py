@@ -185,11 +185,11 @@ def remove_tree(path: str) -> None:
                 # exchanged for a link meanwhile is not followed.
                 shutil.rmtree(path)
         except FileNotFoundError:
-            continue  # it, or something in it, was removed by somebody else
+            continue  # it, or something in it, was removed by another process
         except NotADirectoryError:
             return
         except OSError as e:
-            # Somebody put a file there meanwhile; what is left goes with the next head.
+            # Another process put a file there meanwhile; the next head removes the rest.
             if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:

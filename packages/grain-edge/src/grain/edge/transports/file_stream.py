@@ -37,7 +37,7 @@ FIRST_LOOK, HOT = 0.002, 2.0
 """Seconds: the shortest pause between two looks, and how long a head looks without a bell."""
 
 LAST_LOOK = 40.0
-"""Seconds: the longest pause of a side that nobody rings for."""
+"""Seconds: the longest pause of a side that no bell wakes."""
 
 FILES_HEARTBEAT = Heartbeat(interval=float("inf"), suspect=2.0 * BEAT_EVERY, lost=LOST)
 """The stream's own beats replace those of the channel."""
@@ -49,7 +49,7 @@ _log = logging.getLogger("grain.edge")
 
 
 class FileStream(trio.abc.Stream):
-    """One end of a stream over files.
+    """An end of a stream over files.
 
     Args:
         ring: called after a write, to wake the other side; None where it looks by itself.
@@ -114,7 +114,7 @@ class FileStream(trio.abc.Stream):
         self._check()
         async with self._write_lock:
             while self._writer.blobs >= _MAX_BLOBS or self._writer.segments >= _MAX_SEGMENTS:
-                # Acknowledgements are in the other log, which perhaps nobody reads now; and the
+                # Acknowledgements are in the other log, which perhaps no task reads now; and the
                 # peer may be waiting for ours in the same way.
                 if not await self._read_once():
                     await self._pause()
@@ -234,7 +234,7 @@ class FileStream(trio.abc.Stream):
                 self._judge()
                 return asked < self._reader.wants  # look again at once, and read more
             self.alive_at = trio.current_time()
-            # Beats alone are not a reason to look again soon.
+            # A beat is not a reason to look again soon.
             news = any(record.kind != BEAT for record in records)
             if news:
                 self._moved = self.alive_at

@@ -1,9 +1,9 @@
 """Credentials for TCP: a throw-away authority for each leadership, and TLS 1.3 on both sides.
 
 The head makes an authority, signs two certificates with it and forgets the authority's key. The
-members' certificate and key go into the meeting file, which is mode 0600: whoever can read it
-belongs to the meeting. The head's own key stays in its memory; so a copied meeting file lets one
-join, but not play the head, and a port that a dead head left cannot be used by anybody else.
+members' certificate and key go into the meeting file, which is mode 0600: a process that can read
+it belongs to the meeting. The head's own key stays in its memory; so a copied meeting file lets one
+join, but not play the head, and a port that a dead head left cannot be used by another process.
 
 P-256, as FIPS mode may refuse Ed25519. Valid from 2000 to 2999: clocks on clusters are wrong, and
 the keys live only as long as the head. `cryptography` is needed only to make certificates, so

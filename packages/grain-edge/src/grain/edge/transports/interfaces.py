@@ -1,14 +1,14 @@
-"""The addresses of this host, best first, and those of them on which a head listens.
+"""The addresses of this host, best first, and the ones on which a head listens.
 
 Theory of operation. Members find a head by its meeting file, so they are hosts that share the
-file's disk. A disk of this host is shared with nobody, unless this host is a file server: loopback
-will do. A disk of a file server is reached by one network, on which the other hosts reach it, too:
-the kernel knows this host's address there. Of other disks nothing is known.
+file's disk. A disk of this host is not shared, unless this host is a file server: loopback will do.
+A disk of a file server is reached by one network, on which the other hosts reach it, too: the
+kernel knows this host's address there. Of other disks nothing is known.
 
 This may be wrong: hosts may reach the file server by another network, and a disk of this host may
-be exported by a program that nobody sees. So it is a beginning and no limit. A member that reaches
-the head by a detour shows what is missing, as `Detours` in `grain.edge.connecting.accept` says. A
-limit is what people state: an address with a host, and the variable `VARIABLE`.
+be exported by a program that cannot be seen. So it is a beginning and not a limit. A member that
+reaches the head by a detour shows what is missing, as `Detours` in `grain.edge.connecting.accept`
+says. Users set a limit by an address with a host, and the variable `VARIABLE`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Listening:
 
     Attributes:
         addresses: numbers of IPv4 and IPv6, the best first; None for all interfaces.
-        fixed: True if people said so, and no others may be added.
+        fixed: True if a user said so, and no others may be added.
     """
 
     addresses: tuple[str, ...] | None
@@ -133,7 +133,7 @@ def listening(path: str, interfaces: Sequence[str]) -> Listening:
 
     Args:
         path: of its meeting file; empty if there is none.
-        interfaces: as of `wanted`.
+        interfaces: as in `wanted`.
     """
     if ALL in interfaces:
         return Listening(None, fixed=True)
@@ -161,13 +161,13 @@ def networks_of(
     threads: str,
     source: Callable[[str], str] | None = None,
 ) -> list[str] | None:
-    """Return this host's addresses on the networks of those that share a file.
+    """Return this host's addresses on the networks of the hosts that share a file.
 
     Args:
         source: as `source_towards`, which is the default.
 
     Returns:
-        none if this host alone has the disk, None if they are not known.
+        none if only this host has the disk, None if they are not known.
     """
     if servers is None or (not servers and serves_files(threads)):
         return None

@@ -32,9 +32,9 @@ ANSWERS = 60.0
 
 _LOOK = 0.02  # seconds between two looks at a process that is about to end
 _PROBES = 2  # unanswered probes of a full connection; the kernel makes the pauses longer and longer
-# The beginning of `struct tcp_info` in linux/tcp.h: eight bytes, of which the fourth is
-# tcpi_probes; then numbers of 32 bits, of which the fifth is tcpi_unacked and the thirteenth
-# tcpi_last_ack_recv, in milliseconds.
+# The beginning of `struct tcp_info` in linux/tcp.h: eight bytes, the fourth being tcpi_probes; then
+# numbers of 32 bits, the fifth being tcpi_unacked and the thirteenth tcpi_last_ack_recv, in
+# milliseconds.
 _TCP_INFO = struct.Struct("8B13I")
 
 
@@ -51,12 +51,12 @@ class PeerProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the process has not ended; one that is stopped is alive."""
+        """True if the process has not ended; a stopped process is alive."""
         return start_time(self.pid) == self.start
 
     @property
     def stopped(self) -> bool:
-        """True if the process does not run, as after SIGSTOP, until somebody lets it go on."""
+        """True if the process does not run, as after SIGSTOP, until it is continued."""
         return self.alive and is_stopped(self.pid)
 
 

@@ -2,7 +2,7 @@
 
 `trio.SocketStream.receive_some` tries first and waits then; a channel that answers always has to
 wait, so the first attempt is wasted on it. `send_all` takes one buffer at a time, and after a
-cancellation nobody knows how much of it was written. Here cancellation loses nothing: it happens
+cancellation it is unknown how much of it was written. Here cancellation loses nothing: it happens
 while waiting, and a write waits only before it begins.
 """
 
@@ -94,10 +94,10 @@ def fd_of(socket: SocketType) -> int:
 
 
 def enlarge_send_buffer(socket: SocketType) -> None:
-    """Have the kernel keep more of what is under way over a Unix socket; leave others alone.
+    """Have the kernel keep more of what is under way over a Unix socket; do nothing to others.
 
     So large payloads need fewer switches between the processes. As much as the system allows, its
-    net.core.wmem_max: 208 KiB if nobody has changed that. Nothing is reserved.
+    net.core.wmem_max: 208 KiB by default. Nothing is reserved.
     """
     if socket.family != AF_UNIX:
         return

@@ -131,7 +131,7 @@ def _check_name(secure: TlsStream, name: str | None) -> None:
 
 
 def peer_host(stream: trio.SocketStream) -> str:
-    """Return the peer's address, for people and limits; empty if it has reset the connection."""
+    """Return the peer's address, for messages and limits; empty if it has reset the connection."""
     try:
         return str(stream.socket.getpeername()[0])
     except OSError:

@@ -5,10 +5,10 @@ passes through the scheduler for each message, half of a round trip. Here the tr
 socket, and what is encrypted can be written without waiting (`write_now`).
 
 Ciphertext must leave in the order in which it was made, by whichever task: a channel's writer, a
-sender, or a receiver that answers a change of keys. Two rules ensure that. Whoever encrypts appends
-to `_waiting` without a checkpoint in between. And whoever writes gives the kernel the beginning of
-`_waiting` and removes what it took in the same moment. So a cancellation tears no record: the rest
-goes with the next write, whoever does it.
+sender, or a receiver that answers a change of keys. Two rules ensure that. A task that encrypts
+appends to `_waiting` without a checkpoint in between. And a task that writes gives the kernel the
+beginning of `_waiting` and removes what the kernel took in the same moment. So a cancellation tears
+no record: the rest goes with the next write of any task.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READ = 256 * 1024
 
 
 class TlsStream(trio.abc.Stream):
-    """One end of a TLS connection; `do_handshake` comes first.
+    """An end of a TLS connection; `do_handshake` comes first.
 
     Args:
         transport: owned from now on, and closed with this stream.

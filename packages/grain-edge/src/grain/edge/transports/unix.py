@@ -48,7 +48,7 @@ def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S
     try:
         files.make_private(directory)
     except (MeetingError, OSError):
-        # Another user took that name; one that cannot be guessed is as good.
+        # Another user took that name; a name that cannot be guessed is as good.
         directory = tempfile.mkdtemp(prefix="grain-", dir=base)
     stem = sha256(meeting.encode()).hexdigest()[:16]
     for name in files.names(directory):
@@ -60,13 +60,13 @@ def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S
 class BoundSocket:
     """A Unix socket that listens, and its name on this host's disk, which other heads may take.
 
-    It is bound and listens beside its name before it gets that: so whoever finds it there is
+    It is bound and listens beside its name before it gets that: so a peer that finds it there is
     answered, and the name is never without a listener while one head follows another. Heads that
     take a name at the same moment take turns by a lock on its directory. Where there are no locks,
     or the holder is frozen, the last one has the name; another one notices that (`is_replaced`).
 
     Args:
-        path: its name, in a directory that nobody else may enter.
+        path: its name, in a directory that no other user may enter.
 
     Raises:
         ExposedFile, ForeignFile, OSError: the directory will not do.
@@ -94,7 +94,8 @@ class BoundSocket:
         """Take the name; return False if something else than that inode has it by now.
 
         Args:
-            node: that of a socket whose listener is dead or frozen; None if nobody has the name.
+            node: the inode of a socket whose listener is dead or frozen; None if no socket has the
+                name.
 
         Raises:
             ExposedFile, ForeignFile, OSError: the directory will not do.
@@ -116,7 +117,7 @@ class BoundSocket:
     def close(self) -> None:
         """Stop listening, and remove the name, as far as that can be, unless another has it.
 
-        With it goes the directory, if it was made for this socket alone.
+        With it goes the directory, if it was made only for this socket.
         """
         self.listener.socket.close()
         with suppress(MeetingError, OSError), files.open_directory(self._directory) as fd:
@@ -178,7 +179,7 @@ async def _check_listener(path: str, sign_of_life: Callable[[int], Awaitable[str
 def listening_process(path: str) -> int | None:
     """Return the pid of the process that listens on a path, which need not answer.
 
-    0 if it takes no connection, as one that has not answered for very long; None if nobody listens.
+    0 if it takes no connection, as when it has not answered for very long; None if no head listens.
 
     Raises:
         OSError: that cannot be seen.
@@ -241,9 +242,9 @@ async def dial(path: str) -> trio.SocketStream:
     """Connect, and make sure that the listener is a process of ours.
 
     Raises:
-        NotAuthenticated: somebody else's process.
+        NotAuthenticated: the process of another user.
         ExposedFile, ForeignFile: its directory is open to others.
-        OSError: nobody listens.
+        OSError: no process listens.
     """
     with files.open_directory(str(Path(path).parent)):
         pass
