@@ -349,7 +349,7 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
     assert ended.items() <= explained(harness, 1).items()
     gone = asked(harness, "why", 9)
     assert ("unknown", "m") == (gone.state, gone.mission_id)
-    assert "the last tasks alone are remembered" in gone.reasons[0]
+    assert "only the last tasks are remembered" in gone.reasons[0]
 
 
 def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """One entry of the result queue."""
+    """An entry of the result queue."""
 
     id: int
     outcome: Outcome
@@ -87,9 +87,9 @@ class CallKindNow(NamedTuple):
 
     Attributes:
         cores: for which each of them asks.
-        waiting: how many wait for room, without those that fit no worker.
+        waiting: how many wait for room, without jobs that fit no worker.
         blocked: how many wait that fit no worker.
-        elapsed: the seconds for which each one that runs has run.
+        elapsed: the seconds for which each running job has run.
         timed: how many runs have ended whose times are known.
         seconds: the times of these, added up.
         longest: the longest of them.
@@ -111,7 +111,7 @@ class CallKind:
     Attributes:
         cores: for which each of them asks.
         left: how many have no outcome.
-        timed: as of `CallKindNow`; so are seconds and longest.
+        timed: as in `CallKindNow`; so are seconds and longest.
     """
 
     __slots__ = ("cores", "function", "left", "longest", "seconds", "timed")
@@ -274,7 +274,7 @@ class ExecutorBase(ABC, Generic[T]):
         """Return the tasks by function and cores, also those kinds of which none is left."""
 
     def note_outlook(self, outlook: Outlook) -> None:
-        """Take note of how far the mission is, for those who watch it from elsewhere."""
+        """Take note of how far the mission is, for users who watch it from elsewhere."""
 
     def note_retry(self, task: int) -> None:
         """Take note that a task which has failed is going to be submitted again, as another one."""
@@ -289,7 +289,7 @@ class ExecutorBase(ABC, Generic[T]):
     def results(self) -> trio.MemoryReceiveChannel[Result]:
         """The result queue: ``(id, outcome)`` of each task as it ends.
 
-        It holds the results that nobody took yet, without a bound; `statistics` counts them.
+        It holds the results that were not taken yet, without a bound; `statistics` counts them.
         """
         return self._results
 

@@ -47,7 +47,7 @@ def collapsed(error: BaseException) -> BaseException:
 
 
 def flattened(error: BaseException) -> list[BaseException]:
-    """Return the exceptions in a group and in the groups inside of it; of another, itself."""
+    """Return the exceptions in a group and in the groups inside of it; else itself."""
     if isinstance(error, BaseExceptionGroup):
         return [one for member in error.exceptions for one in flattened(member)]
     return [error]

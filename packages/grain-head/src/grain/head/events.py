@@ -81,7 +81,7 @@ class NoWorkers(NeverStarts, frozen=True):
 
 
 class CanStart(Event, frozen=True):
-    """A worker is here that can run tasks with a request of which `NeverStarts` was reported."""
+    """A worker is here that can run tasks with a request that `NeverStarts` has reported."""
 
     request: Resource
 
@@ -187,7 +187,7 @@ class RunsEnded(Event, frozen=True):
 
 
 class CancelRequested(Event, frozen=True):
-    """Somebody has cancelled the mission from outside: it is to end, as by Ctrl-C."""
+    """A user has cancelled the mission from outside: it is to end, as by Ctrl-C."""
 
     by: str
 
@@ -263,7 +263,7 @@ class Statistics:
         done: tasks that ended with a value.
         failed: tasks that ended with an exception.
         cancelled: tasks that were cancelled.
-        results_waiting: results that nobody took from the result queue yet.
+        results_waiting: results that were not taken from the result queue yet.
         stuck: those of the queued tasks whose request no worker here can ever meet.
         stuck_task: one of them, as ``grain why`` takes it; empty if there is none.
         not_begun: those of the cancelled tasks that never ran.

@@ -88,7 +88,7 @@ class CrashedTask:
     Attributes:
         request: what it asks for.
         crashes: those so far.
-        alone: True if it is given the whole worker, of which it may use what it asked for.
+        alone: True if it is given the whole worker; it may use what it asked for.
     """
 
     def __init__(self, request: Resource) -> None:
@@ -418,7 +418,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
     ) -> None:
         """Let a task wait again whose run has crashed; or give it up.
 
-        The rules are those of the hub: after some crashes it runs alone, after more it fails.
+        The rules are those of the hub: after some crashes it runs by itself, after more it fails.
         """
         from grain.head.messages import Crash  # seldom needed
 

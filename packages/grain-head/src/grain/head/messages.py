@@ -30,7 +30,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         attempt: which run.
         worker: the name of the worker.
         how: how the process or worker ended, such as the signal.
-        at: seconds since the epoch of Unix, by the head's clock, for people.
+        at: seconds since the epoch of Unix, by the head's clock, only for display.
         outlived: for how long it had run when the time of its worker was over, as it cannot be
             blamed for that; None for a crash in the proper sense.
     """
@@ -50,7 +50,7 @@ class RegisterMission(Message, frozen=True):
 
     Attributes:
         mission: random name of this mission.
-        name: what people call it.
+        name: its display name.
         pid: its process there.
         connection: counts its connections: of two, the one with the larger number is in use,
             whichever arrives first.
@@ -76,7 +76,7 @@ class Request(Message, frozen=True):
         number: by which `Submit` refers to it.
         resources: as plain data.
         priority: larger goes first.
-        interpreter: the one that workers for these tasks must have, as
+        interpreter: the interpreter that workers for these tasks must have, as
             `grain.edge.version.INTERPRETER`, because the function or an argument of each has
             bytecode; empty if any will do.
     """
@@ -145,7 +145,7 @@ class Described(Message, frozen=True):
 
 
 class Outlook(Message, frozen=True):
-    """The progress of the mission, as it estimates itself, for people; nothing depends on it.
+    """The progress of the mission, as it estimates itself; only for display.
 
     Attributes:
         ended: how many of its calls have ended, also those found in the result cache.
@@ -197,7 +197,7 @@ class Crashed(Message, frozen=True):
     """A crash of a run of a task; the task goes on.
 
     Attributes:
-        crash: of which run, and how.
+        crash: the run, and how it crashed.
         report: of its worker on the run, see `grain.worker.messages.RunEnded`; empty if the worker
             has sent none, or this head has it not any more.
     """
@@ -228,7 +228,7 @@ class Resolved(Message, frozen=True):
 
 
 class Retracted(Message, frozen=True):
-    """A task that was retracted, and of which nothing is left.
+    """A task that was retracted and has left nothing behind.
 
     Attributes:
         report: of its worker on the run that was ended, see `grain.worker.messages.RunEnded`;
@@ -240,10 +240,10 @@ class Retracted(Message, frozen=True):
 
 
 class CancelTask(Message, frozen=True):
-    """A task that somebody has cancelled from outside of its mission; `Retracted` follows.
+    """A task that a user has cancelled from outside of its mission; `Retracted` follows.
 
     Attributes:
-        by: who, for people.
+        by: the user, as text.
     """
 
     task: int
@@ -251,17 +251,17 @@ class CancelTask(Message, frozen=True):
 
 
 class CancelMission(Message, frozen=True):
-    """The mission is to end, as by Ctrl-C: somebody outside has cancelled it.
+    """The mission is to end, as by Ctrl-C: a user outside has cancelled it.
 
     Attributes:
-        by: who, for people.
+        by: the user, as text.
     """
 
     by: str
 
 
 class Describe(Message, frozen=True):
-    """A question to a mission: how it calls a task, which it alone may read; `Described` follows.
+    """A question to a mission: how it calls a task, which only it may read; `Described` follows.
 
     Attributes:
         question: a number that no other question of this head has.
@@ -331,7 +331,7 @@ class WorkerFacts(Message, frozen=True):
     """A worker that has a task of this mission; it comes before the first `Started` that names it.
 
     Attributes:
-        name: its name for people, which no other worker has at the same time.
+        name: its display name, which no other worker has at the same time.
         total: its resources, as plain data.
         ends: when it runs out of its time, in seconds since the epoch of Unix, by the head's clock;
             None if it has no limit.
@@ -347,14 +347,14 @@ class WorkerFacts(Message, frozen=True):
 
 
 class WorkerEnded(Message, frozen=True):
-    """A worker of which the mission was informed has left, or is lost; its runs end after that.
+    """A worker that the mission was informed of has left, or is lost; its runs end after that.
 
     Attributes:
-        why: the reason why it is lost, for people; empty if it was to leave.
-        silent: of one that is lost, the seconds since there was the last sign of it.
-        handed_back: of one that was to leave, how many runs of the mission it has ended before
-            their time; they begin again elsewhere.
-        told: why such a one was to leave, for people, as the worker says.
+        why: the reason why it is lost, as text; empty if it was to leave.
+        silent: for a lost worker, the seconds since its last sign.
+        handed_back: for a worker that was to leave, how many runs of the mission it has ended
+            before their time; they begin again elsewhere.
+        told: why such a worker was to leave, in its own words.
     """
 
     worker: str

@@ -96,7 +96,7 @@ class RunLog(TaskLog):
     Args:
         log: takes the lines.
         id: the mission's.
-        clock: as of `TaskLog`.
+        clock: as in `TaskLog`.
 
     Attributes:
         id: as the argument.
@@ -112,9 +112,9 @@ class RunLog(TaskLog):
         super().__init__(lambda: log, clock)
         self.id = id
         self.labels = CallLabels()
-        # The workers by id, also those that have left: their runs end later.
+        # The workers by id, also workers that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
-        # Of those that have left, by id, when there was the last sign of one that was lost, by the
+        # The workers that have left, by id, with the time of the last sign of a lost one, by the
         # clock of the log.
         self._left: dict[str, float] = {}
         self._tasks: Mapping[int, SubmittedTask] = {}
@@ -124,7 +124,8 @@ class RunLog(TaskLog):
         self._next = 1
         # Starts that were not looked at yet: the time, the worker, the tasks.
         self._starts: list[tuple[float, str, Sequence[int]]] = []
-        # Of tasks that were not over when somebody looked; and those without a line, by `began`.
+        # The runs of tasks that were not over at the last look; and the runs without a line, by
+        # `began`.
         self._runs: dict[int, CurrentRun] = {}
         self._unlisted: deque[int] = deque()
         # The calls whose results were found in the cache since counts were last written.
@@ -143,7 +144,8 @@ class RunLog(TaskLog):
         Args:
             tasks: by number, ascending, until they are over.
             note_starts: calls `started` for all that run, if it is not called for each that starts.
-            call_of: returns the label of the call of one that is not over, or "". Raises nothing.
+            call_of: returns the label of the call of a task that is not over, or "". Raises
+                nothing.
         """
         self._tasks = tasks
         self._note_starts = note_starts
@@ -164,7 +166,7 @@ class RunLog(TaskLog):
         self.tick()
 
     def remark(self, text: str) -> None:
-        """Note a sentence for people."""
+        """Note a remark, a sentence."""
         self._add(schema.Remark(time=self._now(), text=one_line(text)))
 
     # ---- what the scheduler does
@@ -201,7 +203,7 @@ class RunLog(TaskLog):
 
         Args:
             why: the reason; empty if it was to leave.
-            silent: of one that is lost, the seconds since there was the last sign of it.
+            silent: for a lost worker, the seconds since its last sign.
         """
         if worker in self._workers and worker not in self._left:
             self._look_at_starts()
@@ -320,10 +322,10 @@ class RunLog(TaskLog):
     # ---- what is looked at later
 
     def _look_at_starts(self, ended: int = 0, call: Callable[[], str] = str) -> None:
-        """Look at the starts that were noted, of tasks that are not over, and of one that is.
+        """Look at the noted starts of tasks that are not over, and of a task that is.
 
         Args:
-            call: as of `ended`.
+            call: as in `ended`.
         """
         starts, self._starts = self._starts, []
         records = self._tasks

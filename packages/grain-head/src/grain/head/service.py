@@ -6,9 +6,9 @@
         nursery.start_soon(service.run)
 
 Each peer has a trio task that receives. What the hub decides then is posted to the channels, and
-each channel writes by itself. So a slow or stuck peer holds back nobody else: the buffer of its
-channel grows, by no more than what runs on it or what it has submitted, until the channel breaks
-for silence.
+each channel writes by itself. So a slow or stuck peer delays no other: the buffer of its channel
+grows, by no more than what runs on it or what it has submitted, until the channel breaks for
+silence.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class HubService:
         # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
         # The processes of peers whose connection has just ended, by the peer's id, with the time
-        # until which they are looked at: one that was killed takes a moment to end.
+        # until which they are looked at: a killed process takes a moment to end.
         self._ending: dict[str, tuple[PeerProcess, float]] = {}
         self._look = trio.Event()
 
@@ -113,7 +113,7 @@ class HubService:
         """Return for how long a peer may be silent, for `grain.edge.serve`.
 
         A mission runs its user's code in its event loop, which may compute, or stand still in a
-        debugger. A worker's agent does nothing that takes long: one that is silent is not well.
+        debugger. A worker's agent does nothing that takes long: a silent agent is not well.
         """
         return self._max_silence if hello.role == "mission" else 0.0
 
@@ -157,8 +157,8 @@ class HubService:
     ) -> None:
         """Serve one channel until it ends, or until the hub disconnects the peer.
 
-        A message that makes no sense, and an error in the hub while it handles one, end this
-        connection alone.
+        A message that makes no sense, and an error in the hub while it handles one, end only this
+        connection.
 
         Args:
             channel: to the peer.
@@ -167,7 +167,7 @@ class HubService:
                 `grain.edge.messages.Hello`.
             process: the peer's, if it is on this host: a peer whose process has ended is not waited
                 for.
-            name: what people call the peer.
+            name: the display name of the peer.
             direct: the peer's kernel holds the connection, and no server in between.
 
         Raises:
@@ -224,7 +224,7 @@ class HubService:
             channel = self._channels.get(link)
             if channel is None:
                 continue
-            if channel.congested:  # by a peer that does not read: what is for people can wait
+            if channel.congested:  # by a peer that does not read: printed lines can wait
                 mail = [one for one in mail if type(one[0]) is not Printed]
                 if not mail:
                     continue

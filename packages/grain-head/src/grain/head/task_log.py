@@ -11,11 +11,12 @@ for the submission, for each start and for each end. The first `LISTED` that end
 listed in any case, so only a mission with many more has counts.
 
 The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
-Of those that wait, `WAITING` a second get them, as they may be a million brief ones, and `LISTED`
-while others are counted; the rest when they turn out to be no brief ones, and so too late.
+`WAITING` of the waiting tasks get them each second, as there may be a million brief ones, and
+`LISTED` while others are counted. The rest get them when they turn out not to be brief, and so too
+late.
 
 All lines are held here for as long, and so are written in the order of their times. `_flush` does
-that, in the thread of the event loop. While nothing is held, nobody is woken.
+that, in the thread of the event loop. While nothing is held, no task is woken.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ LISTED = 100
 WAITING = 2000
 """Tasks that are listed each second because they wait."""
 
-_LATEST = 5.0  # seconds after which lines are written though nobody has asked for them
+_LATEST = 5.0  # seconds after which lines are written without being asked for
 
 _time = attrgetter("time")
 
@@ -126,7 +127,7 @@ class BriefCount:
         mission: the id of their mission, in the log of a scheduler.
         function: the name of the function.
         request: what they ask for.
-        began: when the first one that ended began to run, by the clock of the log.
+        began: when the first task to end began to run, by the clock of the log.
         key: an object that those of the function mostly share, such as the function itself.
         tasks: how many there are.
         seconds: the lengths of their runs, added up.
@@ -148,7 +149,7 @@ class BriefCount:
 
 
 class TaskLog(ABC):
-    """The lines of a log of which some are about tasks.
+    """The lines of a log, some of them about tasks.
 
     Args:
         begin: begins the log, when there is a first line.
@@ -157,8 +158,8 @@ class TaskLog(ABC):
     Attributes:
         room: how many tasks are listed, brief or not, before brief ones are counted.
         last: the count to which the last brief task was added; most tasks are like the one before.
-        now: the last reading of the clock, which holds for all that is noted. Whoever has one sets
-            it; without one, `tick` reads the clock.
+        now: the last reading of the clock, which holds for all that is noted. A caller that has a
+            reading sets it; else `tick` reads the clock.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class TaskLog(ABC):
 
         Args:
             key: an object that those of one function mostly share.
-            mission: as of the count.
+            mission: as in the count.
             function: likewise.
             request: likewise.
             began: when its run began: if there is no such count yet, it is the first.
@@ -234,10 +235,10 @@ class TaskLog(ABC):
 
         Args:
             horizon: the reading of the clock.
-            most: how many are listed at most of those that wait.
+            most: how many waiting tasks are listed at most.
 
         Returns:
-            True if there are others, of which lines may have to be made later.
+            True if there are others, which may need lines later.
         """
 
     # ---- lines
@@ -266,7 +267,7 @@ class TaskLog(ABC):
         self.now = now = self._clock()
         # If the clock was set, lines by the old one are written before the line that says so.
         held = 0.0 if self._log.clock_is_off() else HELD
-        # Where brief tasks end, those that wait are most likely brief, too.
+        # Where brief tasks end, waiting ones are most likely brief, too.
         if self._write(now - held, now - HELD, LISTED if self._counts else WAITING):
             self._latest = now + _LATEST
             self._log.remind(self._flush)
@@ -279,7 +280,7 @@ class TaskLog(ABC):
         Args:
             horizon: the reading.
             listed: that up to which tasks are listed.
-            most: how many are listed at most of those that wait.
+            most: how many waiting tasks are listed at most.
 
         Returns:
             True if there is more to come.

@@ -265,7 +265,7 @@ def check_hub(hub: Hub, now: float) -> None:
             if lease.scheduler_id is not None:
                 assert hub.runs.holding[lease.scheduler_id] is lease
             if not lease.current:
-                assert lease.revoked or lease.scheduler_id is None, f"{lease} runs for nobody"
+                assert lease.revoked or lease.scheduler_id is None, f"{lease} runs unwanted"
     _check_chains(hub)
     _check_quarantine(hub)
 

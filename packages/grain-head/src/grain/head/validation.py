@@ -2,9 +2,8 @@
 
 The codec refuses messages of a wrong form. What is left are values of the right form that make no
 sense: a negative amount of memory, a core that appears twice, a time that is not a number. A hub
-that took one of them would stumble later, while it serves somebody else. So every value with a
-meaning passes through here first, and a peer that states nonsense is dropped alone, with the
-reason.
+that took one of them would stumble later, while it serves another peer. So every value with a
+meaning passes through here first, and only a peer that states nonsense is dropped, with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt, Outlived
 
 _ID = 256  # characters of an id or a name of a peer
-_DETAIL = 4096  # characters of the way in which a process ended, and of other words for people
+_DETAIL = 4096  # characters of the way in which a process ended, and of other text for display
 _CRASHES = 32  # crashes of one task: it is given up long before
 _DIGEST = 24  # bytes of the digest of a function
 _SETTINGS = 512 * 1024  # bytes of a mission's settings, which go along with each of its leases
@@ -57,8 +56,8 @@ def resources_of(data: Mapping[str, Any]) -> Resource:
     try:
         _check_plain(data, _DEPTH, _VALUES)
         resources = from_data(data, unknown="keep")
-        # Kinds that anybody may have written: one whose text or hash fails would do so later, amid
-        # the work for others.
+        # Kinds that any user may have written: a kind whose text or hash fails would do so later,
+        # amid the work for others.
         resources.ask()
         hash(resources)
     except Exception as error:

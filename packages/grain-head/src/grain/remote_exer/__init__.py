@@ -3,13 +3,13 @@
 `RemoteExecutor` has the same face as `grain.GrainExecutor`: tasks go in, outcomes come out. Its
 state is a `MissionSession`, which does no I/O: it keeps every unresolved task, and after each loss
 of the connection it submits them again, to the same scheduler or to its successor. A
-`SchedulerLink` sends its messages and hands over those that arrive.
+`SchedulerLink` sends its messages and hands over the messages that arrive.
 
 Map:
 
 - ``session``: the mission's tasks and functions, and the messages about them; no I/O
 - ``functions``: functions as bytes, made once for each object
-- ``description``: the call of a task in one line, for people who ask
+- ``description``: the call of a task in one line, for questions
 - ``connector``: finds the scheduler that missions share, or starts it
 - ``link``: keeps the session connected
 - ``executor``: `RemoteExecutor`, the shell around all

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("grain.remote_exer")
 
 _LOOK = 1.0  # seconds to look for a scheduler before one is started
-_START = 30.0  # seconds for one that was started
-_HERE = 3.0  # seconds more for one whose process is on this host
+_START = 30.0  # seconds for a scheduler that was started
+_HERE = 3.0  # seconds more if its process is on this host
 _SECOND_LOOK = 5.0  # seconds in which a successor sees for itself that a frozen one does not answer
 
 
@@ -57,8 +57,8 @@ class GnawConnector:
         log_file: where a scheduler that is started here logs; empty for nowhere.
         arguments: further arguments for ``python -m grain.head``.
         start: whether a scheduler may be started.
-        frozen: seconds for which a scheduler of this host may answer nobody, although its process
-            is there, before another one is started to take its place.
+        frozen: seconds without an answer of a scheduler whose process is there, on this host,
+            before another one is started to take its place.
         seek: seconds until the first look for a direct way, over files or a relay.
     """
 
@@ -180,7 +180,7 @@ class GnawConnector:
         """Raise if a scheduler that is started here could not be met at the address.
 
         It would leave at once, and say so in nothing but its log. But once there was a scheduler,
-        somebody else may start the next: then waiting may help.
+        another mission may start the next: then waiting may help.
         """
         try:
             await prepare(self.address)
@@ -196,7 +196,7 @@ class GnawConnector:
         Args:
             more: further arguments.
         """
-        # In an argument list everybody could read the key of a bridge.
+        # In an argument list every user could read the key of a bridge.
         address = without_key(self.address)
         words = [*python_command("grain.head"), "--address", address, *more]
         if self._log_file:
@@ -215,8 +215,8 @@ class GnawConnector:
                 # No reason for a mission to fail. A warning is seen without any set-up of logging.
                 _log.warning("the scheduler goes without a log: %s", error)
         try:
-            # Its own session: no signal of our terminal or of our job reaches it. Nobody waits for
-            # the process: it outlives us, or leaves at once because another one serves.
+            # Its own session: no signal of our terminal or of our job reaches it. This process does
+            # not wait for it: it outlives us, or leaves at once because another one serves.
             process = subprocess.Popen(  # noqa: S603 - our own interpreter
                 words,
                 stdin=subprocess.DEVNULL,

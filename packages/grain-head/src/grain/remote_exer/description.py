@@ -1,4 +1,4 @@
-"""The call of a task in one line, made only when somebody asks for it, or when a run has failed.
+"""The call of a task in one line, made only when a user asks for it, or when a run has failed.
 
 The mission has the arguments as bytes, as they were at the call. To keep a line for each task would
 cost every call, and to read them elsewhere would run code of theirs there.

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from grain.worker.job import Outcome
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
-_LOAD = 2.0  # seconds between two questions about the load, where somebody looks at it
+_LOAD = 2.0  # seconds between two questions about the load, where a user looks at it
 _ANSWER = 5.0  # seconds after which a question is sent again
 _STOPPED = 10.0  # seconds without a turn of the event loop that explain a loss
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
@@ -194,7 +194,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         # By the identity of objects that `_requests` keeps: most tasks bring the same object again,
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int, str], int] = {}
-        # Those that `_requests` keeps, by number.
+        # The requests that `_requests` keeps, by number.
         self._numbered: list[Resource] = []
         # Workers that are of no concern while nothing of this mission travels by value.
         self._other_interpreters: list[OtherInterpreter] = []
@@ -317,7 +317,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         return self._kinds.now(running, blocked, trio.current_time())
 
     def note_outlook(self, outlook: Outlook) -> None:
-        """Tell the scheduler how far the mission is, for those who watch it there."""
+        """Tell the scheduler how far the mission is, for users who watch it there."""
         self._session.note_outlook(outlook)
         self._link.wake()
 
@@ -424,7 +424,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._answered = trio.Event()
 
     def _describe(self, task: int) -> str:
-        """Return the call of a task, for people; "" if it is not known any more."""
+        """Return the call of a task, as text; "" if it is not known any more."""
         call = self._session.call_of(task)
         if call is None:
             return ""

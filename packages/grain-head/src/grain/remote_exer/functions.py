@@ -21,7 +21,7 @@ class FunctionCache:
     """The function objects seen so far, each with its bytes, by identity as long as they live.
 
     Args:
-        define: makes bytes of a function; those that were made before, where they are equal.
+        define: makes bytes of a function; the earlier bytes, where they are equal.
     """
 
     def __init__(self, define: Callable[[Any], Function]) -> None:
@@ -44,7 +44,7 @@ class FunctionCache:
         held: Callable[[], Any]
         try:
             held = weakref.ref(fn, lambda _: self._seen.pop(number, None))
-        except TypeError:  # as of an object with slots: it is kept alive, or its id would be reused
+        except TypeError:  # an object with slots: it is kept alive, or its id would be reused
             held = lambda: fn  # noqa: E731
         self._seen[number] = held, function
         return function

@@ -78,8 +78,8 @@ class HostingExecutor(RemoteExecutor):
         self._isolated = isolated
         self._contextmod = context
         self._host: _Host | None = None
-        # The local worker, where it is the only one that there will ever be; and the requests that
-        # it can meet.
+        # The local worker, if there will never be another worker; and the requests that it can
+        # meet.
         self._only: Scheduler | None = None
         self._feasible: set[Resource] = set()
 

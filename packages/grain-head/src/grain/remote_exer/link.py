@@ -61,7 +61,7 @@ class LinkState(Enum):
 
 
 class SchedulerLink:
-    """The link of a session to its scheduler: it sends messages, and hands over those that arrive.
+    """The link of a session to its scheduler: it sends messages, and hands over arriving ones.
 
     Args:
         session: the mission's.
@@ -134,7 +134,7 @@ class SchedulerLink:
         other processes have theirs: so the first tasks are done before the last is submitted.
         """
         if self._channel is None or self._sending or not self._channel.writes_through:
-            return  # or later messages would overtake those that the sender has in hand
+            return  # or later messages would overtake the ones in the sender's hand
         try:
             self._channel.post(self._session.to_head)
         except (ChannelBroken, trio.ClosedResourceError):

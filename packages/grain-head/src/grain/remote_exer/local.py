@@ -47,7 +47,7 @@ class LocalWorker:
     What a tasklet does to the process of the runner, as a crash, it does to ours if that is ours.
 
     Args:
-        name: what people call it, and tasklets see as ``GVAR.instance``.
+        name: its display name, which tasklets see as ``GVAR.instance``.
         total: its resources.
         head: the channel to its head, which stays open when it has ended.
         bind: False to bind no program to CPUs.
@@ -115,8 +115,8 @@ class LocalWorker:
                 nursery.cancel_scope.cancel()
         except BaseException:
             # As Ctrl-C in a tasklet. Nothing runs here any more; a head that does not learn so
-            # would wait for the ends of those runs, and nobody else can report them: the channel
-            # stays open.
+            # would wait for the ends of those runs, and only this worker can report them: the
+            # channel stays open.
             self._post([(Leaving(), None)])
             raise
 
@@ -192,7 +192,7 @@ class LocalWorker:
         self._flush()
 
     def inspected(self, answer: Inspected) -> None:
-        """Take the programs of a run, which somebody has asked for."""
+        """Take the programs of a run, the answer to a question."""
         self._session.on_inspected(answer)
         self._flush()
 

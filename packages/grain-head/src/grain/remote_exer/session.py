@@ -116,7 +116,7 @@ class LostWorker(NamedTuple):
 
     Attributes:
         silent: the seconds since there was the last sign of it.
-        tasks: those that were on it.
+        tasks: the tasks that were on it.
     """
 
     name: str
@@ -129,7 +129,7 @@ class StoppedWorker(NamedTuple):
 
     Attributes:
         tasks: how many of this mission.
-        why: why it was to leave, for people.
+        why: why it was to leave, as text.
     """
 
     name: str
@@ -174,11 +174,11 @@ class RemoteTask(SubmittedTask):
 
 
 class MissionSession:
-    """One mission, from its start to its end.
+    """A mission, from its start to its end.
 
     Args:
         id: random, no other mission has it.
-        name: what people call it.
+        name: its display name.
         pid: its process there.
         versions: its own.
         settings: its `grain.worker.messages.MissionSettings` as bytes.
@@ -191,13 +191,14 @@ class MissionSession:
             versions, and troubles of the head, until `take_notifications`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
         outlived: tasks that have outlived their worker, each with that run, until `take_outlived`.
-        reports: messages on starts, crashes and workers, until `take_reports`; None if nobody
-            wants to know.
+        reports: messages on starts, crashes and workers, until `take_reports`; None if they are not
+            wanted.
         printed: lines that tasks have printed, until `take_printed`.
         lost: workers that are lost, until `take_lost`.
         stopped: workers that have left with runs unfinished, until `take_stopped`.
         explanations: the answers to the last question about a task.
-        cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
+        cancelled_by: the user who has cancelled the mission from outside; empty if it is not
+            cancelled.
         disconnect: why the head has ended the connection, until `take_disconnect`.
         registered: the head's last answer to the registration, until `take_registered`.
         questions: those of the head, until `take_questions`.
@@ -205,7 +206,7 @@ class MissionSession:
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
-        functions: those that tasks may call, by digest: the only store of their bytes.
+        functions: the functions that tasks may call, by digest: the only store of their bytes.
         stuck: the last message about each request that no worker can meet, by its number.
         label: the mission's name in commands, as its head has it.
         epoch: the head's number; 0 before the first head has registered the mission.
@@ -230,7 +231,8 @@ class MissionSession:
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notifications: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
-        # The troubles of this head, by where they are, and those that the one before had.
+        # The troubles of this head, by where they are, and the troubles that the head before it
+        # had.
         self._troubles: set[str] = set()
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
@@ -239,7 +241,7 @@ class MissionSession:
         self.printed: list[Printed] = []
         self.lost: list[LostWorker] = []
         self.stopped: list[StoppedWorker] = []
-        # The names of the workers of which this connection has informed, by id.
+        # The names of the workers that this connection has reported, by id.
         self._workers: dict[str, str] = {}
         # The tasks on each worker, as they were when the first of `lost` was.
         self._held: dict[str, list[int]] = {}
@@ -248,7 +250,7 @@ class MissionSession:
         self.stuck: dict[int, Unschedulable] = {}
         # Those of the connection before, which the head may not repeat.
         self._stuck_before: dict[int, Unschedulable] = {}
-        # How many tasks wait, by the number of their request; and one of those that are stuck.
+        # How many tasks wait, by the number of their request; and one of the stuck tasks.
         self._queued: list[int] = []
         self._stuck_task = 0
         self.label = name
@@ -533,7 +535,7 @@ class MissionSession:
         self._report(message)
 
     def _on_worker_ended(self, message: WorkerEnded) -> None:
-        """Note a worker that is lost, with its tasks, or one that left with runs unfinished."""
+        """Note a lost worker, with its tasks, or a worker that left with runs unfinished."""
         name = self._workers.pop(message.worker, "")
         if name and message.handed_back:
             self.stopped.append(StoppedWorker(name, message.handed_back, message.told))
@@ -584,7 +586,7 @@ class MissionSession:
         self.notifications.append(message)
 
     def count_stuck(self) -> tuple[int, int]:
-        """Return how many tasks wait that no worker here can run, and the number of one of them."""
+        """Return how many waiting tasks no worker here can run, and the number of one of them."""
         count = sum(self._queued[request] for request in self.stuck)
         if not count:
             return 0, 0
@@ -658,9 +660,9 @@ class MissionSession:
         self.resolved.append(Resolution(task, ending, payload, crashes, by, report, began))
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
-        """Return function and arguments of a task, for people; None if they are not known any more.
+        """Return function and arguments of a task, as text; None if they are not known any more.
 
-        They are known while it is not resolved, and of the last small ones that were.
+        They are known while it is not resolved, and for the last small tasks that were.
         """
         record = self.pending.get(task)
         if record is not None:

@@ -92,7 +92,7 @@ class _Progress:
 
 
 class _Replay:
-    """One replay: the events to come, and how things stand now."""
+    """A replay: the events to come, and how things stand now."""
 
     def __init__(self, workload: Workload, scenario: Scenario) -> None:
         self._workload = workload
@@ -230,7 +230,7 @@ class _Replay:
         self._scheduler.on_worker_joined(number, stay.name, total, self._now)
 
     def _on_silent(self, number: int) -> None:
-        """Start and end nothing on a worker that has died, though nobody has given it up yet."""
+        """Start and end nothing on a worker that has died, before it is given up."""
         if number in self._workers:
             self._scheduler.on_worker_draining(number)
             for index in self._scheduler.workers[number].tasks:

@@ -49,7 +49,7 @@ class Scenario(NamedTuple):
     """
 
     workers: WorkerGroup | None = None
-    requests: dict[str, Resource] = {}  # noqa: RUF012 - nobody adds to it
+    requests: dict[str, Resource] = {}  # noqa: RUF012 - it is never changed
     max_overtakes: int | None = None
 
     def request(self, function: str, request: Resource) -> Resource:
@@ -108,7 +108,7 @@ def parse_change(text: str, workload: Workload) -> tuple[list[str], Resource]:
 
 
 def usual_worker(stays: Iterable[Stay]) -> Resource:
-    """Return what most workers offered; of several, what the first one did."""
+    """Return what most workers offered; of equals, the first one."""
     counts: dict[Resource, int] = {}
     for stay in stays:
         counts[stay.resources] = counts.get(stay.resources, 0) + 1

@@ -32,7 +32,7 @@ def sweep(
 
     Args:
         scenario: the conditions of all replays but for the workers.
-        workers: the workers, of which the number is replaced.
+        workers: the workers, whose number is replaced.
         counts: the numbers.
         on_row: called with each number before its replay, which may take a minute.
     """
@@ -49,8 +49,8 @@ def knee(rows: Iterable[SweepRow]) -> int | None:
 
     It is where the ratio of efficiency to makespan is largest, and so the product of core-hours and
     makespan smallest (D. L. Eager, J. Zahorjan, E. D. Lazowska, "Speedup versus efficiency in
-    parallel systems", IEEE Transactions on Computers 38, 1989). None if no replay ends, or if
-    there is one alone.
+    parallel systems", IEEE Transactions on Computers 38, 1989). None if no replay ends, or if there
+    is only one.
     """
     ended = [row for row in rows if row.outcome.makespan != math.inf]
     if len(ended) < 2:

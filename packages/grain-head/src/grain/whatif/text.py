@@ -1,4 +1,4 @@
-"""The results of replays for people and programs. Pure."""
+"""The results of replays as text and as plain data. Pure."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
 
 MOST_TASKS = 2_000_000
-"""The number of tasks of a workload, each of which takes some 500 bytes."""
+"""The most tasks of a workload; each takes some 500 bytes."""
 
 # A task that waits for none is taken to follow the submission before it, unless that is longer ago
 # than _BURST, and something ended within _PROMPTLY before it: then it follows that.
@@ -41,7 +41,7 @@ class Stay(NamedTuple):
         leaves: when it left; None if it stayed until the last task ended.
         lost: True if it left against its will, with its runs.
         ends: when its job ends; None if it has no end.
-        heard: of one that was lost, when there was the last sign of it, if that is known.
+        heard: for a lost worker, its last sign, if that is known.
     """
 
     name: str
@@ -80,7 +80,7 @@ class LoggedTask:
         waited: the seconds until its end without any run.
         failed: True if it ended with an exception.
         peak_memory: the largest memory that its last run used, in GB; None if it was not measured.
-        urgency: larger goes first among those that ask for the same.
+        urgency: larger goes first among tasks that ask for the same.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class Workload(NamedTuple):
     unknown: int
     ignored: tuple[str, ...]
     brief: int = 0
-    never_ran: dict[str, int] = {}  # noqa: RUF012 - nobody adds to it
+    never_ran: dict[str, int] = {}  # noqa: RUF012 - it is never changed
 
 
 def workload_of(lines: Iterable[AnyLine]) -> Workload:
@@ -195,7 +195,7 @@ class WorkloadBuilder:
         self._ended: list[float | None] = []
         self._open: dict[tuple[str, int], _Open] = {}
         self._missions: dict[str, int] = {}
-        # Of each mission its last submission, and the last end of one of its tasks.
+        # The last submission of each mission, and the last end of one of its tasks.
         self._last: dict[str, int] = {}
         self._last_end: dict[str, int] = {}
         self._attempts: dict[tuple[str, int], int] = {}  # the last one at a task, by the first
@@ -343,7 +343,7 @@ class WorkloadBuilder:
             task.peak_memory = line.usage.peak_memory
         self._ended[opened.index] = now
         if run.never_ran:
-            # Somebody gave it up: that ends nothing, and lets nothing begin that does not say so.
+            # It was given up: that ends nothing, and lets nothing begin that does not say so.
             task.waited = max(0.0, now - self._submitted[opened.index])
             return
         self._last_outcome = now
@@ -376,11 +376,11 @@ class WorkloadBuilder:
     def _guess(self) -> tuple[int, int]:
         """Give the tasks that have not ended the mean run time of their function.
 
-        Those that no worker had room for never ran.
+        Tasks that no worker had room for never ran.
 
         Returns:
-            The number of these tasks, and of those of whose function no run is known, which have
-            no runs and so end at once.
+            The number of these tasks, and of the tasks without a known run of their function, which
+            have no runs and so end at once.
         """
         if not self._open:
             return 0, 0

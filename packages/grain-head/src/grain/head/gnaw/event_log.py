@@ -1,4 +1,4 @@
-"""The event log of Gnaw: one for each process that has served anybody."""
+"""The event log of Gnaw: one for each process that has served a peer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def recording(options: EventLogOptions | None, address: str) -> Iterator[HubLog 
 
 
 def _begin(options: EventLogOptions, address: str) -> LogWriter:
-    # Imported by a scheduler that serves, and not by one that leaves at once.
+    # Imported only by a scheduler that serves, not when it leaves at once.
     from grain.eventlog.names import logs_folder
     from grain.eventlog.store import LogStore
     from grain.eventlog.writer import LogWriter, first_line

@@ -105,7 +105,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=float,
         default=FROZEN,
         metavar="SECONDS",
-        help="for a scheduler of this host that is there and answers nobody, before this one takes "
+        help="for a scheduler of this host that is alive and does not answer, before this takes "
         "its place (%(default)g)",
     )
     return parser
@@ -137,7 +137,7 @@ async def run_gnaw(
         pool: how many workers are kept alive meanwhile, or ``"auto"``; 0 leaves that to others.
         config: the configuration file by which they are submitted.
         metrics: where it serves metrics; empty for nowhere.
-        frozen: as of `serve`.
+        frozen: as in `serve`.
         log: where it logs; missions are informed when nothing can be stored there.
         event_log: where its event log is; None for none.
         task_status: gets the serving, with its address and targets, once peers may come.

@@ -1,9 +1,9 @@
 """The counts of a hub as metrics of Prometheus.
 
 They are what the hub counts anyway, what `Overview` has of its workers, and sums over the workers,
-of which there are some thousands at most. No label has the name of a mission or a worker: these
-come and go without end. Run times have the names of functions where only the user can read them,
-and not more than `MOST_FUNCTIONS`; whoever reaches a port reads the sum.
+some thousands at most. No label has the name of a mission or a worker: these come and go without
+end. Run times have the names of functions where only the user can read them, and not more than
+`MOST_FUNCTIONS`; a port shows only the sum.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Exposition:
     Args:
         hub: whose; the times of its runs are counted from now on.
         started: when it started, in seconds since Unix' epoch.
-        by_function: as of `RunTimeHistogram`.
+        by_function: as in `RunTimeHistogram`.
     """
 
     def __init__(self, hub: Hub, started: float, *, by_function: bool = False) -> None:

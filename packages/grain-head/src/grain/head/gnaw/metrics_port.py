@@ -38,7 +38,7 @@ _log = logging.getLogger("grain.head")
 async def serve_metrics(place: str, hub: Hub) -> None:
     """Serve the metrics of a hub, until cancelled.
 
-    Where that is not possible it logs why, tries again now and then, and disturbs nobody.
+    Where that is not possible it logs why, tries again now and then, and disturbs nothing else.
 
     Args:
         place: as `grain.config.parse_metrics` takes it.
@@ -77,7 +77,7 @@ class MetricsServer:
         own_names_only: True to answer only if the request is for an address or for localhost. A
             page on the web can have a browser on this host ask for a name of its own, which
             resolves to this host then ("DNS rebinding"), and read the answer.
-        by_function: as of `grain.head.gnaw.metrics.RunTimeHistogram`.
+        by_function: as in `grain.head.gnaw.metrics.RunTimeHistogram`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MetricsServer:
             with trio.move_on_after(_SECONDS):
                 await self._answer(stream)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # whoever asked has gone
+            pass  # the asking process has gone
         except Exception:  # a bug here: the scheduler goes on
             _log.exception("a request for metrics failed")
         finally:
@@ -206,7 +206,7 @@ async def _listen(where: MetricsPlace) -> trio.SocketListener:
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         await sock.bind(where.path)
-        # Nobody can connect before it listens.
+        # No process can connect before it listens.
         Path(where.path).chmod(0o600)  # noqa: ASYNC240  # a socket is on this host
         sock.listen(_MOST)
     except BaseException:
@@ -216,7 +216,7 @@ async def _listen(where: MetricsPlace) -> trio.SocketListener:
 
 
 async def _is_dead(path: str) -> bool:
-    """Return True if a path is that of a socket at which nobody listens any more."""
+    """Return True if a path is that of a socket that no process listens on any more."""
     with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             await probe.connect(path)

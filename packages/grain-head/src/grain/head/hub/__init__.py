@@ -6,8 +6,8 @@ and after each of them `dispatch`, and sends what `take` returns. The same hub s
 mission's own process, and in the simulation.
 
 It is *soft state*: missions own their unresolved tasks, workers their runs and outcomes, and both
-report them on every connection. So an empty hub, put in the place of one that was killed, comes to
-the same state. docs/protocol.md has the messages; the rules are with what they rule.
+report them on every connection. So an empty hub, put in the place of a killed one, comes to the
+same state. docs/protocol.md has the messages; each module has its rules.
 
 The way of a task: a mission submits it (``missions``), it waits, runs and is resolved (``tasks/``),
 and its worker reports the end of its run (``workers``). The records that all of them change are in
@@ -15,7 +15,7 @@ and its worker reports the end of its run (``workers``). The records that all of
 worker has. All parts share the `Registry` (``registry``), which has the records and the scheduler;
 every effect on the outside goes through its `Outgoing`.
 
-Whatever a task meets on its way has a number of its own, as each is counted by somebody else:
+Everything that a task meets on its way has a number of its own, as different parts count them:
 
 ======================  ===========================  ============================================
 number                  counted by                   because

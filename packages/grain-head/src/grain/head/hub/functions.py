@@ -1,9 +1,9 @@
 """The functions of a hub: which mission defined them, and which workers have them. No I/O.
 
-A function is known by the digest of its bytes. A mission's record holds the bytes of those that it
-defined, a worker's record the digests of those that it was sent or reported: both go with their
-owner. A worker gets a function before the first lease that calls it, and forgets it when no mission
-has it any more.
+A function is known by the digest of its bytes. A mission's record holds the bytes of the functions
+that it defined, a worker's record the digests of the functions that it was sent or reported. Both
+go with their owner. A worker gets a function before the first lease that calls it, and forgets it
+when no mission has it any more.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class FunctionTable:
     def sweep(self) -> None:
         """Have workers forget the functions that no mission has.
 
-        To be called only while all missions are synced: one that is not may yet define again what
-        the workers have from its last connection.
+        To be called only while all missions are synced: an unsynced mission may yet define again
+        what the workers have from its last connection.
         """
         if self._swept:
             return

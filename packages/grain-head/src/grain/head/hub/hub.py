@@ -91,13 +91,13 @@ class Parts(NamedTuple):
 
 
 class Hub:
-    """One scheduler for many missions and workers.
+    """A scheduler for many missions and workers.
 
     Args:
         epoch: this head's number; no other head of these missions and workers has it.
         now: the time, in seconds of any clock that does not go back.
         grace: seconds for which workers and missions that are away are waited for.
-        wall: the time now as seconds since Unix' epoch, for people.
+        wall: the time now as seconds since Unix' epoch, only for display.
         prefetch_seconds: seconds of work that are sent ahead for each run, see
             `grain.head.hub.tasks.prefetch`.
         max_overtakes: see `Scheduler`.
@@ -184,8 +184,8 @@ class Hub:
 
         Args:
             link: the connection.
-            silent: for how many seconds nothing has come from the peer, for people.
-            ended: as of `ChannelBroken`: it was not lost for silence.
+            silent: for how many seconds nothing has come from the peer, for messages.
+            ended: as in `ChannelBroken`: it was not lost for silence.
         """
         self._look(now)
         worker = self.workers.links.get(link)
@@ -200,7 +200,7 @@ class Hub:
 
         Args:
             link: its connection.
-            why: a sentence for people.
+            why: a sentence for display.
             refused: it makes no sense that it comes again with the same.
         """
         self.on_link_lost(link, now)
@@ -233,7 +233,7 @@ class Hub:
         self._reports.on_tick(now)
 
     def _look(self, now: float) -> None:
-        """Notice that this process was stopped: nobody could reach it meanwhile."""
+        """Notice that this process was stopped: no peer could reach it meanwhile."""
         gap = now - self._looked
         if gap > _STOPPED:
             self.missions.postpone(self._looked, gap - _PULSE)
@@ -333,7 +333,7 @@ class Hub:
         return WhyAnswer(why.task, why.state, list(why.reasons), **facts, mission_id=id_)
 
     def _meant(self, word: str) -> MissionRecord | None:
-        """Return the mission of a word, also one that has left."""
+        """Return the mission of a word, also if it has left."""
         return find_mission(self.registry, word) or self._ended(word)
 
     def _ended(self, word: str) -> MissionRecord | None:
@@ -348,7 +348,7 @@ class Hub:
             return Explanation(task, "ended", ())
         if owner.link is not None and task > owner.last_submitted:
             return Explanation(task, "unknown", ("it has not been submitted yet",))
-        why = "it has ended or was cancelled; the last tasks alone are remembered here"
+        why = "it has ended or was cancelled; only the last tasks are remembered here"
         return Explanation(task, "unknown", (why,))
 
     def _explain(self, task: TaskRecord, now: float) -> Explanation:
@@ -382,7 +382,7 @@ class Hub:
         return Explanation(task.number, explanation.state, tuple(reasons))
 
     def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[DrainingWorker]:
-        """Ask workers to leave, those that are away when they are back.
+        """Ask workers to leave, absent ones when they are back.
 
         Args:
             pattern: of their names or labels, as a shell would match it; or an id.
@@ -403,12 +403,12 @@ class Hub:
         return FoundAnswer(named_mission(self.registry, self.waiting, peer))
 
     def cancel(self, mission: str, task: int, by: str) -> FoundAnswer:
-        """End a mission, or one task of it, for somebody outside.
+        """End a mission, or one task of it, for a user outside of it.
 
         Args:
             mission: which, as `grain.head.hub.names.find_peer` takes it.
             task: the number of the task; 0 for the whole mission.
-            by: who wants that, for people.
+            by: the user who wants that, as text.
 
         Returns:
             The mission as it was before.

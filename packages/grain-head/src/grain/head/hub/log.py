@@ -29,7 +29,7 @@ class HubLog(TaskLog):
     """The log of a hub, which is made when there is a first line.
 
     Args:
-        clock: as of `TaskLog`.
+        clock: as in `TaskLog`.
 
     Attributes:
         fresh: tasks that have come, each with the time in `TaskRecord.submitted`: the hub adds

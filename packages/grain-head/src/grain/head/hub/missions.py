@@ -4,9 +4,10 @@
     other task of it is wanted. So within a connection a task that does not ascend comes twice.
 2.  When its connection is lost, its waiting tasks are forgotten, as it will submit them again.
     Its runs go on, and their outcomes are kept until it confirms them.
-3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged. So it is
-    at once when its process has ended. One that comes back after all is told how many runs ended.
-4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
+3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged. So it is at
+    once when its process has ended. A mission that comes back after all is told how many runs
+    ended.
+4.  A mission, or a task of it, that a user cancels from outside is retracted here at once, and
     the mission is informed; on its next connection once more, as the message may be lost.
 5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
     has left on the newer one. A mission that reads that shares its id with another process: it
@@ -74,7 +75,7 @@ class Missions:
         now: the time, from which workers have the grace period to come over.
 
     Attributes:
-        links: those that are attached, by link.
+        links: the attached missions, by link.
     """
 
     def __init__(
@@ -428,7 +429,7 @@ class Missions:
             self._functions.sweep()
 
     def postpone(self, since: float, seconds: float) -> None:
-        """Move all deadlines: this process was stopped for so long, and nobody could reach it."""
+        """Move all deadlines: this process was stopped for so long, and no peer could reach it."""
         if self._limbo_ends > since:
             self._limbo_ends += seconds
         for mission in self._missions.values():

@@ -1,4 +1,4 @@
-"""The names of missions and workers, as people and commands use them.
+"""The names of missions and workers, as users and commands know them.
 
 Names repeat: two runs of one script, workers that were given a fixed name. A mission brings its
 number among those of its name (`grain.eventlog.names`); a worker gets an ordinal when it comes,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from grain.head.hub.state import PeerRecord
 
-_ID = 8  # the beginning of an id that people see
+_ID = 8  # the beginning of an id that is shown
 _SHORTEST = 4  # characters of the beginning of an id
 _SHOWN = 8  # peers that a message names
 
@@ -66,7 +66,7 @@ def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
     named = [peer for peer in peers if word and peer.name == word]
     matches = exact or named
     matches = matches or [peer for peer in peers if word and numbered(peer) == word]
-    # A few letters may be the name of somebody who has left.
+    # A few letters may be the name of a peer that has left.
     if len(word) >= _SHORTEST:
         matches = matches or [peer for peer in peers if peer.id.startswith(word)]
     if len(matches) == 1:

@@ -1,18 +1,18 @@
 """Reports to missions: unschedulable requests, workers, and troubles of the head. No I/O.
 
 1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
-    connection; and all those that have waiting tasks when the set of workers has changed, at most
-    once a second.
+    connection; and all requests that have waiting tasks are when the set of workers has changed, at
+    most once a second.
 2.  A mission gets a message when the answer changes: there are no workers at all, there are some
     and none fits, or one fits by now, which takes the earlier message back.
 3.  A worker that is away, has yet to report what it has, or waits for missions that take their
     outcomes, may be back in a moment: as long as it would do, nothing is said.
-    One that takes no more runs as its time is nearly over most often has a successor, which
+    A worker that takes no more runs, as its time is nearly over, most often has a successor, which
     `grain scale` submits then: as long as that would do, nothing is said for `SUCCESSOR` seconds.
 4.  A mission whose last tasks are all on workers that are away learns for whom it waits, once for
     the same workers.
-5.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
-    it is taken back when it is over.
+5.  A trouble of the head itself, such as a full disk, goes to all missions, and to each that
+    registers; it is taken back when it is over.
 6.  A mission is informed of a worker before the first `Started` that names it, once on each
     connection, and of the end of those workers; of `MOST_WORKERS` at most.
 7.  Tasks with bytecode wait for workers with the interpreter of their mission: the scheduler sees
@@ -45,7 +45,7 @@ SUCCESSOR = 120.0
 its workers every 30 s, and a job takes as long again to start where the batch system has room."""
 
 MOST_WORKERS = 1000
-"""Workers of which one connection of a mission is informed."""
+"""The most workers that one connection of a mission is informed about."""
 
 _NEAR = 120.0
 """A worker that drains with so many seconds left does so as its time is over, most likely."""
@@ -122,7 +122,7 @@ class MissionReports:
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
                 elif number in mission.unschedulable:
-                    # None waits any more: one that comes later is looked at again.
+                    # None waits any more: a later request is looked at again.
                     self._send(mission, number, None)
                     del mission.unschedulable[number]
 
@@ -160,7 +160,7 @@ class MissionReports:
     def _send(
         self, mission: MissionRecord, number: int, why: str | None, *, larger: bool = False
     ) -> None:
-        """Send a message if it is another one than the last; its text alone makes no difference."""
+        """Send a message if it differs from the last in more than its text."""
         message = None
         if why is not None:
             message = Unschedulable(number, why, bool(self._scheduler.workers), larger)
@@ -214,7 +214,7 @@ class MissionReports:
         """Inform the missions that know of a worker of its end, before those of its runs.
 
         Args:
-            why: as of `WorkerEnded`.
+            why: as in `WorkerEnded`.
             silent: likewise.
             told: likewise.
         """

@@ -44,7 +44,7 @@ class EndedMission(NamedTuple):
 
 EndedTask = tuple["TaskRecord", str, float, float, str]
 """A task that was resolved: its record, the name of the worker, when the run began and ended, and
-of one that has failed the reason in a line. Not named, as one is made for every task."""
+the reason in a line if it has failed. A plain tuple, as one is made for every task."""
 
 
 class FailedTask:
@@ -163,7 +163,7 @@ class MissionRecord(PeerRecord):
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         super().__init__(id, number)
         self.synced = False
-        # When this head first met it, for people.
+        # When this head first met it, for display.
         self.since = 0.0
         # The outcomes that the mission has not confirmed, and their bytes. While there are too many
         # it is paused, and what would wait in the scheduler is parked here.
@@ -172,7 +172,7 @@ class MissionRecord(PeerRecord):
         self.parked: dict[TaskRecord, None] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
-        # For people, as are the counts of tasks that have resolved with a value, that have failed
+        # For display, as are the counts of tasks that have resolved with a value, that have failed
         # for good, and that have failed and were tried again.
         self.function_names: dict[bytes, str] = {}
         self.done = self.failed = self.retried = 0
@@ -186,7 +186,7 @@ class MissionRecord(PeerRecord):
         self.reported: set[Versions] = set()
         # The ids of the workers that the mission was informed of on this link.
         self.workers: set[str] = set()
-        # The workers for which the mission was last said to wait alone.
+        # The workers that the mission was last said to wait for, and for nothing else.
         self.last_away: frozenset[str] = frozenset()
         self.last_submitted = -1
         # The tasks that were forgotten with the last connection, and have a line in the event log:
@@ -312,7 +312,7 @@ class TaskRecord:
 
     @property
     def how(self) -> str:
-        """The ending for people, who take a task that outlived its workers for no crash."""
+        """The ending for display, where a task that outlived its workers is not a crash."""
         outlived = self.ending == "crashed" and lasts_too_long(self.crashes)
         return "error" if outlived else self.ending or ""
 
@@ -324,7 +324,7 @@ class LeaseRecord:
     """A run on a worker. It holds resources there as long as it has a scheduler id.
 
     It is the current run of its task; or a stale one, whose success would still be welcome; or,
-    without a task, one that nobody wants.
+    without a task, a run that no mission wants.
     """
 
     __slots__ = (
@@ -353,7 +353,7 @@ class LeaseRecord:
         self.worker = worker
         self.scheduler_id = scheduler_id
         self.began = 0.0
-        # When it was sent to its worker; None for one that has a line in the event log, or that
+        # When it was sent to its worker; None for a run that has a line in the event log, or that
         # another head has sent.
         self.given: float | None = None
         self.revoked = False
@@ -381,7 +381,7 @@ class LeaseRecord:
     def begun(self) -> bool:
         """True if the worker is known to have begun it, so that it may be to blame for a crash.
 
-        It has arrived there, and does not wait in a chain. One whose predecessor has ended may
+        It has arrived there, and does not wait in a chain. A run whose predecessor has ended may
         still have been on its way when the worker died.
         """
         if self.waits:
@@ -449,7 +449,8 @@ class WorkerRecord(PeerRecord):
         # How many outcomes wait there to be confirmed by their missions, and their bytes, while
         # that keeps it from taking runs; None if it does not.
         self.backlog: tuple[int, int] | None = None
-        # True while the worker is reserved for a task that is to run alone, or runs it.
+        # True while the worker is reserved for a task that is to have the worker to itself, or runs
+        # it.
         self.reserved = False
         # None until the worker is asked to leave; then True if it is to leave at once.
         self.told_to_drain: bool | None = None
@@ -465,7 +466,7 @@ class WorkerRecord(PeerRecord):
         self.handed_back: dict[str, int] = {}
         # Its job, as the batch system calls it.
         self.job = ""
-        self.cluster = ""  # its name, for people
+        self.cluster = ""  # its display name
         # On how many cores something is computed there; None where that is not known.
         self.computing: float | None = None
         # While it reports: the first run of each chain reported so far, by the attempt that began

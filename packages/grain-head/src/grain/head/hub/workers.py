@@ -8,7 +8,7 @@
     over as soon as the process, or the job, is known to have ended.
 3.  A lost worker that comes back is a new one that has runs already.
 4.  A worker that has too many outcomes which their missions do not take gets no runs until half of
-    them are confirmed. Those that it has go on.
+    them are confirmed. Its present runs go on.
 5.  Messages of a connection that another one has replaced are ignored. It is closed, with the
     reason: a worker that reads that shares its id with another process, and takes another one.
 """
@@ -65,7 +65,7 @@ next sign of life, and connects again.
 SWEPT = 10.0
 """Seconds in which the guards of a worker end what it ran, once its process has ended.
 
-The batch system has ended all processes of a job that has ended; of this host nobody else does.
+The batch system ends all processes of a job that has ended; only the guards do on this host.
 """
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
@@ -84,7 +84,7 @@ class Workers:
         mission: returns the mission of an id, at a time; made if there is none.
 
     Attributes:
-        links: those that are here, by link.
+        links: the workers that are here, by link.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Workers:
     def _pass_on(
         self, worker: WorkerRecord, message: LoopBlocked | TasksPrinted, now: float
     ) -> None:
-        """Pass on to a mission what is for people, if it is here; not too much of it."""
+        """Pass on output for the user of a mission, if it is here; not too much of it."""
         mission = self._registry.missions.get(message.mission)
         if mission is None or mission.link is None:
             return
@@ -335,8 +335,8 @@ class Workers:
             runs = sum(lease.current and lease.task is not None for lease in worker.leases.values())
             lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
             self._registry.lost_workers.append(lost)
-        # The youngest first: were the head of a chain lost before those that wait behind it, each
-        # of them would in turn become the head, count as begun, and be blamed.
+        # The youngest first: were the head of a chain lost before the runs that wait behind it,
+        # each of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):
             self._runs.on_run_lost(lease, how, now, over)
         self._scheduler.on_worker_left(worker.number)
@@ -384,11 +384,11 @@ class Workers:
         self._remove(worker, None if ended else "its worker was lost", now, why, over)
 
     def postpone(self, seconds: float) -> None:
-        """Move all deadlines: this process was stopped for so long, and nobody could reach it."""
+        """Move all deadlines: this process was stopped for so long, and no peer could reach it."""
         for worker in self._registry.workers.values():
             worker.deadline += seconds
 
     def drain(self, worker: WorkerRecord, *, at_once: bool) -> None:
-        """Ask a worker to leave; one that is away gets the message when it is back."""
+        """Ask a worker to leave; an absent worker gets the message when it is back."""
         worker.told_to_drain = at_once or worker.told_to_drain is True
         self._outgoing.post(worker.link, Drain(at_once))

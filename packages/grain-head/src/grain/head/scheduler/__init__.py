@@ -18,17 +18,17 @@ The policy:
     resource, as nothing of it is used up: queues and workers have it as a label.
 5.  After every ``dispatch``, no task waits that could start.
 
-Why it is fast: the scheduler decides between queues, of which there are few, and looks for room
-once per *level*, that is, once for all workers that have the same interpreter and the same
-resources free. Which queues fit at which level is worked out when a queue or a level is first seen,
-and kept as bit masks: each queue owns one bit. A submission, a start and an end then each cost the
-same however many tasks wait, as long as distinct requests are few; the number of workers enters by
-its logarithm.
+Why it is fast: the scheduler decides between a few queues, and looks for room once per *level*,
+that is, once for all workers that have the same interpreter and the same resources free. Which
+queues fit at which level is worked out when a queue or a level is first seen, and kept as bit
+masks: each queue owns one bit. A submission, a start and an end then each cost the same however
+many tasks wait, as long as distinct requests are few; the number of workers enters by its
+logarithm.
 
 Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
 
-- a worker's supply, plus the allocations of its runs, plus what ended runs returned and nobody has
-  used yet, is what the worker has in all;
+- a worker's supply, plus the allocations of its runs, plus what ended runs returned and is not used
+  yet, is what the worker has in all;
 - a waiting task is in exactly one queue, and a queue's tasks are in the order of age;
 - a queue's bit is set in ``nonempty`` while one of its tasks waits; ``order`` is sorted by rank;
 - every worker that takes tasks is at the level of what it has free, or in ``unplaced``; one with a

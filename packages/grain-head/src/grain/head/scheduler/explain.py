@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
 
-# So many tasks are looked at one by one; of a longer queue, a bound is given.
+# So many tasks are looked at one by one; a longer queue gets a bound.
 _COUNTED = 10_000
 
 _NAMED = 3  # workers with the same reason
@@ -28,8 +28,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
     Attributes:
         state: ``"running"``, ``"waiting"`` or ``"unknown"`` (ended, or never submitted).
-        reasons: sentences; of a waiting task those that hold wherever it will run, then one for
-            each worker, or for all that have the same reason.
+        reasons: sentences; for a waiting task, first the reasons that hold wherever it will run,
+            then a sentence for each worker, or for all that have the same reason.
     """
 
     task: int
@@ -140,7 +140,7 @@ def reserved_text(worker: str, start: float, now: float) -> str:
 
 
 def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]) -> str:
-    """Return the sentence on workers of which none has room for the tasks of a queue.
+    """Return the sentence on workers without room for the tasks of a queue.
 
     Args:
         serving: how many workers take tasks.
@@ -157,7 +157,7 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]
 
 
 def _missing(queue: TaskQueue, worker: WorkerAccount) -> set[str]:
-    """Return the kinds of which a worker has enough for a queue, but not enough free."""
+    """Return the kinds that a worker has enough of for a queue, but not enough free."""
     if not worker.supply.total.request(queue.space):
         return set()
     worker.give_back()

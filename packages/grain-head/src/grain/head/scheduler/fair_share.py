@@ -9,7 +9,7 @@ equal weights: P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996). It costs a few additio
 
 A task that has run before had its turn then: it takes the present round and costs its mission none.
 So a mission with much that runs does not wait for the others to have as much, when all of them come
-to another head, or it alone comes back to this one.
+to another head, or only it comes back to this one.
 
 A task that leaves the queue without a start, since it was cancelled or a worker reports an earlier
 run of it, had its turn: what waits behind it keeps its age, and starts no later than without that.

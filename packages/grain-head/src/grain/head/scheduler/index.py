@@ -5,7 +5,7 @@ Workers with the same free resources are interchangeable, so room is looked for 
 whose requests fit there, each queue has a heap of the levels that fit, the tightest first. Both are
 worked out once, when a level or a queue is first seen: from then on a start or an end moves one
 worker from one level to another. A level without workers is not compared with a new queue until it
-is asked for: requests that all differ leave hundreds of levels behind, most of which never return.
+is asked for: requests that all differ leave hundreds of levels behind, and most never return.
 
 A worker with a sticky reservation is at no level: what may start there depends on the reservation,
 too. `ReservedWorkers` has these, grouped by the queues whose tasks may.
@@ -38,7 +38,7 @@ class LevelIndex:
     """The levels, the workers at each, and the queues that fit there.
 
     Args:
-        queues: the queues by their bit; whoever owns the mapping adds to it and removes from it.
+        queues: the queues by their bit; the owner of the mapping adds to it and removes from it.
     """
 
     def __init__(self, queues: Mapping[int, TaskQueue]) -> None:

@@ -3,8 +3,9 @@
 A task crashes if its process or its worker dies; after `SOLO` crashes it runs alone on a worker,
 and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that is over:
 
-1. A run that has outlived its worker is not a crash: nobody is to blame, and the task need not run
-   alone afterwards. It is kept beside the crashes, as it has to reach the next head like them.
+1. A run that has outlived its worker is not a crash: it is not the task's fault, and the task needs
+   no worker to itself afterwards. It is kept beside the crashes, as it has to reach the next head
+   like them.
 2. From then on the task waits for a worker that has more time left than it was seen to run for. If
    the workers here never had quite so much, one will do that has most of its time left: see
    `grain.head.scheduler.Scheduler.queue`.
@@ -44,7 +45,7 @@ _STEP = 1.05  # times seen are rounded up to its powers, so that tasks alike sha
 
 
 def blamed(crashes: Iterable[Crash]) -> int:
-    """Return the number of crashes in the proper sense: those that the task may be blamed for."""
+    """Return the number of crashes in the proper sense: the ones that may be the task's fault."""
     return sum(crash.outlived is None for crash in crashes)
 
 

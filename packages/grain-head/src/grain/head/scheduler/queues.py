@@ -31,7 +31,7 @@ class QueueTable:
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
         by_bit: the queues by their bit.
-        outlived: those whose tasks have outlived workers.
+        outlived: the queues whose tasks have outlived workers.
         order: the queues with waiting tasks: (-priority, age of the oldest task, queue), sorted.
         nonempty: the bits of the queues with waiting tasks.
         untried: the bits of those among them for whose oldest task no worker was sought since it
@@ -102,7 +102,7 @@ class QueueTable:
         """Put a queue at the place of its new oldest task, or take it out if no task waits.
 
         It is tried if and only if it was to be tried before: where the former oldest task found no
-        worker, a younger one that asks for the same finds none either.
+        worker, a younger task that asks for the same finds none either.
         """
         if queue.rank is not None:
             del self.order[bisect_left(self.order, queue.rank)]
@@ -126,8 +126,8 @@ class QueueTable:
     def startable(self, worker: WorkerAccount) -> tuple[Level, int]:
         """Return the level of what a worker has free, and the bits of queues that it lets start.
 
-        A sticky reservation lets start the tasks that it is for, those that fit beside them, and
-        all tasks of higher priority. Reservations with a known start are not considered.
+        A sticky reservation admits the tasks that it is for, tasks that fit beside them, and all
+        tasks of higher priority. Reservations with a known start are not considered.
         """
         level = self.levels.level_of(worker, worker.supply)
         reservation = worker.reservation

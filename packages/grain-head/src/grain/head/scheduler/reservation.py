@@ -1,6 +1,6 @@
 """The search for a reservation: where and when a task that is passed over can start.
 
-A task for which no worker has room may be overtaken by younger ones that use what it cannot. So
+A task that no worker has room for may be overtaken by younger tasks that use what it cannot. So
 that it does not wait without end, it gets a reservation of one worker:
 
 - Where the hard time limits of the runs on a worker say when enough of them will have ended, the

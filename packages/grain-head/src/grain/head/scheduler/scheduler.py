@@ -89,7 +89,7 @@ class Scheduler:
         self._require(self._queues.outlived.values())
 
     def on_worker_draining(self, worker: int) -> None:
-        """Start no more tasks on a worker; those that run there go on."""
+        """Start no more tasks on a worker; its running tasks go on."""
         draining = self.workers[worker]
         draining.draining = True
         self._queues.withdraw(draining)
@@ -141,7 +141,7 @@ class Scheduler:
             request: what the tasks need.
             priority: larger goes first.
             share: the owner of the tasks; each owner has queues of its own.
-            interpreter: the one that the tasks need; empty if any will do.
+            interpreter: the interpreter that the tasks need; empty if any will do.
             seen: the seconds that they were seen to run for, and more, if they have outlived a
                 worker; else 0.
         """
@@ -427,7 +427,7 @@ class Scheduler:
         unplaced = queues.unplaced
         while True:
             if len(unplaced) == 1 and not queues.untried:
-                # The usual case in a long queue: one run ended, and whoever waits found no room
+                # The usual case in a long queue: one run ended, and the waiting tasks found no room
                 # elsewhere. What starts is decided without a look at the other workers.
                 self._refill(unplaced.popitem()[1], starts, now)
             else:
@@ -464,7 +464,7 @@ class Scheduler:
         """Let the first tasks take over what ended runs of their own queue held.
 
         Nothing is then given back and allocated again, and no other task gets room. The first tasks
-        are the oldest, or on a reserved worker those that it is reserved for.
+        are the oldest, or on a reserved worker the tasks that it is reserved for.
 
         Returns:
             True if all that was returned was taken over, or the rest waits in ``unplaced``.

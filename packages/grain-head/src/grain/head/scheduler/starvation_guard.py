@@ -173,7 +173,7 @@ class StarvationGuard:
         if worker.reservation is not reservation:
             return  # no task is left for it, or its start was a known one
         mask = worker.shape.mask
-        # A queue that waits alone overtakes nobody.
+        # A queue that is the only waiting one overtakes no other.
         for _, _, queue in self._queues.order if len(self._queues.order) > 1 else ():
             if queue is reservation.queue:
                 if worker.has_time(queue, now):

@@ -25,7 +25,7 @@ DURATIONS = 100
 
 
 class Task:
-    """One task: it waits in its queue, or it runs and holds resources of a worker.
+    """A task: it waits in its queue, or it runs and holds resources of a worker.
 
     Attributes:
         id: the caller's number of it.
@@ -94,8 +94,8 @@ class TaskQueue:
         request: what each of the tasks asks for.
         priority: larger goes first.
         share: the owner of the tasks, where several owners share a scheduler.
-        interpreter: the one that its tasks need, as `grain.edge.version.INTERPRETER`, because they
-            have bytecode; empty if any will do.
+        interpreter: the interpreter that its tasks need, as `grain.edge.version.INTERPRETER`,
+            because they have bytecode; empty if any will do.
         bit: the queue's place in the bit masks of `QueueTable`, `Level` and `Shape`.
         wtime: the part of the request that limits the time, if any.
         space: the rest of the request.
@@ -254,7 +254,7 @@ class TaskQueue:
 
 
 class WorkerAccount:
-    """One worker: its account, the tasks that run on it, and its place in the index.
+    """A worker: its account, the tasks that run on it, and its place in the index.
 
     Attributes:
         id: the caller's number of it.
@@ -276,7 +276,7 @@ class WorkerAccount:
             placed (it is new, or it took part in a reservation). Then tasks of all queues are to
             be considered for it, and what was returned is not handed over.
         draining: True if it takes no more tasks.
-        idle_since: when its last task ended, or when it joined; of no meaning while tasks run.
+        idle_since: when its last task ended, or when it joined; meaningless while tasks run.
         reservation: the reservation on it, if there is one.
     """
 
@@ -344,7 +344,7 @@ class Shape:
 
     Attributes:
         key: their interpreter, and the level of such a worker's supply when all of it is free.
-        interpreter: the one that runs their tasks.
+        interpreter: the interpreter that runs their tasks.
         sample: a supply of this shape, all of it free.
         mask: the bits of the queues whose requests fit on such a worker when it is empty.
         workers: the number of these workers.
@@ -365,13 +365,13 @@ class Level:
 
     Attributes:
         key: the level of their supplies, see `grain.resource.Supply.level`.
-        interpreter: the one that runs their tasks.
+        interpreter: the interpreter that runs their tasks.
         number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
         mask: the bits of the queues whose requests fit.
         untried: the bits of the queues that are not compared with this level yet: none while a
             worker is here, or when `LevelIndex.level_of` has returned it.
-        in_heap: the bits of those that have this level in their heap: all of ``mask`` while a
+        in_heap: the bits of the queues that have this level in their heap: all of ``mask`` while a
             worker is here; some may be missing while none is.
         slack: how loosely the requests of those queues fit, by bit.
         order: the sort keys of ``workers``.
@@ -418,8 +418,8 @@ class Level:
         """Return the workers with enough time left for a queue's tasks, in order of preference.
 
         A task with a known limit goes where the least time remains that still suffices, and leaves
-        the long ones to others. A task without one may take any time, and one that has outlived a
-        worker any time above a known one: it goes where it is least likely to be cut off.
+        the long ones to others. A task without one may take any time, and a task that has outlived
+        a worker any time above a known one: it goes where it is least likely to be cut off.
         """
         need = queue.need
         least = (now + need, -1) if need else (now, math.inf)

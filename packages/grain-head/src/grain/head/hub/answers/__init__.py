@@ -1,4 +1,4 @@
-"""The state of a hub, for people and the commands that serve them: `grain.edge.questions`.
+"""The state of a hub, for the commands that show it: `grain.edge.questions`.
 
 Nothing here changes a record. The hub does nothing else while it answers, so an answer costs a look
 at each worker and at what runs there at most, and no look at each task that waits.
@@ -10,6 +10,6 @@ all would be the slowest for each.
 Map:
 
 - ``snapshot``: everything at one moment, for ``grain ls``; facts of a task
-- ``overview``: what changes, as often as somebody looks, for ``grain top`` and for metrics
+- ``overview``: what changes, as often as a user looks, for ``grain top`` and for metrics
 - ``demand``: what tasks ask for, and what workers have, for ``grain scale``
 """

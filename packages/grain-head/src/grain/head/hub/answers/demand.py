@@ -1,10 +1,10 @@
 """The answer to ``Ask("demand")``: what tasks ask for and what workers have, for `grain scale`.
 
-Tasks are counted by *class*: those of all missions and priorities that ask for the same, of the
-same interpreter, and that were seen to need as much time. Nothing goes through the waiting tasks,
-of which there may be a million. Tasks that no more workers would start are left out: those of a
-mission that does not take its outcomes, and those that wait for the report of the worker that they
-ran on.
+Tasks are counted by *class*: a class has the tasks of all missions and priorities that ask for the
+same, have the same interpreter, and were seen to need as much time. Nothing goes through the
+waiting tasks, as there may be a million. Tasks that more workers would not start are left out:
+tasks of a mission that does not take its outcomes, and tasks that wait for the report of the worker
+that they ran on.
 """
 
 from __future__ import annotations

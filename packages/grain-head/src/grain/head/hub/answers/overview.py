@@ -1,13 +1,13 @@
-"""The answer to ``Ask("overview")``: what ``grain top`` shows, as often as somebody looks.
+"""The answer to ``Ask("overview")``: what ``grain top`` shows, as often as a user looks.
 
 A look must not cost the scheduler more than a millisecond, with 1,000 workers and a million tasks,
-and however many people look at once. So
+and however many users look at once. So
 
-1.  an answer is encoded once, and all who ask within `FRESH` seconds get the same bytes;
+1.  an answer is encoded once, and all askers within `FRESH` seconds get the same bytes;
 2.  each answer looks at `_LOOKS` workers in turn, and has the others as they were when it was their
     turn; each row says when that was;
-3.  nothing goes through the tasks: those that wait are counted by queue, those of a mission by its
-    table, and a few of those that run are named with their worker;
+3.  nothing goes through the tasks: waiting tasks are counted by queue, the tasks of a mission by
+    its table, and a few running ones are named with their worker;
 4.  lists have an end, and beside it the number of what is left out. A reason that takes a look at
     every worker is not in here: ``Ask("why")`` has it.
 """
@@ -64,7 +64,7 @@ _LOOKS = 32  # workers that one answer looks at
 _NAMES = 40  # workers whose names are counted in the time of one look
 _RUNS = 256  # runs in an answer; at least one of each worker
 _RUNS_OF_ONE = 256  # runs in the answer about one worker
-_STALE = 64  # leases that are passed over: those that wait in chains, or are stale
+_STALE = 64  # leases that are passed over: waiting in chains, or stale
 _QUEUES = 1000  # queues that one answer looks at
 _WAITING = 50  # queues in an answer
 _EXPLAINED = 3  # of these, the longest, for which a few workers show what is used up
@@ -73,7 +73,7 @@ _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest 
 _MISSIONS = 100  # missions in an answer
 
 _NO_CORES = (0, 0, 0.0, 0)
-_UNKNOWN = 0.05  # of the given cores, of which it need not be known how many compute
+_UNKNOWN = 0.05  # the share of the given cores whose use may be unknown
 
 _name = attrgetter("name")
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
@@ -86,8 +86,7 @@ class _Row:
         total: its resources as plain data, which stay the same.
         encoded: what an answer has of it.
         state: as `worker_state` names it; empty before the first turn.
-        cores: of its cores, how many tasks were given, how many there are, on how many something is
-            computed, and how many were given of which that is not known.
+        cores: counts of its cores: given to tasks; all; in use; given, but with unknown use.
     """
 
     __slots__ = ("cores", "encoded", "state", "total")
@@ -194,7 +193,7 @@ class Overview:
     @property
     def looks_for_all(self) -> int:
         """The number of looks after which it was the turn of each worker."""
-        # The first one has half of its time left at least, as all others have if nobody comes.
+        # The first look keeps at least half of its budget; so do the others while no worker joins.
         return math.ceil(2 * len(self._registry.numbered) / _LOOKS) + 1
 
     # ---- workers
@@ -227,7 +226,7 @@ class Overview:
             self._look_at(worker, most, at, at - now)
 
     def _on_workers_changed(self) -> None:
-        """Let it be the turn of workers that have come, and remove those that have left."""
+        """Let it be the turn of workers that have come, and remove workers that have left."""
         numbered = self._registry.numbered
         self._names = Counter(map(_name, numbered.values()))
         for number in [number for number in self._rows if number not in numbered]:
@@ -393,7 +392,7 @@ def measured(computing: float, unknown: float, given: float) -> float | None:
 
     Args:
         computing: of workers that have told.
-        unknown: the given cores of those that have not.
+        unknown: the given cores of the workers that have not.
         given: those of all.
     """
     return None if unknown > _UNKNOWN * given else max(computing, 0.0)

@@ -1,7 +1,7 @@
 """The state of a hub, which ``grain ls`` shows.
 
-The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, of which there
-may be a million: they are counted by queue.
+The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, as there may be
+a million: they are counted by queue.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def task_facts(registry: Registry, mission: MissionRecord, number: int, now: flo
     """Return what is known of a task beside its state.
 
     Returns:
-        Of a task that waits the function; of one that has ended, and that not long ago, all but the
-        host; of one that is not known any more nothing.
+        The function for a waiting task; all but the host for a task that ended not long ago;
+        nothing for a task that is not known any more.
     """
     task = mission.tasks.get(number)
     if task is not None and task.lease is not None and not task.lease.waits:

@@ -47,7 +47,7 @@ class Outcomes:
     Attributes:
         done: how many tasks have resolved with a value.
         failed: how many have failed for good. A failure counts when its mission has confirmed it,
-            as nobody else knows that it tries the task again.
+            as only the mission knows that it tries the task again.
         retried: how many have failed and were tried again.
     """
 
@@ -114,7 +114,7 @@ class Outcomes:
         report: Report,
         outlived: Outlived | None = None,
     ) -> None:
-        """Count the crash of a run, or one that outlived its worker; fail its task after many."""
+        """Count a run that crashed or outlived its worker; fail its task after many."""
         worker = lease.worker.name
         crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
         # The mission may have submitted the same crash, which another head counted.
@@ -216,7 +216,7 @@ class Outcomes:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged.
 
         Args:
-            retried: as of `on_confirmed`.
+            retried: as in `on_confirmed`.
         """
         self._waiting.withdraw(task)
         del task.mission.tasks[task.number]

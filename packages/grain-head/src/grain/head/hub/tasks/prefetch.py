@@ -6,11 +6,11 @@ each takes the place of its predecessor, with all that it holds, once that has e
 
 1.  A task is only sent behind a run of its own queue: it asks for the same, at the same priority,
     and belongs to the same mission. So it needs no look at what is free.
-2.  Only while no other queue has waiting tasks: nobody is overtaken. Those that come later wait for
-    what was sent ahead, which is `PREFETCH_SECONDS` seconds as runs lately took.
+2.  Only while no other queue has waiting tasks: no task is overtaken. Later tasks wait for what was
+    sent ahead, which is `PREFETCH_SECONDS` seconds of work as runs lately took.
 3.  Only what cannot start at once, and never more than one part of what waits for each run of the
     queue: so the last tasks do not wait on one worker while others have room.
-4.  Nothing is sent ahead with a time limit, or to run alone.
+4.  Nothing is sent ahead with a time limit, or for a run that has the worker to itself.
 5.  What waits on a worker is not begun: it cannot have crashed anything. The worker returns it
     if it has to wait for long (`grain.worker.runner.chains`).
 6.  A worker that reports also reports its chains, so another head can adopt them. It adds nothing.
@@ -176,7 +176,7 @@ class Prefetch:
     # ---- how long runs take
 
     def _measure(self, queue: TaskQueue, seconds: float) -> None:
-        """Note what a run took; one that was stopped or died counts as long.
+        """Note what a run took; a run that was stopped or died counts as long.
 
         From such a run nothing follows for others: they have to prove again that they are brief.
         """

@@ -1,9 +1,9 @@
-"""The quarantine: tasks that crashed before, each of which runs alone. Plain state, no I/O.
+"""The quarantine: each task that crashed before gets a worker to itself. Plain state, no I/O.
 
-A worker is reserved for a suspect: the one with the least to finish among those that suffice. It
-takes nothing else, and when all that ran there has ended, the suspect gets all of it. So if its
-process dies again nobody else is harmed, and nobody else is blamed. Only some of the workers are
-reserved at a time, so that suspects never hold up everything else.
+A worker is reserved for a suspect: the one with the least to finish, of all that suffice. It takes
+nothing else, and when all its runs have ended, the suspect gets all of it. So if its process dies
+again, no other task is harmed, and no other task is blamed. Only some of the workers are reserved
+at a time, so that suspects never hold up everything else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PART = 4  # one worker in so many may be reserved, and one in any case
 
 
 class Quarantine:
-    """The tasks that wait to run alone, and the workers reserved for them.
+    """The tasks that wait for a worker to themselves, and the workers reserved for them.
 
     Args:
         registry: has the workers, and the scheduler, which gets no tasks onto reserved ones.

@@ -183,7 +183,7 @@ class Runs:
         task = successor.task
         queue = None if task is None or not task.claimed else task.queue
         if task is not None and queue is not None and queue is not scheduled.queue:
-            # Its predecessor was adopted and nobody wants that one: its request is not known.
+            # Its predecessor was adopted, and no mission wants that one: its request is not known.
             self._scheduler.on_reclassified(scheduler_id, queue, task.age)
 
     def on_run_ended(
@@ -228,8 +228,8 @@ class Runs:
         Args:
             lease: of the run.
             how: what its worker died of, if the run may have been the reason.
-            over: when its worker, whose time was over then, was here for the last time; None for
-                one that had time left.
+            over: when its worker, whose time was over then, was here for the last time; None for a
+                worker that had time left.
         """
         ran = lease.begun and lease.scheduler_id is not None
         if lease.task is not None and self._registry.log is not None:
@@ -317,10 +317,10 @@ class Runs:
             self._waiting.withdraw(task)
             self._run_as_reported(task, lease)
         elif not held.ended:
-            # Two runs of one task. One that has ended gives way, whichever is reported first: it
-            # may have been handed back, and a success is welcome from any run. Otherwise one under
-            # way goes before one that waits in a chain, and of two under way the older, as it is
-            # likely to end first; the other one is revoked.
+            # Two runs of one task. A run that has ended gives way, whichever is reported first: it
+            # may have been handed back, and a success is welcome from any run. Otherwise a run
+            # under way goes before a run that waits in a chain, and of two under way the older, as
+            # it is likely to end first; the other one is revoked.
             other = task.lease
             ended = other.scheduler_id is None and not other.waits
             before = not lease.waits and (other.waits or lease.began < other.began)

@@ -101,7 +101,7 @@ class Waiting:
     # ---- tasks that wait no more
 
     def withdraw(self, task: TaskRecord) -> None:
-        """End the waiting of a task, whatever it waits for; no effect on one that does not wait."""
+        """End the waiting of a task, whatever it waits for; no effect if it does not wait."""
         # By the fields and not by `TaskRecord.state`: it runs once for every task.
         if task.scheduler_id is not None:
             task.age = self._scheduler.tasks[task.scheduler_id].age
