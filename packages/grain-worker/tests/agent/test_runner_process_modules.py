@@ -68,7 +68,7 @@ async def test_a_working_directory_in_which_others_may_write_is_not_searched(
             PayloadError, match=f"set PYTHONPATH={shlex.quote(str(directory))} where the"
         ):
             await s.result(steps.name_in_runner)
-    with pytest.raises(RunnerUnusable, match=f"everybody may write to {directory}"):
+    with pytest.raises(RunnerUnusable, match=f"every user may write to {directory}"):
         async with station("steps_of_this_test"):
             await trio.lowlevel.checkpoint()
 

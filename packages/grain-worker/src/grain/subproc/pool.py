@@ -177,7 +177,7 @@ class Pool:
         fitting = [process for process in self._idle if process.key == placement.key]
         if not fitting:
             return await self._start(placement), False
-        # The last one that is bound to these CPUs, as its caches are warm; or else the last one.
+        # The last process bound to these CPUs, as its caches are warm; or else the last one.
         bound = [process for process in fitting if process.cpus == placement.cpus]
         process = (bound or fitting)[-1]
         self._idle.remove(process)
@@ -277,7 +277,7 @@ async def open_pool(
     """Open a pool for a block, which ends with nothing left of its processes."""
     error_of_block: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        # Shielded: were this cancelled after the task has started, nobody would have the pool to
+        # Shielded: were this cancelled after the task has started, no task would have the pool to
         # close it, and its own shield would keep the nursery open without end.
         with trio.CancelScope(shield=True):
             pool = await nursery.start(_run_pool, idle_timeout, grace, limit)

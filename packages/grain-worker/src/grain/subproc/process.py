@@ -1,6 +1,6 @@
 """A process of a pool, seen from outside: from its start until nothing of it is left.
 
-Its tasks are protected from KeyboardInterrupt: one that struck there would leave the process
+Its tasks are protected from KeyboardInterrupt: an interrupt there would leave the process
 without a task that awaits its end. The main task raises it instead, at its next checkpoint.
 """
 
@@ -54,7 +54,7 @@ class PoolProcess:
         self._socket = process.socket
         self._socket.setblocking(False)
         self._out, self._err = out, err
-        self._functions: set[bytes] = set()  # digests of those that it has
+        self._functions: set[bytes] = set()  # digests of the functions that it has
         self._end = ProcessEnd(None)
 
     @classmethod

@@ -40,7 +40,7 @@ async def subprocess_pool_scope(
 
     It serves all tasks of this trio run, not only those within the block: in a mission's main
     function it serves the local worker, in a worker's context module (``grain_context``) the runs
-    of that worker. Of several scopes that are open, the last one opened serves.
+    of that worker. If several scopes are open, the last one opened serves.
 
     Processes are started when calls want them, and each serves one call at a time. Leaving the
     scope ends all of them, and returns when nothing of them is left; calls that still run from

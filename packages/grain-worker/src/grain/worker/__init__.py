@@ -3,7 +3,7 @@
 A worker is two processes. The *agent* (`grain.worker.agent`) holds the connection to the head, and
 everything that must survive a task which takes its process down. The *runner*
 (`grain.worker.runner`) executes the tasks. Below it run external programs
-(`grain.worker.external`), each under a supervisor. The local worker of a mission is a runner alone.
+(`grain.worker.external`), each under a supervisor. The local worker of a mission is only a runner.
 
 Map:
 

@@ -5,7 +5,8 @@
     Memory  The least of: the machine's memory, the limits of the control groups, the grants of
             Slurm and HTCondor.
     WTime   The time until the job's end, if the batch system states it.
-    GPUs    Those of CUDA_VISIBLE_DEVICES, or those that Slurm granted. Without a batch system all.
+    GPUs    The GPUs of CUDA_VISIBLE_DEVICES, or the ones granted by Slurm. Without a batch system
+    all.
 
 Sources: sched_getaffinity(2) and cpuset(7); cgroups(7); sbatch(1), "Output environment variables";
 pbs_ijob and qsub(1B) for NCPUS and PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME;

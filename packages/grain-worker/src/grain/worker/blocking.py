@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make an async function of one that blocks, which runs in a thread.
+    """Make an async function of a blocking one, which runs in a thread.
 
     As a decorator, or as a call: ``delayed(in_thread(fetch)) @ Cores(1)``. The result has the
     signature of ``fn``, and is a tasklet like any other. Meanwhile the other tasks of the worker
@@ -35,8 +35,8 @@ def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     releases the interpreter, as NumPy does. For Python code that computes there is
     `grain.subproc.subprocify`: threads share the interpreter.
 
-    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. The
-    resources of tasks alone limit how many threads there are. OpenBLAS, MKL and OpenMP use no more
+    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. Only the
+    resources of tasks limit how many threads there are. OpenBLAS, MKL and OpenMP use no more
     threads in it than its task has cores.
 
     A thread cannot be stopped: a task that is cancelled, or exceeds a time limit, ends when the
@@ -55,7 +55,7 @@ def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         raise TypeError(f"in_thread takes a function, not {fn!r:.100}")
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
-            f"{name_of(fn)} is an async function, in_thread is for those that block: leave "
+            f"{name_of(fn)} is an async function, in_thread is for blocking ones: leave "
             "in_thread out"
         )
 

@@ -1,8 +1,8 @@
 """Errors of tasks and workers that are not the tasklet's own; tracebacks as users see them.
 
-A traceback that is printed has the user's frames. Grain's own say nothing to a user, nor do those
-of the libraries through which Grain and the user's code call each other. So they are left out of
-what is printed, and of nothing else: the exceptions themselves stay as they are.
+A traceback that is printed has the user's frames. Grain's own frames say nothing to a user, nor do
+frames of the libraries through which Grain and the user's code call each other. So they are left
+out of what is printed, and of nothing else: the exceptions themselves stay as they are.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TaskletAborted(TaskletError):
 class PayloadError(TaskletError):
     """A function, argument, result or exception cannot travel between processes.
 
-    It concerns one task alone. Its message names the object and the reason.
+    It concerns only one task. Its message names the object and the reason.
     """
 
 
@@ -441,7 +441,7 @@ class _Whole(NamedTuple):
         return cls(error, error.__traceback__, error.__cause__, error.__context__, suppressed)
 
     def apply(self) -> None:
-        """Make them those of the exception, also of one whose class refuses attributes."""
+        """Give them to the exception, even if its class refuses attributes."""
         put = functools.partial(BaseException.__setattr__, self.error)
         put("__traceback__", self.frames)
         put("__cause__", self.cause)

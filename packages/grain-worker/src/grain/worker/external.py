@@ -85,7 +85,7 @@ __all__ = [
 TAIL_LINES = 20
 _FEW_LINES = 10  # of stdout, which is the smaller chance to have the reason
 ATTEMPTS = 3
-"""Fork servers to try; one that was killed while it was idle is noticed only by the next call."""
+"""Fork servers to try: only the next call notices that an idle one was killed."""
 
 
 class _Stream(Enum):
@@ -162,7 +162,7 @@ async def run_external(
 ) -> Completed:
     """Run a program to its end, and to the end of everything it started.
 
-    The program has a session of its own, so Ctrl-C at the terminal reaches Python alone. It
+    The program has a session of its own, so Ctrl-C at the terminal reaches only Python. It
     inherits the environment, its umask and limits (those of the first call in this trio run),
     and no open files but its three streams.
 
@@ -171,8 +171,8 @@ async def run_external(
             searched for on the program's PATH, a relative path starts at `cwd`.
         cwd: the directory to run in, from ``GVAR.cwd`` if it is relative; by default that one
             (the mission's directory, where the worker has it), or the scratch directory.
-        env: changes to the inherited environment, over those of the mission (``GVAR.env``), which
-            are over those that come from the allocation; None as a value removes a variable.
+        env: changes to the inherited environment. They win over the mission's (``GVAR.env``), and
+            these over the allocation's; None as a value removes a variable.
         stdin: what the program reads: bytes, or the path of a file, relative to `cwd`; nothing by
             default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
@@ -281,7 +281,7 @@ def _check_types(
 
 
 class _Call:
-    """One call: turns its arguments into a request, and the report into a result or an error."""
+    """A call: turns its arguments into a request, and the report into a result or an error."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class _Call:
         self.cancelled_result = result
 
     def _captured(self, result: ProgramResult) -> tuple[bytes | None, bytes | None]:
-        """Return stdout and stderr; None for one that went elsewhere."""
+        """Return stdout and stderr; None for a stream that went elsewhere."""
         return (
             None if self.stdout else result.stdout,
             None if self.stderr or self.merged else result.stderr,

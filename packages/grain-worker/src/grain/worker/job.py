@@ -193,7 +193,7 @@ def failure(call: Call, error: BaseException) -> outcome.Error:
 
 
 def aborted(call: Call, error: BaseException) -> outcome.Error:
-    """Return the outcome of a call that raised what is no `Exception`, but concerns it alone."""
+    """Return the outcome of a call that raised something else than an `Exception`."""
     abort = TaskletAborted(
         f"{name_of(call.fn)} raised {error!r}, which would end the process that it runs in; "
         "a tasklet reports failure by an Exception"
@@ -212,7 +212,7 @@ def not_async(fn: object) -> TypeError:
         )
     return TypeError(
         f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
-        "A function that computes becomes one by subprocify(fn) (grain.subproc), one that waits "
+        "A function that computes becomes one by subprocify(fn) (grain.subproc), a waiting one "
         "by in_thread(fn) (grain.worker.blocking)"
     )
 
@@ -372,8 +372,9 @@ class CallLabels:
     So a label costs little whatever the arguments are:
 
     1.  Containers are read no further than there is room, and nothing of them is sorted.
-    2.  Code of the user runs in ``__repr__`` alone, of what is not of a built-in class. A class
-        whose ``__repr__`` takes long time after time is not asked again, and shown by its name.
+    2.  Code of the user runs only in ``__repr__`` of objects that are not of a built-in class. A
+        class whose ``__repr__`` takes long time after time is not asked again, and shown by its
+        name.
     3.  What is left out is `LEFT_OUT`. So a label without it is the whole call, as one would type
         it.
 
@@ -383,14 +384,14 @@ class CallLabels:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        # How often in a row a class was slow; by its name, as one that travels by value is another
-        # object with each call.
+        # How often in a row a class was slow; by its name, as a class that travels by value is
+        # another object with each call.
         self._slow: dict[str, int] = {}
 
     def of(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Return a call in one line of at most `LONGEST_LABEL` characters. Raises nothing.
 
-        A call of `grain.worker.external.run_external` is shown as its command line. Of others the
+        A call of `grain.worker.external.run_external` is shown as its command line. In others the
         first argument keeps its length as long as it can: most often it says which input it was.
 
         >>> CallLabels().of("optimise", ("mol7.xyz",), {"level": 2})
@@ -515,7 +516,7 @@ def _one_line(text: str, most: int) -> str:
 
 
 def _fitted(parts: list[str], room: int) -> str:
-    """Join arguments, the longest of which are shortened as far as that is needed."""
+    """Join arguments; the longest are shortened as far as needed."""
     between = 2 * max(len(parts) - 1, 0)
     if sum(map(len, parts)) + between > room:
         rest = parts[1:]

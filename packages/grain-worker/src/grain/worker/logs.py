@@ -2,12 +2,11 @@
 
 Lines that cannot be written are counted and reported later. Lines of one cause are written up to a
 number a minute, and then counted: a stranger who knocks again and again writes no log of gigabytes.
-A file has a limit, at which it is renamed; its owner alone may read it. No line controls a terminal
+A file has a limit, at which it is renamed; only its owner may read it. No line controls a terminal
 that shows it.
 
 Python's own handlers keep such lines in a buffer. Writing the buffer fails again when the process
-ends, which then has exit code 120, so a batch system takes a worker that did well for one that
-failed.
+ends, which then has exit code 120, so a batch system takes a successful worker for a failed one.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class PatientWriter:
         return self._why if self._lost else ""
 
     def write(self, data: bytes) -> None:
-        """Write one or more lines, after the number of those that were lost before them."""
+        """Write one or more lines, after the number of lines that were lost before them."""
         count = data.count(b"\n") or 1
         if self._lost:
             note = f"{self._lost} log lines could not be written here: {self._why}\n"
@@ -99,7 +98,7 @@ class PatientWriter:
 
 
 class LogFile(PatientWriter):
-    """A log file of a limited size, which nobody else may read: the writer that opens it.
+    """A log file of a limited size, which no other user may read: the writer that opens it.
 
     Other processes may write to the same file; each finds out by itself that another has renamed
     it. At the limit the file becomes ``NAME.1``, and what was there is removed. Standard error goes
@@ -139,7 +138,7 @@ class LogFile(PatientWriter):
 
 
 def open_private(path: str) -> int:
-    """Open a log file for appending, which nobody else may read; return its descriptor.
+    """Open a log file for appending, which no other user may read; return its descriptor.
 
     Raises:
         OSError: it cannot be opened, or another user may have put it there.
@@ -198,7 +197,7 @@ class PatientHandler(logging.Handler):
         self._limit = RateLimit()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, after the number of those that were lost before it."""
+        """Write a record, after the number of records that were lost before it."""
         note = self._limit.note(record)
         if note is None:
             return

@@ -36,7 +36,7 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 
 
 TIME_OVER = "its worker's time was over"
-"""The detail, for people, of a run that its worker has handed back for that reason."""
+"""The detail, as text, of a run that its worker has handed back for that reason."""
 
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -137,8 +137,8 @@ class Ended(Message, frozen=True):
             ``"returned"``: it never began, or it failed while the batch system ended the job.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
-        error: the class and the first line of the exception that it raised, for people; empty
-            where it raised none.
+        error: the class and the first line of the exception that it raised, as text; empty where it
+            raised none.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.Report` on a wire; empty if it never began.
     """
@@ -174,11 +174,11 @@ class RegisterWorker(Message, frozen=True):
         total: its resources as plain data, of which the time left counts from now.
         functions: the digests of the functions that it has, `FUNCTIONS` at most.
         draining: True if it takes no more runs.
-        connection: the number of this connection. Of two connections of one worker, the one with
-            the larger number is in use, whichever registers first.
+        connection: the number of this connection. If a worker has two connections, the one with the
+            larger number is in use, whichever registers first.
         versions: of its Python, and of what else matters to missions.
         job: its job, as the batch system calls it; empty if it has none.
-        cluster: the name of its cluster; empty if nobody has stated it.
+        cluster: the name of its cluster; empty if it was not stated.
     """
 
     worker: str
@@ -202,8 +202,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         left: seconds until its hard limit, None without one.
         alone: True if the run was given the whole worker.
         ended: True if it has ended; its `RunEnded` follows.
-        chain: as in its `Lease`. Of the runs of a chain that have not ended, the first is under
-            way.
+        chain: as in its `Lease`. The first run of a chain that has not ended is under way.
     """
 
     mission: str
@@ -245,13 +244,13 @@ class RunEnded(Message, frozen=True):
             of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
-        detail: of a crash, how the process died; of an error, the class and the first line of the
-            exception; of a run that has outlived its worker, `TIME_OVER`; for people.
+        detail: text for display. For a crash, how the process died; for an error, the class and the
+            first line of the exception; for a run that has outlived its worker, `TIME_OVER`.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
-            only those read who keep a log; of a brief run without a program and with a value its
+            only writers of logs read; for a brief run without a program and with a value, its
             seconds; empty if it never began.
-        outlived: of a run that had begun and is handed back as the worker's time is over, for how
-            long it had run; None for all others.
+        outlived: for a run that had begun and is handed back as the worker's time is over, how long
+            it had run; None for all others.
     """
 
     max_payload = _GIB
@@ -304,7 +303,7 @@ class ProgramNow(NamedTuple):
 
 
 class Inspected(Message, frozen=True):
-    """The external programs of a run, for people: the answer to an `Inspect`.
+    """The external programs of a run, for display: the answer to an `Inspect`.
 
     Attributes:
         programs: the oldest first.
@@ -327,11 +326,10 @@ class Backlog(Message, frozen=True):
 
 
 class CoresComputed(Message, frozen=True):
-    """On how many cores the processes of the worker compute, for people; nothing depends on it.
+    """The number of cores that the processes of the worker compute on, only for display.
 
     Attributes:
-        cores: in the mean of the last seconds; None if that is not known, as of a worker on which
-            nothing runs.
+        cores: in the mean of the last seconds; None if that is not known, or nothing runs there.
     """
 
     cores: float | None
@@ -345,7 +343,7 @@ class Leaving(Message, frozen=True):
     """Nothing runs on the worker any more, and it is about to end.
 
     Attributes:
-        why: the reason, for people, such as the name of a signal.
+        why: the reason, as text, such as the name of a signal.
     """
 
     why: str = ""
@@ -370,7 +368,7 @@ class DefineFunction(Message, frozen=True):
 
     Attributes:
         digest: the name by which calls refer to it.
-        name: its name for people; empty on its way to a worker.
+        name: its display name; empty on its way to a worker.
     """
 
     max_payload = 256 * 1024**2
@@ -380,7 +378,7 @@ class DefineFunction(Message, frozen=True):
 
 
 class ForgetFunctions(Message, frozen=True):
-    """The digests of functions that nobody will call again, `FUNCTIONS` at most."""
+    """The digests of functions that will not be called again, `FUNCTIONS` at most."""
 
     digests: tuple[bytes, ...]
 
@@ -418,7 +416,7 @@ class Revoke(Message, frozen=True):
 
 
 class AckRuns(Message, frozen=True):
-    """The outcomes of these runs have reached their missions, or nobody wants them: forget them."""
+    """The outcomes of these runs have reached their missions, or are not wanted: forget them."""
 
     attempts: tuple[Attempt, ...]
 

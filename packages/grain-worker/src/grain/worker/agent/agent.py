@@ -196,7 +196,7 @@ class Agent:
             raise failed
 
     async def _send_outbox(self, channel: WireChannel) -> None:
-        """Send what waits, as fast as the head reads it; of what is spooled one at a time."""
+        """Send what waits, as fast as the head reads it; spooled outcomes one at a time."""
         while True:
             if not self._outbox:
                 self._outbox_filled = trio.Event()

@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
         help="the resources to offer: auto, or an object of kinds, as "
         '{"Cores": 4, "Memory": "auto"} or {"auto": true, "Memory": 60} (%(default)s)',
     )
-    add("--name", default="", help="the name of this worker for people (the host's name)")
+    add("--name", default="", help="the display name of this worker (the host's name)")
     add_options(options, WorkerSettings)
     add(
         "--term-grace",

@@ -65,7 +65,7 @@ class FunctionFeed:
                 digest = message.function
                 if digest not in self._sent:
                     function = self._store.get(digest)
-                    # Without the function, the runner fails this run alone, and says why.
+                    # Without the function, the runner fails only this run, and says why.
                     if function is not None:
                         self._sent.add(digest)
                         batch.append((DefineFunction(digest), function))

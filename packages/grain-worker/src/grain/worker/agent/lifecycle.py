@@ -7,8 +7,8 @@
    ended, but not before half of the time is over: the jobs of debug queues are short. From then on
    the worker takes no new runs.
 2. CANCELLING begins at a deadline, if there are runs left by then. It leaves the runs the time to
-   end, and the worker the time to hand them back. An early warning alone (SIGUSR1) sets no
-   deadline: the end of the job does, or, where that is unknown, the next signal.
+   end, and the worker the time to hand them back. An early warning (SIGUSR1) sets no deadline by
+   itself: the end of the job does, or, where that is unknown, the next signal.
 3. KILLING begins a moment before the last one, where that is known: runs that ignore their
    cancellation are killed, so that the worker can still hand them back.
 4. The worker leaves when no run is left, or in OVER in any case.

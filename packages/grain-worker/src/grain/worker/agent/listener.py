@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunnerDeath:
-    """The death of a runner's process, of which nothing is left.
+    """The death of a runner's process that has left nothing behind.
 
     Attributes:
         blocked: seconds for which it had been blocked when last seen.
@@ -34,10 +34,10 @@ class RunnerListener(Protocol):
     """The receiver of a runner's reports. Its methods return soon and raise nothing."""
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
-        """Take the ends of runs, of which nothing is left; the payload of each is its outcome."""
+        """Take the ends of runs that have left nothing behind; each payload is an outcome."""
 
     def inspected(self, answer: Inspected) -> None:
-        """Take the programs of a run, which somebody has asked for."""
+        """Take the programs of a run, the answer to a question."""
 
     def died(self, death: RunnerDeath) -> None:
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""

@@ -51,7 +51,7 @@ class InstanceState(enum.Enum):
 
 
 class RunnerInstance:
-    """One process of a runner, its channel and its runs.
+    """A process of a runner, its channel and its runs.
 
     Args:
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.

@@ -8,8 +8,7 @@ Theory of operation. A *runner instance* is one process, with its channel and it
 channel ends, the process is dead or as good as that, and the next one is started at once; orders
 that the dead one did not take wait for the next. The *death* is reported later, when nothing is
 left of the dead process and of the programs that it started, since only then are their resources
-free. Silence is not death: a tasklet that blocks the event loop is reported as such, and left
-alone.
+free. Silence is not death: a tasklet that blocks the event loop is reported as such, and goes on.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class RunnerProcess:
         self._grace = grace
         self._state = _State.SERVING
         self._instance: RunnerInstance | None = None
-        # Instances that have died, and of which something may be left.
+        # Instances that have died, and may have left something behind.
         self._dying: set[RunnerInstance] = set()
         # Runs that wait for the next instance.
         self._waiting: deque[tuple[StartRun, Payload]] = deque()
@@ -100,7 +99,7 @@ class RunnerProcess:
 
     @property
     def runs(self) -> tuple[Attempt, ...]:
-        """The runs of the runner, and those that wait for the next."""
+        """The runs of the runner, and the runs that wait for the next."""
         running = tuple(self._instance.runs) if self._instance is not None else ()
         return running + tuple(run.attempt for run, _ in self._waiting)
 
@@ -251,7 +250,7 @@ class RunnerProcess:
         finally:
             self._state = _State.OVER
             self._over.set()
-            self._wake()  # runs may be left that nobody reports, if this was cancelled
+            self._wake()  # runs may be left without a report, if this was cancelled
 
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
@@ -283,7 +282,7 @@ class RunnerProcess:
         self._dying.discard(dead)
         if death.runs or self._state is _State.SERVING:
             self._listener.died(death)
-        # After the report: leaving waits for the runs of the last process until somebody was told
-        # of their loss.
+        # After the report: leaving waits for the runs of the last process until their loss is
+        # reported.
         dead.runs.clear()
         self._wake()

@@ -67,8 +67,8 @@ MAX_KEPT = 500_000
 """Outcomes that may wait to be confirmed before the worker takes no more runs."""
 
 MAX_KEPT_BYTES = 4 * 1024**3
-"""Bytes of them, likewise. Both are more than one mission may leave unconfirmed, so that one which
-does not take its outcomes keeps no other from this worker."""
+"""Bytes of them, likewise. Both are more than one mission may leave unconfirmed, so that a mission
+which does not take its outcomes keeps no other from this worker."""
 
 IN_MEMORY = 256 * 1024**2
 """Bytes of them that stay in memory, where there is a spool for the others."""
@@ -88,7 +88,7 @@ class PrintedLines:
 
     Attributes:
         lines: each with its end.
-        lost: the number of those that do not fit, or were lost before.
+        lost: the number of lines that do not fit, or were lost before.
     """
 
     def __init__(self) -> None:
@@ -224,8 +224,9 @@ class WorkerSession:
         self._arrived = 0
         self._count_due = math.inf
         self.to_head.clear()
-        # A function that has no place in the message is sent again when it is called; not one that
-        # a run may be about to call, as its lease will not come again.
+        # A function that has no place in the message is sent again when it is called. But a
+        # function that a run may be about to call is kept, as the lease of the run will not come
+        # again.
         self.functions.forget_oldest(FUNCTIONS, {r.lease.function for r in self.runs.values()})
         self._send(
             RegisterWorker(
@@ -406,7 +407,7 @@ class WorkerSession:
 
         Args:
             attempts: the runs that it had; None for all, where no other runner has started yet.
-            wall: the same time in Unix seconds; 0 if nobody wants to know when they began.
+            wall: the same time in Unix seconds; 0 if it is not asked when they began.
         """
         waited = set(self._chains.waiting())
         # The youngest first. A part of these reports may be lost with the connection: the end of a
@@ -518,7 +519,7 @@ class WorkerSession:
 
         Args:
             deadline: when what still runs is handed back.
-            why: the reason, for people; the first one stays.
+            why: the reason, as text; the first one stays.
         """
         self._deadline = min(self._deadline, deadline)
         self._why = self._why or why

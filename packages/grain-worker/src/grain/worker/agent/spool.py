@@ -2,8 +2,8 @@
 
 Beyond a part of the memory a worker's outcomes are written to files in its temporary directory.
 The files have no name: each is removed as soon as it is open, so the system frees it with the
-process, however that ends, and nobody else can open it. They are segments of a limited size, each
-of which is closed when nothing of it is wanted any more, as outcomes are mostly acknowledged in the
+process, however that ends, and no other process can open it. They are segments of a limited size. A
+segment is closed when nothing of it is wanted any more, as outcomes are mostly acknowledged in the
 order in which they came.
 
 The session decides what is spooled, and has a `SpooledOutcome` in the place of its bytes; the task
@@ -87,7 +87,7 @@ class Segment:
         self._users += 1
 
     def release(self) -> None:
-        """Close it if nobody else needs it."""
+        """Close it if it has no other user."""
         self._users -= 1
         if not self._users:
             os.close(self._fd)

@@ -35,11 +35,11 @@ Theory of operation:
 6. A program can stop its guards (SIGSTOP), as it runs as the same user. The fork server continues
    supervisors, and the caller the fork server, once a second while it waits for any program; for
    the end of a cancelled one it continues both.
-7. Two guards may be killed. Where those of a program are, supervisor and fork server, its
-   processes become children of the subreaper. The caller, which cannot know whether they live, ends
-   itself, and so the subreaper ends them. Where the subreaper is, its process dies with it, and
-   supervisors end their programs; whoever started the subreaper waits until nothing is left that
-   has its mark in the environment (`grain.worker.processes.sweep`).
+7. Two guards may be killed. If supervisor and fork server of a program are, its processes become
+   children of the subreaper. The caller, which cannot know whether they live, ends itself, and so
+   the subreaper ends them. If the subreaper is killed, its process dies with it, and supervisors
+   end their programs; the process that started the subreaper waits until nothing is left that has
+   its mark in the environment (`grain.worker.processes.sweep`).
 8. No error of /proc ends a guard: it may hide set-uid programs (``hidepid``). A process that cannot
    be looked at is signalled all the same; what is below it becomes a child of a guard, and
    visible, when it has ended.

@@ -41,7 +41,7 @@ class Caller:
             self._poll.register(fd, select.POLLIN)
 
     def report(self, report: tuple[Any, ...]) -> None:
-        """Send a report, which nobody may be left to receive."""
+        """Send a report; the receiver may have died."""
         try:
             self._socket.send(marshal.dumps(report))
         except OSError:

@@ -102,7 +102,8 @@ class ForkServer:
             while (changed := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
                 pid, status = changed
                 if os.WIFSTOPPED(status):
-                    # By its program, mostly, which is its child. Nobody else would continue it.
+                    # By its program, mostly, which is its child. No other process would continue
+                    # it.
                     os.kill(pid, signal.SIGCONT)
                     continue
                 if self.supervisors.pop(pid, None) is not None and self.groups:

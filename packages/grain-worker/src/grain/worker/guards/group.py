@@ -19,7 +19,7 @@
 5. The kernel adds a process's CPU time to its parent's when that waits for it, but not when the
    parent ignores SIGCHLD. The group has all of it.
 
-Only version 2. Nobody hands groups of version 1 to users, as that lets them escape their limits;
+Only version 2. Sites do not hand groups of version 1 to users, who could then escape their limits;
 systemd and the kernel are about to drop it.
 """
 
@@ -54,7 +54,7 @@ class GroupMemory:
     """
 
     def __init__(self, path: str) -> None:
-        # First the one that most kernels refuse: nothing is left open then.
+        # First the flag that most kernels refuse: nothing is left open then.
         self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
         self._stat = os.open(f"{path}/memory.stat", os.O_RDONLY)
         self._current = os.open(f"{path}/memory.current", os.O_RDONLY)
@@ -127,7 +127,7 @@ class Group:
     def missed(self, counted: float) -> tuple[float, float]:
         """Return the user and system seconds since the last call beyond those that were counted.
 
-        Between programs there is this process alone, whose own time does not count.
+        Between programs there is only this process, whose own time does not count.
 
         Args:
             counted: the CPU seconds of all processes that this one has waited for.
@@ -274,9 +274,9 @@ def removed(path: str) -> bool:
 
 
 def remove_empty(parent: str) -> bool:
-    """Remove the groups of supervisors that are gone, whoever has made them.
+    """Remove the groups of supervisors that are gone, also of other fork servers.
 
-    One that a supervisor is about to enter may be among them; that one does without a group.
+    A group that a supervisor is about to enter may be among them; that supervisor does without.
 
     Returns:
         True if none is left.

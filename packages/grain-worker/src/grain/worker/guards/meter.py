@@ -7,9 +7,9 @@ where it has one at all, CPU time that `wait4` misses. Points 1 to 3 and 5 are f
    look first lists the processes, and only where there are several it reads how large they are.
 2. The peak of several is the largest sum of their resident sets that was seen, or the own peak of
    one of them, whichever is larger. Where the sum is the largest by a tenth, pages that processes
-   share may have been counted repeatedly. Then files and segments count for the process with most
-   of them alone; and of processes that were forked from each other, which have most pages in
-   common, the proportional set sizes (PSS) count.
+   share may have been counted repeatedly. Then files and segments count only for the process with
+   most of them. For processes that were forked from each other, and have most pages in common, the
+   proportional set sizes (PSS) count.
 3. PSS is dear: 14 to 50 ms at 1 GB, during which the process cannot change its mappings. Until it
    can be afforded again, private memory that the same processes have got since then is added to the
    last reading.
@@ -44,7 +44,7 @@ SHARE = 0.004
 can measure it; with what they cannot, it is half a percent."""
 
 SAVED = 10.0
-"""Seconds of which a budget keeps what was not used."""
+"""The most seconds whose unused allowance a budget keeps."""
 
 SMALL = 50_000
 """KiB of all processes together up to which it does not matter what exactly they share."""
@@ -58,11 +58,11 @@ class Budget:
     """The CPU time that the looks of all supervisors of a fork server may take: a share of time.
 
     What is not used is saved up, for `SAVED` seconds at most; what is used too much has to be
-    earned before the next look. So many brief programs cost no more than a few long ones, and one
-    that is alone is looked at as often as is useful.
+    earned before the next look. So many brief programs cost no more than a few long ones, and a
+    single program is looked at as often as is useful.
 
     It is one number in memory that the supervisors share: the time up to which the allowance is
-    spent. Nothing locks it. Of two that pay in the same microsecond one may pay nothing.
+    spent. Nothing locks it. If two pay in the same microsecond, one may pay nothing.
     """
 
     def __init__(self, share: float) -> None:
@@ -127,7 +127,7 @@ class Meter:
             self._abandon_group()
 
     def count_files(self, scratch: bytes | None) -> None:
-        """Count the files in the program's scratch directory, if it has one that is in memory."""
+        """Count the files in the program's scratch directory, if it has one in memory."""
         if scratch is not None and in_memory(scratch):
             self._scratch = scratch
 
@@ -210,11 +210,11 @@ class Meter:
     def end(
         self, usage: list[float]
     ) -> tuple[float, float, float, float, str, str, float, float, int, bool]:
-        """Return the use of the program, of which nothing is left.
+        """Return the use of the program, when nothing of it is left.
 
         Args:
-            usage: user seconds, system seconds and max RSS in KiB of those of its processes that
-                were waited for.
+            usage: user seconds, system seconds and max RSS in KiB of all its processes that were
+                waited for.
 
         Returns:
             User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
@@ -260,7 +260,7 @@ def in_memory(path: bytes) -> bool:
 
 
 def size_of_files(top: bytes) -> float:
-    """Return the KiB that files below a directory take; those that cannot be seen take none."""
+    """Return the KiB that files below a directory take; hidden ones count as none."""
     size, waiting = 0, [top]
     while waiting:
         try:
@@ -278,7 +278,7 @@ def size_of_files(top: bytes) -> float:
 def copied(pids: Iterable[int]) -> set[int]:
     """Return those of some processes that were forked from each other, and run no other program.
 
-    Those that may not be looked at, as set-uid programs, are not among them.
+    Processes that may not be looked at, such as set-uid programs, are not among them.
 
     The kernel gives every program that is executed an address of its own for its stack.
     """
@@ -314,7 +314,7 @@ def kibibytes(text: bytes, name: bytes) -> float:
 
 
 def data_of_self() -> tuple[int, int]:
-    """Return the bytes that this process, and those that it has reaped, have read and written.
+    """Return the bytes that this process and its reaped children have read and written.
 
     Both are 0 for a kernel without CONFIG_TASK_IO_ACCOUNTING.
     """

@@ -45,7 +45,7 @@ class Step:
 
 
 class Program:
-    """One program, from its start to the end of its last descendant.
+    """A program, from its start to the end of its last descendant.
 
     Args:
         fds: descriptors of the streams that have no path in the request.
@@ -91,7 +91,7 @@ class Program:
             )
 
     def _streams(self) -> tuple[int, int, int]:
-        """Return descriptors of the three streams; open those that the request gives by path."""
+        """Return descriptors of the three streams; open the ones that the request gives by path."""
         request = self.request
         stdin = self._open("stdin", request["stdin"], os.O_RDONLY)
         stdout = self._open("stdout", request["stdout"], OUTPUT)

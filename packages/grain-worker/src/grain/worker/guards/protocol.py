@@ -18,8 +18,7 @@ marshalled tuple, which begins with its kind:
 
 Its first report, before any program, is `STARTED` with its pid.
 
-To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, without what follows
-max RSS.
+To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that

@@ -23,7 +23,7 @@ HURRY_GRACE = 0.3
 class TreePhase(enum.Enum):
     """The phases of the end of a tree of processes, in their order."""
 
-    RUNNING = "the program runs, and nobody wants it to end"
+    RUNNING = "the program runs, and was not asked to end"
     GRACE = "every process got SIGTERM and has the grace to obey"
     KILLING = "every process gets SIGKILL, again and again"
     REPORTED = "as before; the survivors were reported as stuck"
@@ -42,7 +42,7 @@ def wait_until_gone(
         main: the pid of the main process, a child of this one.
         began: the time of its start, by the monotonic clock.
         grace: seconds between SIGTERM and SIGKILL.
-        meter: looks at the tree when it is due, as long as nobody wants it to end.
+        meter: looks at the tree when it is due, until the tree is asked to end.
 
     Returns:
         The wait status of the main process; the seconds it took; user seconds, system seconds and

@@ -1,4 +1,4 @@
-"""The offer of a local worker: the CPUs that it takes of those that its process may use."""
+"""The offer of a local worker: the CPUs that it takes, of all that its process may use."""
 
 from __future__ import annotations
 
@@ -94,4 +94,4 @@ def _is(number: int) -> str:
 
 
 def _words(cpus: list[int]) -> str:
-    return f"CPU {cpus[0]} alone" if len(cpus) == 1 else f"{len(cpus)} CPUs"
+    return f"only CPU {cpus[0]}" if len(cpus) == 1 else f"{len(cpus)} CPUs"

@@ -4,13 +4,13 @@
 as long as the worker serves. Only version 2: `grain.worker.guards.group` says why, and what the
 groups are for.
 
-A group is handed over if we may write to it. That alone says little where the user manager of
-systemd has made it, which owns all groups of a user's sessions, or where we are root: then the mark
-of systemd has to be there (``Delegate=yes``), or the group has to be that of a container.
+A group is handed over if we may write to it. That is not enough where the user manager of systemd
+has made it, which owns all groups of a user's sessions, or where we are root: then the mark of
+systemd has to be there (``Delegate=yes``), or the group has to be that of a container.
 
-A group that has figures of memory for the groups in it must have no processes of its own. So those
-in it, the worker and what has started it, move into a group beside the programs'. Nothing leaves
-the group: the limits of the job hold for it as before.
+A group that has figures of memory for the groups in it must have no processes of its own. So its
+processes, the worker and what has started it, move into a group beside the programs'. Nothing
+leaves the group: the limits of the job hold for it as before.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _unescaped(text: str) -> str:
 
 
 def _view(path: Path, top: Path, proc: Path) -> GroupView:
-    # Only the one that all others are in lacks this file.
+    # Only the outermost group of the machine lacks this file.
     outermost = path == top
     whole_machine = outermost and not (path / "cgroup.events").exists()
     return GroupView(
@@ -207,7 +207,7 @@ def _is_marked(path: Path) -> bool:
 
 
 def _has_write_permission(path: Path) -> bool:
-    """Return True if somebody may write to a file, which root always may try."""
+    """Return True if this user may write to a file, which root always may try."""
     try:
         return bool(path.stat().st_mode & 0o222)
     except OSError:
@@ -215,7 +215,7 @@ def _has_write_permission(path: Path) -> bool:
 
 
 def _is_stranger(process: Path) -> bool:
-    """Return True for a process of another user; 0 stands for one that a container cannot see."""
+    """Return True for a process of another user; 0 is a process that a container cannot see."""
     try:
         return process.name == "0" or process.stat().st_uid != os.getuid()
     except OSError:

@@ -17,8 +17,8 @@ What computes are the functions in threads (`grain.worker.blocking`). While ther
 that have cores count, as their code in the event loop may call a library as well; while there are,
 runs do not, since most of them wait for programs.
 
-Threadpoolctl, which does the first half of this, is not used: it knows MKL's number for the process
-alone, and would have to be installed with every worker.
+Threadpoolctl, which does the first half of this, is not used: it knows MKL's number only for the
+process, and would have to be installed with every worker.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Libraries:
         return len(sys.modules) != self._modules
 
     def look(self) -> None:
-        """Add those that were loaded since the last look."""
+        """Add libraries that were loaded since the last look."""
         self._modules = len(sys.modules)
         new = _loaded_files() - self._looked_at
         self._looked_at |= new

@@ -1,6 +1,6 @@
 """Travel by value, of what cannot be imported elsewhere: what `__main__` defines, and closures.
 
-dill does it, and is imported for the first such object. Left alone, dill makes a new class of every
+dill does it, and is imported for the first such object. By itself, dill makes a new class of every
 copy that it loads, so that a script's ``except MyError`` would not catch its own exception when
 that comes back from a worker. Hence *bundles*:
 
@@ -133,7 +133,7 @@ class Classes:
         file = io.BytesIO()
         pickler = self._dill_pickler(file, reducer.reduce, buffer_callback)
         with warnings.catch_warnings():
-            # It warns where it writes a reference that nobody else can follow.
+            # It warns where it writes a reference that no other process can follow.
             warnings.simplefilter("error", self._dill.PicklingWarning)
             pickler.dump(obj)
         return with_origin(file.getvalue(), code=reducer.code), tuple(reducer.unknown)

@@ -10,7 +10,7 @@ What a script's own code did when the class was made, it does not do again, as t
 ``__set_name__`` of descriptors, ``__init_subclass__`` of bases, ``__new__`` and ``__init__`` of
 metaclasses. Bases and metaclasses that are imported do it again, since their tables stay where they
 are; they may ask for plain values of the class body, which are there from the beginning, and do not
-get the keywords of the class statement, which nobody keeps.
+get the keywords of the class statement, which Python does not keep.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     """The parts that gave it its methods when loaded; its variables; its virtual subclasses."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-# Two threads that load at the same time, as those of two executors, would each restore what they
-# found: the one that ends last what the other has put there.
+# Two threads that load at the same time, such as the threads of two executors, would each restore
+# what they found, and the last one to end would restore the other's replacement.
 _SILENCING = threading.RLock()
 # What making a class makes again.
 _GENERATED = {"__dict__", "__weakref__", "__slots__", "__orig_bases__", "_abc_impl"}
@@ -95,7 +95,7 @@ def _making(cls: type, importable: Callable[[object], bool]) -> tuple[type, tupl
     """Return the metaclass whose code makes the class elsewhere, and the bases for it."""
     if "__required_keys__" in vars(cls):
         return type, cls.__bases__  # a TypedDict: its metaclass refuses the bases that it gave it
-    # As written, since `Generic[T]` stands for Generic alone among the bases. NamedTuple would make
+    # As written, since `Generic[T]` stands for just Generic among the bases. NamedTuple would make
     # a named tuple of fields that do not stand there.
     written = vars(cls).get("__orig_bases__", cls.__bases__)
     bases = tuple(tuple if base is NamedTuple else base for base in written)

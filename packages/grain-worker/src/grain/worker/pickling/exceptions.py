@@ -24,7 +24,7 @@ def reduce_exception(error: BaseException) -> Any:
 
 
 def _has_own_reduction(cls: type) -> bool:
-    """Return True if a class, or one that it inherits from, has a reduction in Python."""
+    """Return True if a class, or a base of it, has a reduction in Python."""
     names = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
     return any(_is_python(cls, name) for name in names)
 

@@ -1,16 +1,16 @@
-"""Functions by value: their code, and of the variables around them those that the code names.
+"""Functions by value: their code, and the variables around them that the code names.
 
 dill's own way follows the functions that a function calls in search of globals, without end where
 two of them call each other; gives each a copy of its globals; and copies an imported module of the
 user's own with all its variables. Here:
 
-- A function exists before its variables, so it may mention itself, or one that calls it. The
+- A function exists before its variables, so it may mention itself, or a function that calls it. The
   functions of a class exist, and are in it, before the variables of any: an object of the class may
   be among these, and its `__hash__` or `__setstate__` is asked for when it is loaded.
 - All functions of one pickle that share their globals share them where they are loaded.
 - An imported module goes by its name. Submodules that the code may mean, as ``etree`` in
   ``xml.etree.fromstring``, are imported when the function is loaded, since an ``import xml.etree``
-  at the top of a script binds ``xml`` alone.
+  at the top of a script binds only ``xml``.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ import trio
 
 _CONNECTING = (
     "is of use in its own process only: a copy would be connected with nothing. Make it in the "
-    "function that uses it; one that all tasks of a worker share, in a module that they import"
+    "function that uses it; if all tasks of a worker share it, in a module that they import"
 )
 _FILE = "belongs to this process. Pass the path, and open the file in the function"
 _CONNECTION = "belongs to this process. Pass its path or address, and connect in the function"
 
 LOCKS: frozenset[type] = frozenset({type(threading.Lock()), type(threading.RLock())})
 """Locks, which are refused by themselves. An object that has one among its attributes travels, as
-the lock guards that object alone: its copy has a lock of its own."""
+the lock guards only that object: its copy has a lock of its own."""
 
 _REMEDIES: dict[type, str] = {
     **dict.fromkeys(
@@ -62,7 +62,7 @@ _REMEDIES: dict[type, str] = {
         "result"
     ),
 }
-# By name, as to import these modules takes its time; of asyncio's two modules all types.
+# By name, as importing these modules takes its time; all types of asyncio's two modules.
 _NAMED_REMEDIES: dict[str, dict[str, str]] = {
     "asyncio.locks": {},
     "asyncio.queues": {},

@@ -1,4 +1,4 @@
-"""The origin of bytecode: the interpreter that made it, which is the only one that may load it.
+"""The origin of bytecode: the interpreter that made it, and that only may load it.
 
 Bytecode differs between minor versions of Python. An interpreter that runs that of another crashes,
 or returns wrong results without an error. So what dill makes begins with the origin of the bytecode

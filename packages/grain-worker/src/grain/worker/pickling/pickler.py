@@ -7,7 +7,7 @@ A payload is one piece of bytes. Its first byte has four bits:
   then the pickle and the buffers, each beginning at a multiple of 64 bytes of the payload.
 - `VALUE`: it has functions or classes by value.
 - `DILL`: dill made the pickle.
-- `CODE`: something in it has bytecode, which the interpreter that made it alone can run.
+- `CODE`: something in it has bytecode, which only the interpreter that made it can run.
 
 The buffers are copied once, into the payload, so later changes of the object do not change what is
 sent. Large `bytes` cannot change and are not copied: the payload is `Pieces` then. On arrival only

@@ -25,7 +25,7 @@ class Reader:
         """Return so many bytes, fewer at the end.
 
         The unpickler reads large strings in this way. It takes a view as well as bytes, which would
-        be one more copy. Its documentation mentions bytes alone, so a test shows that views work.
+        be one more copy. Its documentation mentions only bytes, so a test shows that views work.
         """
         piece = self._data[self._at : self._at + size]
         self._at += len(piece)

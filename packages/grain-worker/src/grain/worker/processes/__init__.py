@@ -8,13 +8,13 @@ that is the parent of all orphans below it, and therefore can end and await ever
 - Grain's own Python processes, a worker's runner and the processes of `grain.subproc`, below a
   *subreaper* each. Starts are rare, as such a process lives long.
 
-Rule: whoever starts a process waits until nothing of it is left, under a shield where it is
+Rule: the code that starts a process waits until nothing of it is left, under a shield where it is
 cancelled. Only then are the cores and the memory of the task free.
 
 Map:
 
 - ``account``: the account of a run: its times, and what its programs have used
-- ``usage_now``: the CPU time and memory of programs that run, when somebody asks
+- ``usage_now``: the CPU time and memory of running programs, on request
 - ``computing``: how many cores the processes below this one compute on
 - ``environment``: from an allocation to environment variables and CPUs
 - ``out_of_memory``: the evidence that a program was killed for want of memory

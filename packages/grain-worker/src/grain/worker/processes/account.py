@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt
 
 _NOTHING = Usage()
-_MOST = 64  # programs that are kept one by one, because one that ran beside them still runs
+_MOST = 64  # programs that are kept one by one, because another that ran beside them still runs
 _STATUSES = 400  # more than there are: 256 exit codes, 64 signals
 
 

@@ -1,11 +1,11 @@
 """`Computing`: how many cores all processes below this one compute on, from look to look.
 
-What tasks were *given* is known to the scheduler; what they make of it, to the kernel alone. A look
+The scheduler knows what tasks were *given*; only the kernel knows what they make of it. A look
 adds up the CPU time of the processes below this one, with that of the children which they have
 reaped. A process that ends between two looks is reaped by one of the others, and none is lost.
 
-1. Parents are looked at before their children, so none counts twice. One that ends during a look
-   before its turn has come counts nowhere: the look is repeated.
+1. Parents are looked at before their children, so none counts twice. A process that ends during a
+   look before its turn has come counts nowhere: the look is repeated.
 2. What is started elsewhere by the name of a launcher (`LAUNCHERS`) is not below this process,
    though it computes for it. Then the number is not known; nor is it where processes may not be
    looked at, or are more than `MOST`.

@@ -82,7 +82,7 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
     """Return the CPUs to bind a program to; None for no binding.
 
     A program is not bound if the allocation names CPUs that this process may not use, as where a
-    user offers ``Cores(64)`` on a laptop to try things out. Rejected: to bind it to those that
+    user offers ``Cores(64)`` on a laptop to try things out. Rejected: to bind it to the cores that
     exist, as all tasks would then crowd on these few. Nor is it bound on a worker that binds none,
     as its CPU ids are mere numbers.
     """

@@ -46,7 +46,7 @@ _LAST_RESORT: trio.lowlevel.RunVar[Callable[[], object]] = trio.lowlevel.RunVar(
 
 
 def set_last_resort(action: Callable[[], object]) -> None:
-    """Set what is done in this trio run when a program may go on that nobody watches over.
+    """Set what is done in this trio run when a program may go on without a guard.
 
     A process below a subreaper ends itself: then the subreaper ends the program.
     """
@@ -149,7 +149,7 @@ class ForkServerClient:
                 if not self.running:
                     await self._calls.park()
                 # Programs find it among their parents, and may stop it (SIGSTOP) at any time. It
-                # continues its supervisors, but nobody else would continue it.
+                # continues its supervisors, but no other process would continue it.
                 self._resume()
                 await trio.sleep(RESUME)
         finally:
@@ -214,7 +214,7 @@ class ForkServerClient:
     def _check_alive(self) -> None:
         """Raise if the fork server is dead: supervisors go on without it, and begin nothing.
 
-        If such a supervisor were killed, too, nobody would end what it leaves.
+        If such a supervisor were killed, too, no process would end what it leaves.
 
         Raises:
             BrokenPipeError: the fork server is dead.
@@ -316,8 +316,8 @@ class ForkServerClient:
             try:
                 await supervisor.wait()
             except BaseException as error:
-                # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt, to this task
-                # alone, and cancels the others when it has left; so their grace adds to ours.
+                # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt, only to this
+                # task, and cancels the others when it has left; so their grace adds to ours.
                 supervisor.cancel(hurry=isinstance(error, KeyboardInterrupt))
                 await self._wait_for_end(supervisor, request["grace"])
                 with suppress(LostError, BrokenPipeError):  # killed meanwhile: there is no result
@@ -326,7 +326,7 @@ class ForkServerClient:
                 raise
             result = ProgramResult(await self._report(supervisor), *supervisor.take_output())
         except BaseException:
-            # It leaves after an order; and one that is dead or stuck serves nobody.
+            # It leaves after an order; and a dead or stuck one is of no use.
             supervisor.close()
             raise
         finally:

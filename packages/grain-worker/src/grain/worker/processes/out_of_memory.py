@@ -1,11 +1,11 @@
 """The evidence that a program was killed for want of memory. Pure, but for the limits at hand.
 
-SIGKILL alone proves nothing: a user may send it, and so may a batch system for another reason. It
-counts as want of memory if something else speaks for it:
+SIGKILL by itself proves nothing: a user may send it, and so may a batch system for another reason.
+It counts as want of memory if something else speaks for it:
 
 1. the kernel says that it has killed processes of the control group meanwhile, as memory ran out.
    In a group of the program's own that is proof, even if its main process has lived on and reports
-   by an exit code what became of the others; in one that it shares it needs the signal;
+   by an exit code what became of the others; in a shared group it needs the signal;
 2. its memory was near what its task asked for, or near the limit of its control group: site and
    batch system may guard these by looks of their own.
 """

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import CpuMeasuredBy, MeasuredBy
     from grain.worker.guards.protocol import ProgramRequest
 
-_REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's stderr
+_REPORT = 65536  # bytes of a report at most, 16 kB of them a program's stderr
 
 
 class ProgramExit(NamedTuple):
-    """The end of a program of which nothing is left: its status, times and memory.
+    """The end of a program that has left nothing behind: its status, times and memory.
 
     Attributes:
         status: the wait status of its main process.

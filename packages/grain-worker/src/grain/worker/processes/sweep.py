@@ -44,7 +44,7 @@ class Sweep:
         self._hurry = threading.Event()
 
     def environment(self, inherited: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """Return an environment with the mark, beside those that it may have already."""
+        """Return an environment with the mark, beside marks that it may have already."""
         environment = dict(inherited)
         environment[MARKS] = environment.get(MARKS, b"") + self.mark
         return environment
@@ -71,8 +71,9 @@ class Sweep:
                 return tuple(sorted(reached))
             reached = set(send_signal(marked(self.mark)))
             if waited >= grace:
-                # A guard leaves when nothing is left below it. One that were killed before would
-                # lose what its program starts just now.
+                # A guard leaves when nothing is left below it. A guard that was killed before would
+                # lose the
+                # processes that its program starts just now.
                 others = [pid for pid in reached if not is_guard(pid)]
                 send_signal(others or list(reached), signal.SIGKILL)
             if hurried:
@@ -83,7 +84,7 @@ class Sweep:
 def marked(mark: bytes) -> list[int]:
     """Return the processes that began with a mark in their environment, as far as one may look.
 
-    A process that has ended has no environment, though nobody may have reaped it yet.
+    A process that has ended has no environment, even if it was not reaped yet.
     """
     pids = []
     for name in os.listdir("/proc"):

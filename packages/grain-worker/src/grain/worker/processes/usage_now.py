@@ -1,8 +1,8 @@
-"""The use of programs that run: one look at their processes in /proc, when somebody asks.
+"""The use of programs that run: one look at their processes in /proc, on request.
 
-The supervisors look for the peak, at a pace that they can afford, and report it at the end. Whoever
-asks before that wants the present. It is the business of the one who asks, costs the supervisors
-nothing, and has an end: what is behind the first `MOST` processes stays unknown.
+The supervisors look for the peak, at a pace that they can afford, and report it at the end. A
+question before that is about the present. The asking process does the work, which costs the
+supervisors nothing, and has an end: what is behind the first `MOST` processes stays unknown.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ that differs.
    the missing heartbeats. The watchdog reports the code, on a socket of its own, to the agent, from
    which it goes to the mission. The watchdog of a mission is the same.
 
-The runner knows a run by its attempt alone; the docstring of `grain.worker.agent` has a table of
+The runner knows a run only by its attempt; the docstring of `grain.worker.agent` has a table of
 all identities.
 
 Map:
@@ -27,7 +27,7 @@ Map:
 - ``settings``: the settings of runs: directory and environment of programs, labels of output
 - ``output``: standard output and error, with the run's name in front of each line
 - ``wire``: the codec and the pace between agent and runner, reports of blocking
-- ``programs``: the external programs of a run, looked up when somebody asks
+- ``programs``: the external programs of a run, looked up on request
 - ``main``: the runner's process
 - ``context``: the context module
 - ``services``: what runs share, as a pool of processes; opened when a run needs it

@@ -52,13 +52,13 @@ async def user_context(module: str, unsearched: str = "") -> AsyncGenerator[None
 
 
 def load(module: str, unsearched: str = "") -> ModuleType:
-    """Import a module by its name, or from its file; `unsearched` as of `user_context`."""
+    """Import a module by its name, or from its file; `unsearched` as in `user_context`."""
     if "/" not in module and not module.endswith(".py"):
         try:
             return importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, but not one that it imports
+                raise  # the module is there, but not a module that it imports
             raise ContextError(
                 f"the context module {module} is not found; give the path of its file "
                 f"(it ends in .py), or make it importable from {Path.cwd()}"

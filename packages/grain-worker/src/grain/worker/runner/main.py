@@ -110,7 +110,7 @@ class PrintReporter:
         self._lost = 0
 
     def __call__(self, attempt: Attempt, lines: list[str]) -> None:
-        """Report lines; those that are too many are counted."""
+        """Report lines; lines beyond the limit are only counted."""
         kept = tuple(line[:_LONGEST_LINE] for line in lines[:_LINES_AT_ONCE])
         if not self._allowance.take(len(kept), time.monotonic()):
             self._lost += len(lines)
@@ -132,7 +132,7 @@ def end_unwatched() -> None:
     """
     print(
         "The fork server and the supervisor of a program were killed (SIGKILL). This runner ends "
-        "with all its programs, and its tasks run again: nobody else could end that program.",
+        "with all its programs, and its tasks run again: no other process could end that program.",
         file=sys.stderr,
     )
     sys.stdout.flush()

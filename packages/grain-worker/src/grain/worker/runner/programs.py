@@ -1,4 +1,4 @@
-"""The external programs of a run, looked up when somebody asks.
+"""The external programs of a run, looked up on request.
 
 Nothing is noted for it when a program begins: the trio task that waits for it has the context of
 its run.
@@ -34,8 +34,8 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
     ][:_MOST]
     if not programs:
         return ()
-    # In a thread, as it takes some ten milliseconds where processes are many; and not in one of
-    # those that tasks may all use.
+    # In a thread, as it takes some ten milliseconds where processes are many; and not in one of the
+    # threads that tasks may all use.
     usages = await trio.to_thread.run_sync(
         usages_now,
         [program.supervisor.pid for program in programs],

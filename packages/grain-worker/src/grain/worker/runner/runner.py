@@ -55,7 +55,7 @@ LATE_SIGNAL = 0.5
 """Seconds for which a run waits to be reported whose program died of SIGTERM.
 
 A batch system that ends a job sends the signal to one process of it after the other. If a program
-has its own before the agent, the agent would take the run for one that failed by itself.
+has its own before the agent, the agent would conclude that the run failed by itself.
 """
 
 
@@ -281,7 +281,7 @@ class _Execution(Generic[Arriving, Departing]):
                 raise
         self._end(run, ended, call, account)
         if self._leaving:
-            # `leave` has cancelled only those that were idle; this one would never end.
+            # `leave` has cancelled only the idle ones; this one would never end.
             pooled.cancel()
         elif not pooled.cancelled:
             self._idle.append(pooled)
@@ -327,7 +327,7 @@ class _Execution(Generic[Arriving, Departing]):
         )
 
     async def _await_late_signal(self, error: BaseException) -> None:
-        """Wait until the agent must have the signal of which a program of the run has died."""
+        """Wait until the agent must have the signal that has killed a program of the run."""
         if not self._interruptible and by_sigterm(error):
             await trio.sleep(LATE_SIGNAL)
 
@@ -390,7 +390,7 @@ class _Execution(Generic[Arriving, Departing]):
             # Runs that were started together mostly end together.
             self._channel.post(unsent, more=bool(self._runs))
         except trio.BrokenResourceError:
-            pass  # the other end has left: nobody wants the outcomes
+            pass  # the other end has left: the outcomes are not wanted
 
 
 def crash_behind(error: BaseException) -> str:
@@ -425,9 +425,9 @@ _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the class and the first line of an exception, shortened; of a group of one, of that.
+    """Return the class and the first line of an exception or of a group's only member, shortened.
 
-    Schedulers show it to people: they cannot read an outcome, which is of the mission's classes.
+    Schedulers show it: they cannot read an outcome, which is of the mission's classes.
     """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

@@ -60,7 +60,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
     def to_word(self) -> str:
         """Return the settings as a word of a command line, which `from_word` reads.
 
-        Paths may have bytes that are not text, of which msgspec makes no JSON.
+        Paths may have bytes that are not text, which msgspec cannot write as JSON.
         """
         return json.dumps(msgspec.to_builtins(self))
 
@@ -135,7 +135,7 @@ def mission_settings(
 
     Args:
         echo: True if it wants the lines that its tasks print on workers elsewhere.
-        id: its id, of which the beginning travels.
+        id: its id; only the beginning travels.
 
     Raises:
         ValueError: the variables are too many.
@@ -151,7 +151,7 @@ def mission_settings(
     if len(data) > _LARGEST:
         raise ValueError(
             f"env: {len(data)} bytes of variables would travel with every task, {_LARGEST} may: "
-            "name those that the programs need"
+            "name only variables that the programs need"
         )
     return data
 

@@ -75,7 +75,7 @@ class MemoryTranslation:
         return payload, run.res, self._settings
 
     def encode_report(self, account: RunAccount, ended: Outcome | None) -> RunAccount:  # noqa: ARG002
-        """Return the account itself: most executors have nobody who wants a report."""
+        """Return the account itself: most executors need no report."""
         return account
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Outcome, bool]:  # noqa: ARG002

@@ -88,7 +88,7 @@ class BlockedTime:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._charged: dict[str, tuple[float, float]] = {}  # seconds, as of when
+        self._charged: dict[str, tuple[float, float]] = {}  # seconds, and the time of that sum
         self._reported: dict[str, float] = {}  # when
 
     def charge(self, function: str, seconds: float, now: float, *, own: bool = False) -> float:
@@ -269,7 +269,7 @@ def look_at(thread: int) -> Look | None:
 def task_on(frames: tuple[FrameType, ...], root: Task | None) -> Task | None:
     """Return the trio task that a stack is of; None if there is none.
 
-    Trio says which task runs to the thread of the loop alone. But the outermost frame is that of
+    Trio says which task runs only to the thread of the loop. But the outermost frame is that of
     the task's coroutine, so a search below the root task finds it. Another thread may search while
     the loop goes on: what trio returns of a task's nurseries, and of their tasks, are copies.
 
@@ -369,7 +369,7 @@ def _instead(line: str, inner: list[FrameType], *, own: bool) -> str:
         return "write `await trio.sleep(...)`"
     return (
         "write `await in_thread(fn)(x)` (grain.worker.blocking) for a function fn that waits, "
-        "`await subprocify(fn)(x)` (grain.subproc) for one that computes"
+        "`await subprocify(fn)(x)` (grain.subproc) for a computing one"
     )
 
 
