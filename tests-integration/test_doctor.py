@@ -143,7 +143,7 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
     assert before["scheduler"][0]["says"].startswith(f"none at {address}")
     assert ["scheduler", f"by {kind}", "workers"] == list(there)
     assert {"warn"} == states(killed)[f"by {kind}"]
-    expected = "one that served on this" if kind == "unix" else "the one in the meeting file"
+    expected = "a scheduler on this" if kind == "unix" else "the one in the meeting file"
     assert killed["scheduler"][0]["says"].startswith(expected)
 
 

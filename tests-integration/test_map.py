@@ -472,7 +472,7 @@ def test_a_home_that_cannot_be_written_is_a_sentence(
     assert 255 == shared.returncode
     assert "Traceback" not in shared.stderr
     assert "Error: /proc/fs/" in shared.stderr
-    assert "To run on this machine alone, without a scheduler, add -j N." in shared.stderr
+    assert "To run only on this machine, without a scheduler, add -j N." in shared.stderr
 
 
 @pytest.mark.parametrize(
@@ -583,5 +583,5 @@ def test_a_read_only_home_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     assert error.startswith(
         "Error: /proc/.local/share/edge-file-default: No such file or directory."
     )
-    assert "To run on this machine alone, without a scheduler, add -j N." == advice
+    assert "To run only on this machine, without a scheduler, add -j N." == advice
     assert "Traceback" not in done.stderr

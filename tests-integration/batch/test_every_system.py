@@ -536,7 +536,7 @@ def submit_in_doubt(
     config = load(folder / "grain.toml")
     with (
         hanging(site, folder, when, patch),
-        pytest.raises(SubmissionUnknown, match="Nobody knows whether the batch system has w"),
+        pytest.raises(SubmissionUnknown, match="It is unknown whether the batch system has w"),
     ):
         list(recorded(config, lambda: system.submit(job, 1), [job]))
     store = JobRecords(folder / "state/grain/jobs")

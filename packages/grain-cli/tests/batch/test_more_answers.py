@@ -384,7 +384,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_has_started(
         run([str(script)], Complaints((), (), ""), submits=[JOB])
 
     assert (JOB,) == info.value.jobs
-    assert "Nobody knows whether the batch system has w now" in info.value.remedy
+    assert "It is unknown whether the batch system has w now" in info.value.remedy
     assert str(info.value) == str(pickle.loads(pickle.dumps(info.value)))
     pid = int((tmp_path / "pid").read_text())
     while alive(pid):  # it was killed, and that takes its time

@@ -144,5 +144,5 @@ def test_records_that_another_user_may_have_written_are_not_believed(tmp_path: P
     records.add(records.new_file(), RECORD)
     tmp_path.chmod(0o777)
 
-    with pytest.raises(PermissionError, match=f"everybody may write to {tmp_path}"):
+    with pytest.raises(PermissionError, match=f"every user may write to {tmp_path}"):
         records.read()

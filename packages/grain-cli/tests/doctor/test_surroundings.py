@@ -128,7 +128,7 @@ def test_locks_that_exclude_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
 
     [finding] = disk.locks()
-    assert ("warn", f"in {tmp_path}, flock excludes nobody") == (finding.state, finding.says)
+    assert ("warn", f"in {tmp_path}, flock excludes no process") == (finding.state, finding.says)
 
 
 def test_a_home_that_cannot_be_written_to_fails(monkeypatch: pytest.MonkeyPatch) -> None:

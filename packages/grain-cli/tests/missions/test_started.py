@@ -440,9 +440,9 @@ def test_starts_in_a_directory_that_another_user_could_exchange_are_not_believed
     (folder / "state").chmod(0o777)
     assert [] == starts()
     for look in (read, remove_old):
-        with pytest.raises(PermissionError, match=f"everybody may write to {folder}/state"):
+        with pytest.raises(PermissionError, match=f"every user may write to {folder}/state"):
             look(started)
-    assert f"everybody may write to {folder}/state" in grain("missions").output
+    assert f"every user may write to {folder}/state" in grain("missions").output
     (folder / "state").chmod(0o700)
 
 

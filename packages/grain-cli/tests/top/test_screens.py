@@ -333,7 +333,7 @@ def test_why_a_task_cannot_be_cancelled_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"), [(("c",), "choose one that runs"), (("1", "d"), "d drains")]
+    ("keys", "words"), [(("c",), "choose a running"), (("1", "d"), "d drains")]
 )
 def test_a_key_that_fits_no_row_says_what_it_is_for(keys: tuple[str, ...], words: str) -> None:
     assert words in picture(keys=keys)[1]

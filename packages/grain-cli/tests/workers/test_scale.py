@@ -115,7 +115,7 @@ def test_a_job_whose_submission_has_no_answer_counts_and_is_adopted(
 
     assert 1 == alive
     assert what.startswith("sbatch accepted the job but printed no job id that can be understood")
-    assert "Nobody knows whether the batch system has w now." in what
+    assert "It is unknown whether the batch system has w now." in what
     assert "1\n" == (alone / "submitted").read_text()
     assert 0 == done.exit_code
     [record] = JobRecords(alone / "state/grain/jobs").read()

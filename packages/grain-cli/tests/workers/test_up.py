@@ -111,7 +111,7 @@ def test_nothing_is_submitted_that_is_recorded_where_another_user_could_exchange
     result = grain("up")
 
     assert 1 == result.exit_code
-    assert f"everybody may write to {alone}/state" in result.output
+    assert f"every user may write to {alone}/state" in result.output
     assert not (alone / "called").exists()
 
 

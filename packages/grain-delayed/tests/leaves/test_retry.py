@@ -126,7 +126,7 @@ def test_few_lines_of_many_retries() -> None:
     at = {i: line for i, line in enumerate(printed, 1) if line is not None}
     assert [1, 2, 3, 10, 100, 1000] == list(at)
     assert "retry 2" == at[2]
-    assert at[3].startswith("retry 3; of more like this")
+    assert at[3].startswith("retry 3; further ones like this")
     assert "retry 100; 100 like this so far" == at[100]
     assert "another" == lines.line("f", OSError(), "another")
     assert "another" == lines.line("g", ValueError(), "another")

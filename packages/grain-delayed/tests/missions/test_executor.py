@@ -166,7 +166,7 @@ async def test_where_another_scheduler_serves_only_the_local_worker_is_used(
         assert "me(local)" == await (where @ Cores(1))()
 
     said = capsys.readouterr().err
-    assert "This mission has its local worker alone, which is no error: " in said
+    assert "This mission has only its local worker, which is not an error: " in said
     assert f"the scheduler at {address(home)} (process {os.getpid()} on " in said
     assert "leave out local=" in said
     assert "kill" not in said

@@ -115,7 +115,7 @@ def test_several_that_nobody_awaited() -> None:
             with pytest.raises(ValueError):
                 await awaited
 
-    with pytest.raises(ExceptionGroup, match="2 tasks failed that nobody awaited") as caught:
+    with pytest.raises(ExceptionGroup, match="2 tasks failed that were not awaited") as caught:
         run(main, Cores(1), config_file=False)
     assert errors[2:] == list(caught.value.exceptions)
 

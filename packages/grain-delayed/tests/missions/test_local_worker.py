@@ -109,7 +109,7 @@ def test_a_mission_that_is_confined_to_a_cpu_uses_that_one_and_says_if_it_has_to
     ] == done.stdout.splitlines()
     for local in few:
         warning = (
-            f"warning: local={local}: this process may use CPU {USABLE[-1]} alone, so programs are "
+            f"warning: local={local}: this process may use only CPU {USABLE[-1]}, so programs are "
             "bound to no CPUs\n"
         )
         assert 1 == done.stderr.count(warning)

@@ -264,7 +264,7 @@ SENTENCES = {
     "wrong_argument": "TypeError: f() missing 1 required positional argument: 'x'",
     "never_fits": "can never run here",
     "operation": "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'",
-    "two": "ExceptionGroup: 2 tasks failed that nobody awaited",
+    "two": "ExceptionGroup: 2 tasks failed that were not awaited",
     "itself": "RuntimeError: mine",
 }
 
@@ -346,7 +346,7 @@ def test_fifty_failures_that_nobody_awaited_take_ten_lines(failed: dict[Failed, 
     assert [
         "Traceback (most recent call last):",
         (
-            "ExceptionGroup: 50 tasks failed that nobody awaited (GRAIN_TRACEBACK=full shows "
+            "ExceptionGroup: 50 tasks failed that were not awaited (GRAIN_TRACEBACK=full shows "
             "all of them)"
         ),
         f"  48 x ValueError, the first in f (program.py, line {above + 9}):",

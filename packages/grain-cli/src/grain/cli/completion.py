@@ -32,7 +32,7 @@ def jobs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a task; with a mission's name alone, also that of a mission."""
+    """Complete the name of a task; without a number, also the name of a mission."""
     return names_within(incomplete, lambda: named_tasks(_state(ctx)))
 
 
@@ -47,7 +47,7 @@ def here(state: StateAnswer) -> list[str]:
 
 
 def named_tasks(state: StateAnswer) -> list[str]:
-    """Return the tasks that a snapshot names: those that wait longest, and some that run."""
+    """Return the tasks that a snapshot names: the longest waiting, and some running ones."""
     waiting = [queue.oldest for queue in state.queues if queue.oldest]
     running = [task for worker in state.workers for task in worker.tasks]
     return [*waiting, *running]

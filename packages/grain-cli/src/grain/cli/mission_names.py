@@ -74,7 +74,7 @@ def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
     )
     more = f" and {len(same) - 4} more" if len(same) > 4 else ""
     are = "the other is" if len(same) == 2 else "others are"
-    which = "the last" if same[0].id == log.id else "the one that runs"
+    which = "the last" if same[0].id == log.id else "the running one"
     return f"this is {which} of {len(same)} missions of that name; {are} {others}{more}"
 
 

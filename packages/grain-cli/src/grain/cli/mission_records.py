@@ -101,14 +101,14 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class StartRecord:
-    """One start of a mission.
+    """A start of a mission.
 
     Attributes:
         number: that of its label.
         process: its processes; None if the program has not begun.
-        end: how it has ended; None if nobody has written that.
+        end: how it has ended; None if that is not written.
         alive: the last sign of life of its keeper, in Unix seconds; 0 if there was none.
-        cancelled: who has cancelled it through a scheduler; None if nobody has.
+        cancelled: the user who has cancelled it through a scheduler; None if it was not cancelled.
         made: when its folder was made, in Unix seconds.
 
     The files' own times are those of the file server, as `time_of_files` is.
@@ -225,7 +225,7 @@ def read(folder: Path, name: str | None = None) -> list[StartRecord]:
     """Return the starts of a name, or all, the oldest first.
 
     A folder without a readable ``start.json`` is skipped: it was cut off, or is of another version.
-    So is one that another user may have written.
+    So is a record that another user may have written.
 
     Raises:
         PermissionError: another user may have put another directory in the place of this one.
@@ -293,7 +293,7 @@ def _loaded(path: Path, kind: type[_T]) -> _T | None:
 
 
 def find(records: list[StartRecord], word: str) -> StartRecord | None:
-    """Return the last start of a name, or the one that a label such as ``opt@1`` names."""
+    """Return the last start of a name, or the start that a label such as ``opt@1`` names."""
     matches = [one for one in records if word in (one.start.name, one.label)]
     return max(matches, key=lambda one: one.number, default=None)
 
@@ -302,7 +302,7 @@ def remove_old(folder: Path, now: float | None = None) -> None:
     """Remove the folders of starts that ended, or gave no sign of life, 30 days ago.
 
     Raises:
-        PermissionError: as of `read`.
+        PermissionError: as in `read`.
     """
     records = read(folder)
     before = (time_of_files(folder) if now is None else now) - KEPT

@@ -40,7 +40,7 @@ def patience_option(function: F) -> F:
 
 
 def source_text(config: Config) -> str:
-    """Name the file of a configuration for people, as the end of a sentence."""
+    """Name the file of a configuration, as the end of a sentence."""
     from grain.cli.show import clean
 
     return f"the configuration is {clean(config.source)}" if config.source else "no configuration"

@@ -39,11 +39,11 @@ ANSWER = 30.0
 NOBODY = "a scheduler runs only while there are missions with workers elsewhere"
 """The end of the sentence that no scheduler answers, if nothing is known to be wrong."""
 
-_BUSY = 2.0  # seconds for the answer of somebody else, who may be busy
+_BUSY = 2.0  # seconds for the answer of another process, which may be busy
 
 
 class NoScheduler(Exception):
-    """No scheduler answers; the text is a sentence for people."""
+    """No scheduler answers; the text is a sentence for the user."""
 
 
 class NobodyThere(NoScheduler):
@@ -138,7 +138,7 @@ def explain(
         call: False to leave its mission alone, which has the call.
 
     Raises:
-        NoScheduler: as of `ask`.
+        NoScheduler: as in `ask`.
     """
     first = [(Ask("why", mission, number), WhyAnswer)]
     others: list[tuple[Ask, Any]] = [(Ask("programs", mission, number), ProgramsAnswer)]
@@ -162,9 +162,9 @@ def _ask(
 
 def without_scheduler(config: Config) -> str:
     """Return the sentence on the missions that run though no scheduler answers; "" if none."""
-    from grain.cli.alone import alone, alone_text
+    from grain.cli.local_missions import local_missions, local_missions_text
 
-    return alone_text(alone(config))
+    return local_missions_text(local_missions(config))
 
 
 def ask_at(address: str, question: Ask, form: type[_Form], *, patience: float) -> _Form:
@@ -202,7 +202,7 @@ def _ask_at(
 
 
 def _meeting_trouble(error: BaseException) -> str:
-    """Return why nobody can be met at an address; empty if just nobody is there."""
+    """Return why no scheduler can be met at an address; empty if none is there."""
     from grain.edge.errors import DialError
 
     tried = error.tried if isinstance(error, DialError) else ()
@@ -287,7 +287,7 @@ async def _put_others(peer: Peer, questions: _Questions) -> list[Any]:
 
 
 def who() -> str:
-    """Return who types the command, for those whose task ends."""
+    """Return the user who types the command, for the owner of the task that ends."""
     import getpass
     import socket
 

@@ -1,4 +1,4 @@
-"""Text for people and programs: tables, times, resources, JSON. Pure but for `print_json`.
+"""Text for users and programs: tables, times, resources, JSON. Pure but for `print_json`.
 
 Nothing here writes an escape code, and `clean` removes those of other processes: a worker's name
 must not move the cursor of the user who lists it.
@@ -92,7 +92,7 @@ def table(
 
 
 def _narrowed(widths: list[int], most: int, columns: Collection[int]) -> list[int]:
-    """Return widths of at most a sum, of which the largest of these columns are smaller."""
+    """Return widths of at most a sum, by making the widest of these columns smaller."""
     widths = list(widths)
     while sum(widths) > most and columns:
         widest = max(columns, key=widths.__getitem__)
@@ -133,7 +133,7 @@ def terminal_width(least: int = NARROW) -> int:
 
 
 def typed(command: Sequence[str]) -> str:
-    """Return a command line as people type it: without the path of Python, and with `grain`.
+    """Return a command line as users type it: without the path of Python, and with `grain`.
 
     >>> typed(["/usr/bin/python3.11", "-P", "-m", "grain.cli", "map", "gzip", "a b"])
     "grain map gzip 'a b'"

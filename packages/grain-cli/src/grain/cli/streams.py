@@ -1,8 +1,8 @@
 """The surroundings of the command: its standard streams, and errors that no command has foreseen.
 
 A user sees no traceback for a closed or full output, a home directory that cannot be written to, or
-a locale that lacks a character. All of it holds for the process of a command alone: what tests and
-other programs call raises what it raises.
+a locale that lacks a character. All of it applies only to the process of a command: functions that
+tests and other programs call raise their own exceptions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def file_trouble(error: OSError) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Return what is wrong; of an error that must be a defect, also where it was raised."""
+    """Return what is wrong; for an error that must be a defect, also where it was raised."""
     from grain.cli.show import clean
 
     if isinstance(error, OSError) and error.strerror:

@@ -90,7 +90,7 @@ async def exec1(
     Raises:
         Exception: its exception. If the wait is cancelled, the task is cancelled, and nothing of it
             is left afterwards.
-        grain.delayed.NotInMission, grain.resource.Infeasible, TypeError: as of `open_waitgroup`
+        grain.delayed.NotInMission, grain.resource.Infeasible, TypeError: as in `open_waitgroup`
             and `WaitGroup.submit`.
     """
     async with open_waitgroup() as group:

@@ -123,7 +123,7 @@ class WaitGroup:
             fn: an async function, called with the other arguments.
 
         Returns:
-            The delayed object of its result, as of `submit`; the result is one of `results`.
+            The delayed object of its result, as in `submit`; the result is one of `results`.
 
         Raises:
             WaitGroupClosed, TypeError: as `submit`.
@@ -286,7 +286,7 @@ def _note(
     others: list[BaseException],
     what: str = "failed in the same waitgroup",
 ) -> None:
-    """Add a note that names other exceptions to the one that is raised."""
+    """Add a note that names other exceptions to the raised one."""
     if error is None or not others:
         return
     from grain.worker.payload import add_note

@@ -133,7 +133,7 @@ _MENTIONS = {
 def note_mistakes(error: BaseException) -> None:
     """Add notes to an exception of the user's code, if it comes of a mistake with delayed objects.
 
-    Python's own messages name the type alone, where a delayed object meets code that wants a value,
+    Python's own messages name only the type, where a delayed object meets code that wants a value,
     as in json.dumps or str.join; or code that wants another event loop.
     """
     note_other_loop(error)

@@ -10,7 +10,7 @@ class NotInMission(DelayedError, RuntimeError):
 
 
 class MissionCancelled(DelayedError):
-    """Somebody has cancelled the mission with `grain cancel`; the text says who."""
+    """A user has cancelled the mission with `grain cancel`; the text says who."""
 
 
 class CacheError(DelayedError):

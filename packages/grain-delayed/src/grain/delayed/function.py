@@ -88,7 +88,7 @@ class DelayedFn(Generic[P, T]):
         return Delayed(node, self.nout, self.copy_on_setitem)
 
     def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
-        """Return this function with resources bound to it, beside those that it has already.
+        """Return this function with resources bound to it, beside its present ones.
 
         Raises:
             TypeError: res is not a resource.

@@ -65,7 +65,7 @@ class MissionTasks:
             return False
 
     def unseen_failures(self) -> list[Exception]:
-        """Return the exceptions of the tasks that nobody awaited."""
+        """Return the exceptions of the tasks that were not awaited."""
         errors = [t.outcome.error for t in self.unseen if isinstance(t.outcome, outcome.Error)]
         return [e for e in errors if isinstance(e, Exception) and not isinstance(e, TaskCancelled)]
 
@@ -77,8 +77,8 @@ class TaskNode:
         fn: the function that the task calls; the node keeps its name.
 
     Attributes:
-        number: that of the task, once the executor has it; of a branch, in a mission with a log,
-            that of the task for which it has last waited; else 0.
+        number: the task's number, once the executor has it. For a branch, in a mission with a log,
+            the number of the task that it waited for last; else 0.
     """
 
     __slots__ = ("awaited", "dependents", "name", "number", "outcome", "tasks", "traceback")
@@ -225,7 +225,7 @@ def tasks_behind(roots: Iterable[Node]) -> list[TaskNode]:
 
 
 def name_behind(root: Node) -> str:
-    """Return a name for people of what a node is computed from; empty if it is from no task."""
+    """Return the display name of the source of a node; empty if that is not a task."""
     if isinstance(root, TaskNode):
         return root.name.rpartition("<locals>.")[2]
     stack: list[Node] = [root]

@@ -1,4 +1,4 @@
-"""Points of time as people read them."""
+"""Points of time as text."""
 
 from __future__ import annotations
 

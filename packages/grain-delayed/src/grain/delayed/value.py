@@ -60,7 +60,7 @@ def _called_on(function: Callable[..., Any]) -> Callable[..., Delayed[Any]]:
 class Delayed(Generic[T_co]):
     """A value to be computed by Grain; ``await`` it for the value.
 
-    It supports most operations of Python, each of which gives another `Delayed`: operators
+    It supports most operations of Python, and each gives another `Delayed`: operators
     (``+=`` is treated as ``+``), indexing and slicing, iteration and unpacking (where the number of
     items is known, see ``nout``), item assignment, attributes, method calls, and NumPy's functions
     and ufuncs. All of them are computed when the result is awaited, in the process that awaits it.
@@ -403,7 +403,7 @@ def flat(dos: Iterable[Delayed[T] | Iterable[Delayed[T]]], caller: str) -> list[
 def _not_delayed(given: Sequence[object]) -> str:
     """Return the words for the first of some objects, with what to do where that is clear.
 
-    Coroutines are closed: Python would complain besides that nobody awaits them.
+    Coroutines are closed: Python would complain besides that they were never awaited.
     """
     import inspect
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The key of the words of the command line in the context.
 _WORDS = "grain.map.words"
 # The longest command that is printed as a whole, in characters: where it is asked for, and as a
-# line that most often nobody needs.
+# line that is most often not needed.
 _LONG = 4000
 _SHORT = 400
 
@@ -203,7 +203,7 @@ def map_command(
 
 
 def _report_end(ctx: click.Context, tally: Tally) -> None:
-    """Print how the jobs ended, and what to do about those that failed."""
+    """Print how the jobs ended, and what to do about failed ones."""
     if not tally.total:
         _put_line("grain map: there was no input, so nothing was run")
         return
@@ -255,7 +255,7 @@ def _same_stdin(ctx: click.Context) -> str:
 
 
 def _put_line(line: str) -> None:
-    with suppress(OSError):  # the exit status has to be right also where nobody can read this
+    with suppress(OSError):  # the exit status has to be right also where this cannot be printed
         click.echo(line, err=True)
 
 
@@ -305,7 +305,7 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
         request=request,
         local=local,
         at_once=at_once,
-        # Jobs that run on this machine alone need no configuration, unless one is named.
+        # Jobs that run only on this machine need no configuration, unless one is named.
         config_file=config_file or (None if local is None else False),
         shell=given["shell"],
         null=given["null"],
@@ -437,7 +437,7 @@ def _sentence(error: Exception) -> str | None:
         problem, advice, _ = str(error).partition(": ask for less")
         return f"{problem}{advice} by -r, or give more by --local" if advice else problem
     if isinstance(error, EdgeError):
-        return f"{error}\nTo run on this machine alone, without a scheduler, add -j N."
+        return f"{error}\nTo run only on this machine, without a scheduler, add -j N."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
         return str(error)
     return None

@@ -80,7 +80,7 @@ def detach_if(
         )
     if STDIN in (source.file for source in plan.sources):
         raise MapError("-d: inputs on standard input end with the terminal; give a file, -a FILE")
-    trio.run(mission.check, plan)  # here, where somebody sees what is wrong
+    trio.run(mission.check, plan)  # here, where the user sees what is wrong
     grain = python_command("grain.cli")
     chosen = [] if config is None else ["-c", config]
     start = [*grain, *chosen, "run", "-d", "--name", name]

@@ -55,7 +55,7 @@ class FailureGroups:
 
 
 def job_text(seq: int, values: str) -> str:
-    """Return the name of a job for people: its number and its input.
+    """Return the display name of a job: its number and its input.
 
     >>> job_text(3, "a.xyz")
     'job 3 (a.xyz)'

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Halt:
-    """The policy to start no more jobs (soon), or to end those that run, too (now)."""
+    """The policy to start no more jobs (soon), or to end running ones, too (now)."""
 
     when: Literal["never", "now", "soon"] = "never"
     why: Literal["fail", "success", "done"] = "fail"

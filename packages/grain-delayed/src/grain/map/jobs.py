@@ -53,7 +53,7 @@ _LOOK_AGAIN_SOON = 0.02
 
 @dataclass(frozen=True)
 class MapJob:
-    """One job: its number, its command in both forms, where it runs and where its output goes.
+    """A job: its number, its command in both forms, where it runs and where its output goes.
 
     Attributes:
         command: its command as the result log has it.

@@ -74,7 +74,8 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
 
     Raises:
         MapError: template, inputs and result log do not go together.
-        OSError: a file cannot be read or written; BrokenPipeError if nobody reads the output.
+        OSError: a file cannot be read or written; BrokenPipeError if the reader of the output has
+            ended.
         grain.resource.Infeasible: no worker can ever run such a job.
         KeyboardInterrupt: on Ctrl-C, when no process is left; jobs that ended are written down.
     """

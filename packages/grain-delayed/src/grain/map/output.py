@@ -25,7 +25,7 @@ class _Stored(NamedTuple):
 
 
 class OutputPrinter:
-    """A printer of the outputs of jobs; leaving its ``with`` block prints those that wait.
+    """A printer of the outputs of jobs; leaving its ``with`` block prints the waiting ones.
 
     Args:
         in_order: if true, a job's output waits for that of all jobs with smaller numbers. Outputs

@@ -28,7 +28,7 @@ class MapOptions:
         header: True if the first record of each source names its columns.
         resume: the jobs of the log that are not run again: "no" (there must be none), "ended" or
             "succeeded".
-        by_command: True to identify jobs of the log by their commands alone.
+        by_command: True to identify jobs of the log only by their commands.
         results: the files for outputs, see `Results`, or a table, see `ResultTable`; None to print
             them.
         workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.

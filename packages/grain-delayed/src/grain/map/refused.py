@@ -19,12 +19,12 @@ _SEVERAL = (
 )
 _FIXED = "the replacements are fixed: {} {.} {/} {//} {/.} {#} {%} {1} {name}"
 _TERMINAL = "jobs have no terminal; run a program that needs one by itself"
-_SHOWN = "--dry-run prints the commands, --joblog writes down those that ran"
+_SHOWN = "--dry-run prints the commands, --joblog writes down the ones that ran"
 _SEMAPHORE = "for a lock between commands there is flock(1): flock FILE COMMAND"
 _LOAD = "a job starts if what it needs is free. State that, as in -r Cores=1,Memory=4"
 _SQL = "--results FILE.csv is a table that a database imports; --resume goes on with it"
 _CPUS = "-j counts the CPUs that this process may use, as nproc(1) prints them"
-_PROFILE = "options are read from the command line alone; write a shell script or an alias"
+_PROFILE = "options are read only from the command line; write a shell script or an alias"
 _TMUX = "--results NAME writes outputs to files while jobs run: tail -f NAME/1/stdout"
 _NOT_GROUPED = (
     "outputs are printed job by job; --results NAME writes them to files while jobs run: "

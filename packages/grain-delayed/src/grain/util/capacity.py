@@ -1,4 +1,4 @@
-"""Places of which only so many are taken at once, in trio and asyncio alike."""
+"""A limited number of places, in trio and asyncio alike."""
 
 from __future__ import annotations
 

@@ -107,10 +107,11 @@ def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]:
         async for r_ in as_completed(*rs_):
             r = await r_  # does not wait
 
-    It yields the delayed objects that were given, each once, also those that failed: awaiting one
-    gives its value or raises its exception. One made by operations, as ``a_ + b_``, is ready when
-    all tasks behind it have ended, or one of them has failed. Those that are ready at the same time
-    come in the order in which they were given. The loop may be left early; the other tasks go on.
+    It yields the delayed objects that were given, each once, including failed ones: awaiting one
+    gives its value or raises its exception. An object made by operations, as ``a_ + b_``, is ready
+    when all tasks behind it have ended, or one of them has failed. Objects that are ready at the
+    same time come in the order in which they were given. The loop may be left early; the other
+    tasks go on.
 
     Args:
         *dos: delayed objects, one by one or as iterables of them.

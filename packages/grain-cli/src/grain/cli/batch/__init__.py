@@ -11,7 +11,7 @@ Map:
 - ``opening``: the batch system of a configuration
 - ``command``: running a command
 - ``records``: the records of submitted jobs, in files
-- ``tracked``: jobs of which nobody knows whether they were submitted: looked for, and adopted
+- ``tracked``: jobs that may or may not have been submitted: looked for, and adopted
 - ``systems/``: a class for each batch system: the commands that it runs
 - ``texts/``: the language of each batch system: directives of its scripts, and its answers
 - ``scripts/``: job scripts as text, as far as they are the same for all of them

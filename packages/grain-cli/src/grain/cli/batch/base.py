@@ -81,7 +81,7 @@ class BatchJob:
             main command that SIGUSR1 would end.
         grace: seconds that the main command and the clean-up may take after SIGTERM; None for the
             batch system's choice.
-        notes: comment lines for people who read the script.
+        notes: comment lines for readers of the script.
         env: environment variables to set after the set-up.
         extra_args: further options for the batch system, one word each.
     """
@@ -99,7 +99,7 @@ class BatchJob:
     extra_args: tuple[str, ...] = ()
 
     def members(self, n: int) -> list[BatchJob]:
-        """Return this job alone, or ``n`` like it whose names and logs differ."""
+        """Return this job, or ``n`` copies with different names and logs."""
         return [self] if n == 1 else [self.member(str(number)) for number in range(n)]
 
     def member(self, mark: str) -> BatchJob:
@@ -155,5 +155,5 @@ class BatchSystem(Protocol):
         ...
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs, in the batch system's way and delay; one that has ended is not an error."""
+        """Cancel jobs, in the batch system's way and delay; an ended job is not an error."""
         ...

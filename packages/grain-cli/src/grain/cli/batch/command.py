@@ -154,7 +154,7 @@ def submission(
         title: the command as messages have it; its first word by default.
 
     Raises:
-        SubmissionUnknown: nobody knows whether the batch system has the jobs.
+        SubmissionUnknown: it is unknown whether the batch system has the jobs.
         BatchError: it has refused them.
     """
     done = run(argv, words, stdin=stdin, cwd=cwd, submits=jobs)

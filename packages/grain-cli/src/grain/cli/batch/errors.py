@@ -56,7 +56,7 @@ class SubmissionUnknown(BatchError):
         more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
         names = ", ".join(job.name for job in jobs[:1]) + more
         look = (
-            f"Nobody knows whether the batch system has {names} now. `grain ls` shows what there "
+            f"It is unknown whether the batch system has {names} now. `grain ls` shows what there "
             "is of it; look there before you submit again."
         )
         super().__init__(what, output, f"{look}\n{remedy}" if remedy else look)
@@ -69,5 +69,5 @@ def unreadable(command: str, output: str) -> BatchUnreadable:
     return BatchUnreadable(
         f"{command} printed what Grain does not understand",
         "\n".join(output.strip().splitlines()[:5]) or "(nothing)",
-        "Its version may be one that Grain does not know: please report it, with this text.",
+        "Grain may not know its version: please report it, with this text.",
     )

@@ -32,7 +32,7 @@ def open_system(
 
     Args:
         note: called with a sentence on what is wrong and hinders no submission.
-        hurry: True if somebody waits for the answer: a host that does not answer within seconds is
+        hurry: True if a user waits for the answer: a host that does not answer within seconds is
             given up.
     """
     records = JobRecords((folder or state_folder()) / "jobs")
@@ -99,7 +99,7 @@ def open_local(folder: Path | None = None) -> Local:
 def _taken(folder: Path | None, system: str) -> list[tuple[str, tuple[int, ...]]]:
     """Return the ids and CPUs of the processes that were started earlier.
 
-    One that is about to be started, or whose command was killed then, has neither.
+    A process that is about to be started has neither, and so has one whose command was killed then.
     """
     records = JobRecords((folder or state_folder()) / "jobs").read()
     return [

@@ -1,13 +1,14 @@
 """The records of submitted jobs: `grain` recognises its own jobs by them.
 
 Each submission has one file with one line of JSON per job, in a directory that only its owner may
-read. A file has a name that nobody else uses, and only the command that made it writes to it: so
+read. No other command uses the name of a file, and only the command that made it writes to it: so
 commands need no lock, even on several hosts that share a home directory. Before it submits
 anything, the command writes a line for each job with a mark in place of the id, so that a job is
 looked for, by its name, whose command was killed in between. When the batch system has accepted the
-job, another line has the id, and the mark that it replaces. If nobody knows whether it has, the
-mark stays, and whoever finds the job rewrites the file with its id: of two that do so at once,
-either will do. The reader skips a line that was cut off, for instance by a full disk.
+job, another line has the id, and the mark that it replaces. If it is unknown whether the batch
+system has the job, the mark stays, and the command that finds the job rewrites the file with its
+id. If two commands do so at once, either result will do. The reader skips a line that was cut off,
+for instance by a full disk.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class JobRecord:
 
 
 def mark_of(name: str) -> str:
-    """Return a mark in place of an id, for a job of which nobody knows whether it exists."""
+    """Return a mark in place of an id, for a job that may or may not exist."""
     return f"?{name}.{secrets.token_hex(3)}"
 
 
@@ -104,7 +105,7 @@ class JobRecords:
     """The records of a user.
 
     Args:
-        folder: their directory; made, for its owner alone, with the first record.
+        folder: their directory; made with the first record; only its owner can read it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -247,7 +248,7 @@ def _claimed(path: Path) -> bool:
 
 
 def _without_replaced(records: list[JobRecord]) -> Iterator[JobRecord]:
-    """Yield the records of a file but those whose mark another one has replaced by an id."""
+    """Yield the records of a file, without marks that another record has replaced by an id."""
     replaced = {one.mark for one in records if one.mark}
     # Two commands may have found the id of the same job.
     last = {one.id: one for one in records if one.id not in replaced}

@@ -1,8 +1,8 @@
-"""A batch system that looks for jobs of which nobody knows whether they exist.
+"""A batch system that looks for jobs that may or may not exist.
 
 A submission whose command hangs, or whose answer cannot be read, may have made a job. Its record
 has a mark in place of an id (`grain.cli.batch.records.mark_of`). Wherever such a mark is asked
-for, the batch system is asked for jobs of that name first, and one that it has is adopted: its id
+for, the batch system is asked for jobs of that name first. A job that it has is adopted: its id
 goes into the record. Until then the job counts as alive, so that nothing takes its place.
 """
 
@@ -75,7 +75,7 @@ class Tracked:
             return JobState(JobPhase.GONE, "it has no record")
         age = self._clock() - record.submitted
         if isinstance(trouble, BatchUnsupported):
-            reason = "nobody knows whether it was submitted"
+            reason = "it is unknown whether it was submitted"
             return JobState(JobPhase.GONE if age >= UNSEEN else JobPhase.UNKNOWN, reason)
         if trouble is not None or age < SETTLED:
             return JobState(JobPhase.UNKNOWN, trouble.what if trouble else "it is looked for")
@@ -85,7 +85,7 @@ class Tracked:
         """Look for jobs by their marks, and adopt them.
 
         Returns:
-            The ids of those that exist, by mark, and what prevented the search.
+            The ids of the jobs that exist, by mark, and what prevented the search.
         """
         wanted = set(marks)
         records = self._records.read()
@@ -110,7 +110,7 @@ class Tracked:
         return own, None
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs; of a job that nobody can find, there is nothing to cancel."""
+        """Cancel jobs; a job that cannot be found needs no cancelling."""
         asked = list(ids)
         marks = [one for one in asked if is_mark(one)]
         own, trouble = self._own_ids(marks) if marks else ({}, None)

@@ -34,7 +34,8 @@ def bridge() -> None:
 def key() -> None:
     """Print a new key.
 
-    Whoever has it joins the meeting. A file to which it is printed becomes readable by you alone.
+    Any holder of the key can join the meeting. If you print it to a file, only you can read the
+    file.
 
     \b
     Examples:
@@ -53,9 +54,9 @@ def key() -> None:
 def meeting(ctx: click.Context, key: str | None, config_file: str | None) -> None:
     """Print the public id of a meeting.
 
-    The operator of a bridge may want it, for `grain bridge serve --allow`. Nobody can join a
-    meeting with its id, or read anything. FILE has the key; without it, it is that of the
-    configuration.
+    The operator of a bridge may want it, for `grain bridge serve --allow`. The id does not let
+    anyone join a meeting, or read anything. FILE has the key; without FILE, the key of the
+    configuration is used.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ def _hide_from_others() -> None:
 )  # fmt: skip
 @click.option(
     "--allow", metavar="FILE", type=click.Path(),
-    help="Serve the meetings alone whose ids are in FILE, one in a line.",
+    help="Serve only the meetings whose ids are in FILE, one id per line.",
 )  # fmt: skip
 def serve(listen: str, memory: int, allow: str | None) -> None:
     """Serve a bridge until Ctrl-C or SIGTERM.
@@ -133,7 +134,7 @@ def serve(listen: str, memory: int, allow: str | None) -> None:
 
 
 def read_ids(path: str) -> frozenset[bytes]:
-    """Return the ids in a file, one in a line; what follows ``#`` is for people.
+    """Return the ids in a file, one per line; a comment begins with ``#``.
 
     Raises:
         click.ClickException: a line has no id, or there is none at all.
@@ -153,7 +154,7 @@ def read_ids(path: str) -> frozenset[bytes]:
         ids.add(bytes.fromhex(text))
     if not ids:
         raise click.ClickException(
-            f"{clean(path)} lists no meeting, so nobody could meet: add what `grain bridge id` "
+            f"{clean(path)} lists no meeting, so none could meet: add what `grain bridge id` "
             "prints, a line for each meeting"
         )
     return frozenset(ids)
@@ -184,7 +185,7 @@ async def _serve(
 
     Args:
         memory: bytes for all meetings together.
-        listed: the ids of those that are served; None for all.
+        listed: the ids of the meetings that are served; None for all.
     """
     import signal
 

@@ -47,7 +47,7 @@ def batch(config: Config) -> list[CheckResult]:
         return _hosts(config)
     answers = f"{system}: {', '.join(it.commands)} answer"
     if not it.tried:
-        says = f"{answers}; untested: nobody is known to have run Grain with {it.title}"
+        says = f"{answers}; untested: no run of Grain with {it.title} is known"
         return [
             CheckResult("batch system", "warn", says, "Please tell Grain's authors how it went.")
         ]

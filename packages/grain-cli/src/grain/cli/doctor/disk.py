@@ -25,7 +25,7 @@ FEW = 1000
 
 _ELSEWHERE = "Set XDG_STATE_HOME, and paths in grain.toml, to directories that can be written to."
 
-# Of those that one host has for itself. Unknown ones are taken for shared: there are many.
+# Types of file systems that one host has for itself. Unknown types count as shared: there are many.
 _OF_ONE_HOST = frozenset(
     {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
@@ -119,7 +119,7 @@ def locks() -> list[CheckResult]:
 
 
 def try_locks(handle: int, name: str) -> tuple[list[str], list[str]]:
-    """Return the kinds of locks that a file refuses, and those that exclude nobody."""
+    """Return the kinds of locks that a file refuses, and the kinds that exclude no process."""
     refused, void = [], []
     with open(name, "r+b") as other:  # noqa: PTH123 - a name, as mkstemp returns it
         for kind, lock in ("flock", fcntl.flock), ("fcntl", fcntl.lockf):
@@ -146,7 +146,9 @@ def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> CheckResu
         message = f"{folder} refuses locks: {', '.join(refused)}"
         return CheckResult("locks", "warn", message, fix)
     if void:
-        return CheckResult("locks", "warn", f"in {folder}, {', '.join(void)} excludes nobody", fix)
+        return CheckResult(
+            "locks", "warn", f"in {folder}, {', '.join(void)} excludes no process", fix
+        )
     return CheckResult("locks", "ok", f"flock and fcntl work in {folder}")
 
 

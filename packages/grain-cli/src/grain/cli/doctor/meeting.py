@@ -243,7 +243,7 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckR
         fix = "Wait, or end its process: a mission starts another."
         return CheckResult("scheduler", "fail", f"one on this host does not answer{ways}", fix)
     if here:
-        message = f"one that served on this host has ended unexpectedly{ways}"
+        message = f"a scheduler on this host has ended unexpectedly{ways}"
         return CheckResult("scheduler", "warn", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."

@@ -10,7 +10,7 @@ Map:
 - ``logs``: the present state of the mission of a log, and its lines
 - ``summary``: the counts of a log, by function and by cause of failure
 - ``kept``: summaries of logs that have not changed since they were read
-- ``text``: summaries for people
+- ``text``: summaries as text
 - ``calls``: the calls that failed, to be copied or given to a new run
 - ``rows``: the runs of a log as rows with named columns
 - ``tables``: rows as CSV and Parquet

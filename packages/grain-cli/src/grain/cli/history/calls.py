@@ -2,7 +2,7 @@
 
 Each cause begins with a comment, ``#``, which Python and shells skip. So the calls of delayed
 functions can be put into a program, and the commands of `grain map` into a script. A call that the
-log has not, or not whole, is a comment as well: nobody should run half a command.
+log lacks, or has only in part, is a comment as well: half a command must not be run.
 
 The inputs are the first arguments of the same calls, without quotes: lines that programs read.
 There is no comment among them, as such a line would be taken for an input.

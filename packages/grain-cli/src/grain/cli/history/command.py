@@ -62,9 +62,9 @@ def history(
 ) -> None:
     """Show what missions have done, past and present.
 
-    All that have left an event log, however they were started; `grain missions` has those that
-    `grain run` and `grain start` started, which can be followed, ended and resumed. Without NAME,
-    list missions; with the name or the id of one, or the beginning of it, show its
+    These are all missions that have left an event log, however they were started. `grain missions`
+    lists the missions of `grain run` and `grain start`, which can be followed, ended and resumed.
+    Without NAME, list missions; with the name or the id of one, or the beginning of it, show its
     tasks by function and outcome. NAME may also be a label such as opt@2, as `grain ls` and `grain
     missions` show it, or the path of an event log.
 

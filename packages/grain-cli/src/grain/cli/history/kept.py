@@ -46,7 +46,7 @@ class KeptSummaries:
         self._folder = folder or cache_folder()
 
     def of(self, log: StoredLog) -> LogSummary:
-        """Return the summary of a log: the one that is kept, or a new one.
+        """Return the summary of a log: the kept one, or a new one.
 
         Raises:
             LogError: it is not a log of this version.
@@ -84,7 +84,7 @@ class KeptSummaries:
 
 
 def is_summary(name: str) -> bool:
-    """Return True for the name of a summary, or of one that was being written."""
+    """Return True for the name of a summary, or of a half-written one."""
     log, json, writer = name.partition(".json")
     return (
         bool(json)

@@ -22,7 +22,7 @@ _LOOK = 1 << 14  # lines between two looks at the clock
 
 
 def state_of(log: StoredLog, status: str) -> str:
-    """Return the state of a mission for people.
+    """Return the state of a mission, as text.
 
     Args:
         status: that of its last line; empty if it has no end.
@@ -49,7 +49,7 @@ def up_to_now(state: str, summary: LogSummary) -> LogSummary:
 def _lost_elsewhere(log: StoredLog) -> bool:
     """Return True if a mission has ended whose process this host cannot see.
 
-    One that `grain run` has started gives a sign of life every 30 s, beside its log.
+    A mission of `grain run` gives a sign of life every 30 s, beside its log.
     """
     from grain.cli.mission_names import start_of
     from grain.cli.missions.starting import state_of as state_of_start

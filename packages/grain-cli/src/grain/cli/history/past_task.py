@@ -1,4 +1,4 @@
-"""One task of a log, for `grain why`: what became of it, and every run of it."""
+"""One task of a log, for `grain why`: its fate, and all its runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LISTED = 5  # runs that are described one by one
 
 
 class PastTask:
-    """One task, by the lines of a log.
+    """A task, by the lines of a log.
 
     Attributes:
         runs: its runs that have ended, and those of earlier attempts at the same.
@@ -116,7 +116,7 @@ class Logged(NamedTuple):
 def past_in_log(config: Config, mission: str, number: int) -> Logged | None:
     """Return what the log of a mission says of a task; None if that is nothing.
 
-    Of several missions with the same name it is the last one that has a log.
+    If several missions have the name, it is the last one with a log.
 
     Raises:
         LogError: there is no log of the mission, or none that can be understood.
@@ -267,7 +267,7 @@ def _exit(status: int) -> str:
 
 
 def _earlier(runs: list[EndedRun], past: PastTask) -> list[str]:
-    """Return a line for each earlier run, of which there may be too many."""
+    """Return a line for each earlier run; there may be too many."""
     lines = []
     for run in runs[-_LISTED:]:
         line = run.line

@@ -58,8 +58,8 @@ def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = Fals
     """Yield a row for each run, in the order of their ends; then one for each task that is open.
 
     Args:
-        mission: the id of the mission, in the log of which lines do not name it.
-        failed: True for those alone that failed, crashed or were lost.
+        mission: the id of the mission, as the lines of its own log do not name it.
+        failed: True for only the tasks that failed, crashed or were lost.
     """
     assembly = RunAssembly()
     for line in lines:

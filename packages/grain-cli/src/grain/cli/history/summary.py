@@ -24,7 +24,7 @@ _CALLS = 200  # that are kept of a cause; there may be a million
 
 
 class FunctionSummary(msgspec.Struct, kw_only=True):
-    """The tasks of one function; amounts are of all their runs, also of those that failed.
+    """The tasks of one function; amounts are of all their runs, including failed ones.
 
     Attributes:
         tasks: the number of its tasks that were submitted, without further attempts of the same,

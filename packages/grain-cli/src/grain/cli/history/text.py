@@ -1,4 +1,4 @@
-"""Summaries of logs as text for people, and as plain data for programs. Pure."""
+"""Summaries of logs, as text for display and as plain data for programs. Pure."""
 
 from __future__ import annotations
 

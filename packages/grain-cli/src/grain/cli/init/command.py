@@ -84,7 +84,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     try:
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            # Whatever the umask: one that others may write to would not be used.
+            # Whatever the umask: Grain does not use a file that others may write to.
             os.fchmod(file.fileno(), 0o644)
             file.write(text)
         if force:

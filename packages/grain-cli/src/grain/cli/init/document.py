@@ -34,7 +34,7 @@ _GPU = {"slurm": "--gres=gpu:{}", "pbs": "-l select=1:ncpus={cores}:mem={memory}
 
 
 def title(system: str) -> str:
-    """Return the name of a batch system for people."""
+    """Return the display name of a batch system."""
     return _TITLES.get(system, system)
 
 
@@ -160,7 +160,7 @@ def _set_up(script: Table, site: Site) -> None:
 
 
 def _remark(place: Container | Table, text: str) -> None:
-    """Write a comment for people."""
+    """Write a comment."""
     place.add(tomlkit.comment(_one_line(text)))
 
 

@@ -90,7 +90,7 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
 
 
 def _answer(*words: str) -> CommandResult:
-    """Return the answer of a command; one that hangs or cannot be run answers with that."""
+    """Return the answer of a command; if it hangs or cannot be run, that is the answer."""
     try:
         return _first_answer(*words)
     except BatchUnreachable as error:
@@ -186,7 +186,7 @@ def _modules(env: Mapping[str, str]) -> tuple[str, ...]:
             entries = list(Path(folder).iterdir()) if folder else []
         except OSError:
             continue
-        # Other users may write there. Nobody types a name with control characters.
+        # Other users may write there. No user types a name with control characters.
         found = {entry.name for entry in entries if not entry.name.startswith(".")}
         names |= {name for name in found if name.isprintable()}
     return tuple(sorted(names))

@@ -9,8 +9,8 @@ Theory of operation:
    own, so that no signal of the terminal reaches it.
 3. The state of a start follows from these files, and from the processes of this host: `state`,
    pure. A keeper that was killed, or whose host was rebooted, leaves no exit status.
-4. Nobody changes the files of another: so hosts need no locks. A name belongs to one living start;
-   of two that are made at the same moment the later number gives way.
+4. Each process changes only its own files: so hosts need no locks. A name belongs to one living
+   start; of two that are made at the same moment the later number gives way.
 
 Map:
 

@@ -75,5 +75,5 @@ def _system(config: Config | None, name: str) -> BatchSystem | None:
 
 
 def output_file(record: JobRecord) -> str:
-    """Return the file of a mission's output, for people."""
+    """Return the file of a mission's output, for display."""
     return clean(record.log_file) or "nowhere"

@@ -55,7 +55,7 @@ def keep(
     Raises:
         OSError: the program cannot be run, or its folder cannot be written; nothing runs.
     """
-    # Whoever ignores SIGCHLD, as a parent may have left it, gets no exit status.
+    # A process that ignores SIGCHLD gets no exit status, and a parent may have set that.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Until the program is there, signals wait for it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

@@ -41,17 +41,17 @@ _JOB_STATES = {
 
 
 @click.command()
-@click.option("-a", "--all", "everything", is_flag=True, help="Also those that ended long ago.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also missions that ended long ago.")
 @json_option
 @config_option
 @click.pass_context
 def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: str | None) -> None:
     """List missions that can be followed, ended or resumed.
 
-    Those that `grain run` and `grain start` have started on any host that shares the home
-    directory: those that run, and those of the last 30 days that have ended, with their state,
-    since when, and where. `grain history` lists all missions, also those that were started in
-    another way, with what they have done; names and states are the same there.
+    These are the missions that `grain run` and `grain start` have started on any host that shares
+    the home directory: the running ones, and those that ended within the last 30 days, with their
+    state, since when, and where. `grain history` lists all missions, however they were started,
+    with what they have done; names and states are the same there.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         heads = ("NAME", "STATE", "HOST") if narrow else _HEADS
         nothing = (
             "no mission was started by `grain run` or `grain start` yet: `grain run -d opt.py` "
-            "starts one; `grain history` lists those that were started in another way\n"
+            "starts one; `grain history` lists missions that were started in another way\n"
         )
         rows = [one.row for one in shown]
         click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)

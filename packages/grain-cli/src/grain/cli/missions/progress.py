@@ -1,7 +1,7 @@
 """`ProgressLine`: the progress of a mission that is followed, below its output on a terminal.
 
-The scheduler has the counts. A mission on its own machine alone has none, and writes a line into
-its output once a minute, as every mission does.
+The scheduler has the counts. A mission that uses only its own machine has none, and writes a line
+into its output once a minute, as every mission does.
 """
 
 from __future__ import annotations

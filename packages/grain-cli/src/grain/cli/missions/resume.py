@@ -23,8 +23,8 @@ def resume(ctx: click.Context, changed: bool, lost: bool, mission: str | None) -
     """Start a mission again that was killed.
 
     Or whose host was rebooted, or that has failed: with the same arguments, in the same directory,
-    and with the same environment variables but those of the terminal and those that hold secrets,
-    which are taken from this shell. With the result cache it computes only what is missing.
+    and with the same environment variables except variables of the terminal and secrets, which are
+    taken from this shell. With the result cache it computes only what is missing.
 
     \b
     Examples:

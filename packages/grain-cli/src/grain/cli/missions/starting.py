@@ -138,8 +138,8 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
     Raises:
         click.ClickException: one of that name runs, or the program cannot be run: nothing is
             started, and nothing is left of it.
-        ConfigError, EdgeError: one that is detached has a configuration that is wrong, or a bridge
-            whose key or version cannot be used; nothing is started either.
+        ConfigError, EdgeError: a detached mission has a wrong configuration, or a bridge whose key
+            or version cannot be used; nothing is started either.
         OSError: the state directory cannot be written.
     """
     if start.detached:
@@ -171,7 +171,7 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
 
 
 def _check_config(start: MissionStart, env: Mapping[str, str]) -> None:
-    """Check what the program is about to read, as nobody may see it fail."""
+    """Check what the program is about to read, as its failure may go unseen."""
     from grain.config import load
 
     config = load(env=env, cwd=start.directory)
@@ -220,7 +220,7 @@ def _keep_detached(record: StartRecord, env: dict[str, str], prefix: tuple[str, 
         # A keeper that could not begin at all has printed why, as has systemd-run.
         lines = record.output.read_text(errors="replace").strip().splitlines()
         raise click.ClickException(_failure(record.start, error or (lines[-1] if lines else "")))
-    # It outlives this command, so nobody here waits for it.
+    # It outlives this command, which does not wait for it.
     process.returncode = 0
 
 

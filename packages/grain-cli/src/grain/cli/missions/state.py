@@ -42,7 +42,7 @@ class State(NamedTuple):
 
     Attributes:
         detail: the rest of a sentence about it: ``it ...``.
-        certain: False if it is judged by missing signs of life alone: it may run all the same.
+        certain: False if it is judged only by missing signs of life: it may run all the same.
     """
 
     phase: Phase

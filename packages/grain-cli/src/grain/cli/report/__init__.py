@@ -15,7 +15,7 @@ Map:
 - ``critical_path``: the chain of tasks that ended last
 - ``sufficient``: the request that would have sufficed
 - ``verdict``: the sentences on top
-- ``figures``: figures as people read them; ticks of axes
+- ``figures``: figures as text; ticks of axes
 - ``charts``: the geometry of pictures
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`

@@ -4,12 +4,12 @@ Rules:
 
 1. A lane is a CPU of its worker. A run is in the lane of each CPU that it had; it is one `Bar`,
    which stands in several lanes.
-2. Where the log has no CPUs of a run, it takes as many lanes as it asked for cores, of those that
-   are free; where it does not say when exactly the run was, the first moment at which they are.
-   Such runs are *loose*: they get their places when all others have theirs, the earliest first.
-   What finds no free lane gets further ones.
-   Last come runs that no worker has reported, as it was lost or has them still: some of these may
-   be tasks that it had beside those that ran. They are shown as far as there are free lanes.
+2. Where the log has no CPUs of a run, it takes as many free lanes as it asked for cores. Where the
+   log does not say when exactly the run was, it takes the first moment at which they are free. Such
+   runs are *loose*: they get their places when all others have theirs, the earliest first. What
+   finds no free lane gets further ones. Last come runs that no worker has reported, as it was lost
+   or has them still: some of these may have waited at the worker beside its runs. They are shown
+   as far as there are free lanes.
 3. Where there are too many bars, neighbours in a lane become one, as long as it is shorter than
    the *grain* of the timeline; which doubles until there is room again. So whatever is longer than
    the grain has a bar of its own, and nothing moves by more than the grain.
@@ -40,7 +40,7 @@ _MOST_LANES = 4096  # of one worker, and of one run
 
 
 class Bar(NamedTuple):
-    """One run, or several short ones that follow each other in a lane.
+    """A run, or several short runs that follow each other in a lane.
 
     Attributes:
         start: when the first began, in seconds.
@@ -144,7 +144,7 @@ class Lanes:
         """Return the bars of each lane: of the CPUs in their order, and of further lanes.
 
         Args:
-            cores: the cores of the worker: so many lanes at least, of which some may be empty.
+            cores: the cores of the worker: at least so many lanes, some perhaps empty.
         """
         self._settle(cores)
         rows = [self._cpus[cpu] for cpu in sorted(self._cpus)] + self._others
@@ -280,7 +280,7 @@ class Timeline:
 
     @property
     def count(self) -> int:
-        """The number of bars; one that stands in several lanes counts once."""
+        """The number of bars; a bar in several lanes counts once."""
         return sum(len({bar for row in rows for bar in row}) for rows in self.rows().values())
 
     @property

@@ -174,7 +174,7 @@ class Strip(NamedTuple):
     Attributes:
         path: the area, in a box of 100 by 100.
         x: the ticks in percent of the width, with labels.
-        marks: what was asked for, in percent of the width, with labels, of which some are empty.
+        marks: what was asked for, in percent of the width, with labels; some labels are empty.
     """
 
     title: str
@@ -434,12 +434,12 @@ def timeline_data(
 ) -> dict[str, Any]:
     """Return the bars of so many workers for the script.
 
-    Of each worker: its name, and the bars of each lane, a bar in the first of its lanes alone. Bars
-    are whole numbers, each relative to the one before. Of each bar: the time since the end of the
-    one before in its list, and its length, in units; 3 times the number of its function, plus its
-    state; the number of its task, less that of the bar before; and in which other lanes it is, as
-    the place of their distances in ``more``. ``several`` has the counts of bars of several runs, by
-    their place.
+    Each worker has its name and the bars of each lane; a bar stands only in the first of its lanes.
+    Bars are whole numbers, each relative to the bar before. Each bar has: the time since the end of
+    the bar before in its list, and its length, in units; 3 times the number of its function, plus
+    its state; the number of its task, less that of the bar before; and in which other lanes it is,
+    as the place of their distances in ``more``. ``several`` has the counts of bars of several runs,
+    by their place.
     """
     unit = 0.001
     while seconds / unit > _UNITS:

@@ -50,7 +50,7 @@ BARS = 120_000
 
 _REMARKS = 200  # that are kept; a scheduler in trouble may repeat itself
 
-_TIME = "WTime"  # a limit, of which nothing is taken
+_TIME = "WTime"  # a limit, which is not used up
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class WorkerTrack:
 
 
 class ResourceSeries(NamedTuple):
-    """One kind of resource over time, each as a series.
+    """A kind of resource over time, each as a series.
 
     Attributes:
         used: by the programs of the runs; empty where that is not measured.
@@ -110,7 +110,7 @@ class Report:
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
         steps: the critical path, of the mission that ended last.
-        never_ran: how many tasks never ran, by reason; those that wait still are not among them.
+        never_ran: how many tasks never ran, by reason; waiting tasks are not among them.
         left_waiting: how many have not begun by the end of the log, by reason.
         first_wait: how long the oldest task had waited when a worker took the first one; 0 if that
             is not known.
@@ -262,7 +262,7 @@ class Collector:
 
     @property
     def _now(self) -> float:
-        """Seconds from the first line to the last one that was fed."""
+        """Seconds from the first line to the last line fed."""
         return self._assembly.now - (self._assembly.first or 0.0)
 
     def _remark(self, text: str) -> None:
@@ -288,7 +288,7 @@ class Collector:
         worker = self._workers.get(line.worker)
         if worker is None:
             return
-        # One that was lost was so before that was known.
+        # A lost worker was lost before that was known.
         left = self._assembly.last_there(line) - (self._assembly.first or 0.0)
         if worker.since is not None:
             left = max(worker.since, left)

@@ -148,7 +148,7 @@ def notes(reader: LogReader) -> Iterator[str]:
 
 
 def _replace(file: Path, pieces: Iterable[str]) -> None:
-    """Write a file whole, or not at all; one whose name ends with .gz is compressed.
+    """Write a file whole, or not at all; a name that ends with .gz means compressed.
 
     Raises:
         OSError: it cannot be written.

@@ -1,8 +1,8 @@
 """The critical path of a mission: the chain of tasks, each awaited by the next, that ended last.
 
-It leads back from the task that ended last, of those that ran: the one before is, of those that its
-branch had awaited when it submitted it, the one that ended last. Whoever wants the mission to be
-shorter has to make this chain shorter. What was cancelled while it waited ends no path.
+It leads back from the task that ran and ended last. Before each task in the chain comes the last to
+end of the tasks that its branch had awaited when it submitted the task. A mission gets shorter only
+if this chain does. A task that was cancelled while it waited ends no path.
 
 All tasks have to be remembered, as any of them may turn out to be in the chain: in arrays, 44 bytes
 for each.
@@ -58,7 +58,7 @@ class CriticalPath:
     """The tasks of one mission. Their numbers begin with 1; 0 is none.
 
     Attributes:
-        last_end: when the task that ended last has ended, of those that ran; -1 if none has.
+        last_end: when the last of the tasks that ran has ended; -1 if none has.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures as people read them: spans of time, amounts, shares, and the ticks of axes."""
+"""Figures as text: spans of time, amounts, shares, and the ticks of axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPANS = (
     (_HOUR, "h", "hours", (0.5, 1, 2, 3, 6, 12)),
     (_DAY, "d", "days", (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
-"""Units of time, with the steps between ticks that people find natural in each."""
+"""Units of time, with the natural steps between ticks in each."""
 
 
 def number(amount: float) -> str:

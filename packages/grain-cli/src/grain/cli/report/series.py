@@ -1,4 +1,4 @@
-"""Amounts over time in a fixed number of bins, for a span that nobody knows in advance.
+"""Amounts over time in a fixed number of bins, for a span that is not known in advance.
 
 The bins begin narrow, and become twice as wide whenever a time lies behind the last of them: so
 memory is bounded, and two series can always be brought to the same bins.

@@ -126,7 +126,7 @@ class Tracer:
             process = self._processes[task.worker]
             start = self._micro(task.started)
             if not process.has_room(start, task.submission.request.get("Cores", 1.0)):
-                continue  # its worker has it beside those that run
+                continue  # its worker has it beside its running tasks
             thread, _ = process.lane(start)
             yield from self._thread(process, thread, start, now)
             submission = task.submission
@@ -175,7 +175,7 @@ class Tracer:
         threads: tuple[int, ...] = line.cpus
         if not threads:
             if not run.reported and not process.has_room(begin, run.cores or 1.0):
-                # Its worker had it beside those that ran, as far as can be known.
+                # As far as can be known, it waited at its worker beside running tasks.
                 yield self._instant(f"task {line.task}: {line.outcome}", end, process.number)
                 return
             length = end - begin

@@ -51,7 +51,7 @@ WAITED = 0.5
 _NAMED = 3  # workers
 _LONG_NAME, _LONG_MESSAGE = 60, 140  # characters
 
-_TIME = "WTime"  # a limit, of which nothing is taken
+_TIME = "WTime"  # a limit, which is not used up
 
 
 class Finding(NamedTuple):
@@ -114,7 +114,7 @@ def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     if count < ALIKE * total or (count == 1 and total > 1):
         return
     how = most.cause.error or most.cause.outcome
-    # The first of several runs may be one that was made up for: what they have in common is true.
+    # A retry may have made up for the first of several runs: what they have in common is true.
     if message := most.first.line.message if most.runs == 1 else most.cause.pattern:
         how += f": {_short(message, _LONG_MESSAGE)}"
     stop = "" if how.endswith((".", "!", "?")) else "."

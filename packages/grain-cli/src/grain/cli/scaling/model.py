@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobState
 
 WORTH = 600.0
-"""Seconds of work for which a worker is worth it, as long as nobody knows how fast workers come."""
+"""Seconds of work for which a worker is worth it, while it is unknown how fast workers come."""
 
 CHARGE_OF_GPU = 16.0
 """The charge of a GPU where none is configured, in cores."""
@@ -41,7 +41,7 @@ class WorkerShape:
 
     Attributes:
         total: what such a worker has, as far as it is known; without its time.
-        unknown: the kinds of which it has some; how much, the first worker tells when it joins.
+        unknown: the kinds that it has in unknown amounts, until the first worker joins.
         seconds: the time that it has for tasks; ``math.inf`` if it is not known.
         charge: what one costs, where that is configured.
         interpreter: its interpreter, as hubs name them; None before the first has joined.
@@ -83,7 +83,7 @@ class TaskClass:
         elapsed: the seconds that those have run, together.
         mean: the mean duration of such tasks, in seconds; None if too few have ended.
         need: the seconds that a worker must have left.
-        interpreter: the one that they need; empty if any will do.
+        interpreter: the interpreter that they need; empty if any will do.
     """
 
     space: Resource

@@ -1,7 +1,7 @@
-"""The workers that tasks need, and those that are worth it: rules 1 and 2. Pure functions.
+"""The workers that tasks need, and the workers that are worth it: rules 1 and 2. Pure functions.
 
 The share of a task is the largest part of a worker that it takes of any kind; its work is its share
-times its duration, so the work of a worker is its time. For tasks that ask for cores alone that is
+times its duration, so the work of a worker is its time. For tasks that ask only for cores, that is
 cores times duration over the cores of a worker.
 """
 
@@ -60,7 +60,7 @@ class WorkerPlan:
         needed: new workers, by shape.
         worth: new workers that have enough to do, by shape.
         due: the shapes of tasks that have neither a worker nor a job, which get one anyway.
-        jobs: the jobs, of those that were asked for, that are needed.
+        jobs: the jobs that are needed, of the jobs asked for.
         workers: the ids of the workers that have room for waiting tasks.
         reasons: the tasks for which workers of a shape are wanted, those with the most work first.
     """
@@ -106,7 +106,7 @@ def plan(
 
 
 class _Planning:
-    """One plan in the making."""
+    """A plan in the making."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class _Planning:
             left -= self._open(one, fit, left)
 
     def _is_served(self, one: TaskClass, spared: bool) -> bool:
-        """Return True if a worker, or one that was asked for, can run a class when it is empty."""
+        """Return True if an empty worker, here or asked for, can run a class."""
         return any(
             Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
             for worker, _ in self._here

@@ -1,7 +1,7 @@
 """Jobs of one sort: how many to submit, and when. Pure; time is an argument.
 
 A job counts, whether it waits or runs, from its submission until the batch system has reported
-twice that it is gone: so there are never more jobs than wanted. One whose worker takes no more
+twice that it is gone: so there are never more jobs than wanted. A job whose worker takes no more
 tasks does not count: its successor is submitted before it ends. Jobs that fail as soon as they
 start would be submitted without end. So a failure begins a pause, twice as long as the last one.
 Then a single job is tried, and the others follow when it has proven itself.
@@ -84,7 +84,7 @@ class PoolJob:
         self.proven = False
         self.failed = False
         self._state = PoolJobState.NEW
-        # Since when it runs, or ran when it was missed: one that comes back has run all the time.
+        # Since when it runs, or ran when it was missed: a job that comes back has run all the time.
         self._began: float | None = None
 
     def on_waiting(self) -> None:
@@ -183,7 +183,7 @@ class JobPool:
         """Take in the states of `jobs`.
 
         Returns:
-            The jobs that ended before they had proven themselves, and those that are stuck.
+            The jobs that ended before they had proven themselves, and the jobs that are stuck.
         """
         failed = []
         new = False

@@ -1,4 +1,4 @@
-"""The tasks that fit into a worker, one that is here or one that would be."""
+"""The tasks that fit into a worker, present or planned."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class _Sort:
         Args:
             delay: the seconds from its submission until it had joined, if they are known. A worker
                 is worth it for as much work as it takes to come: so a burst of tasks takes at most
-                twice as long as if all workers had been submitted that it needs. One that comes
-                sooner than usual shows that nodes are idle, and that others would, too.
+                twice as long as if all workers had been submitted that it needs. A worker that
+                comes sooner than usual shows that nodes are idle, and that others would, too.
         """
         self.joined = True
         if self._delays is not None and delay is not None:
@@ -153,7 +153,7 @@ class Scaler:
 
     @property
     def alive(self) -> int:
-        """The number of jobs that count: those that wait or run and are not lost."""
+        """The number of jobs that wait or run and are not lost."""
         return sum(not job.lost for job in self._jobs.values())
 
     def shape_of(self, job: str) -> str:
@@ -241,7 +241,7 @@ class Scaler:
             if job.lost and job.cancelled_at == -math.inf
         ]
         stuck = [
-            CancelJob(one, f"it would never start: {view.states[one].reason or 'nobody says why'}")
+            CancelJob(one, f"it would never start: {view.states[one].reason or 'no reason given'}")
             for sort in self._sorts.values()
             for one in sort.pool.stuck
             if now - self._jobs[one].cancelled_at > _AGAIN
@@ -307,7 +307,7 @@ class Scaler:
         for job in self._jobs.values():
             runs = job.phase in {JobPhase.RUNNING, JobPhase.ENDING}
             if workers is None or not runs or job.id in here:
-                # Without a scheduler's answer, nobody knows where its worker is.
+                # Without a scheduler's answer, it is unknown where its worker is.
                 job.apart_since = None
                 job.lost = job.lost and job.id not in here
             elif job.apart_since is None:
@@ -322,7 +322,7 @@ class Scaler:
         return news
 
     def _active(self) -> int:
-        """Return how many workers there are or will be that nobody has let go."""
+        """Return the number of present and expected workers that were not let go."""
         return sum(map(_is_active, self._jobs.values()))
 
     def _room(self, sort: _Sort, now: float) -> int:
@@ -339,7 +339,8 @@ class Scaler:
         left = self._most - _occupied(self._jobs.values(), self._most)
         counts: dict[str, int] = {}
         whys: dict[str, str] = {}
-        # What is due first: its tasks have nobody else. Then where there is most to do.
+        # Sorts that are due come first: only they can run their tasks. Then the most work comes
+        # first.
         order = sorted(
             self._sorts, key=lambda name: (name not in planned.due, -planned.worth[name])
         )
@@ -395,7 +396,7 @@ class Scaler:
                 release.append(DrainWorker(worker.id, job.id, why))
         return release
 
-    # ---- for people
+    # ---- texts
 
     def describe(self, now: float) -> dict[str, Any]:
         """Return how things stand, as plain data."""
@@ -422,7 +423,7 @@ class Scaler:
 
 
 def _is_active(job: _Job) -> bool:
-    """Return True if a job has or will have a worker that nobody has let go."""
+    """Return True if a job has or will have a worker that was not let go."""
     return not (job.lost or job.released or job.cancelled_at > -math.inf)
 
 

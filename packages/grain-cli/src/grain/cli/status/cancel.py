@@ -15,7 +15,7 @@ from grain.cli.show import clean
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from grain.cli.alone import AloneMission
+    from grain.cli.local_missions import LocalMission
     from grain.cli.mission_records import StartRecord
     from grain.config import Config
     from grain.edge.questions import MissionState
@@ -34,8 +34,8 @@ def cancel(
 
     Both are named as `grain ls` names them, or a mission as `grain missions` does. A mission ends
     as by Ctrl-C: its tasks and their programs end, and then itself; the command asks before it does
-    so. One with its local worker alone gets SIGTERM, on its host. A task ends without a question,
-    and what awaits it gets an exception that says who has cancelled it.
+    so. A mission that has only its local worker gets SIGTERM, on its host. A task ends without a
+    question, and the code that awaits it gets an exception that says who has cancelled it.
 
     \b
     Examples:
@@ -52,8 +52,8 @@ def cancel(
         if what is None:
             raise click.UsageError(_missing(config, patience))
         record = None
-        if (unasked := _alone(config, mission, patience)) is not None:
-            click.echo(_end_alone(unasked, task, yes=yes))
+        if (unasked := _local_mission(config, mission, patience)) is not None:
+            click.echo(_end_local_mission(unasked, task, yes=yes))
             return
         meant = id_of(config, mission)
         if task:
@@ -105,7 +105,7 @@ def parse(what: str) -> tuple[str, int]:
     return what, 0
 
 
-def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
+def _local_mission(config: Config, word: str, patience: float) -> LocalMission | None:
     """Return the mission that a word means, if no scheduler has it; else None.
 
     Raises:
@@ -117,14 +117,14 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
     from grain.cli.query import NoScheduler, ask_state
     from grain.eventlog.store import several_run
 
-    if not named(alone(config, ()), word):
+    if not named(local_missions(config, ()), word):
         return None
     here: list[MissionState] | None
     try:
         here = ask_state(config, patience=patience).missions
     except NoScheduler:
         here = None
-    found = named(alone(config, here), word)
+    found = named(local_missions(config, here), word)
     others = [
         f"{one.label} (id {one.id[:8]}, on {one.host})" for one in here or () if one.goes_by(word)
     ]
@@ -133,24 +133,24 @@ def _alone(config: Config, word: str, patience: float) -> AloneMission | None:
         raise click.ClickException(clean(several_run(word, labels, len(labels))))
     if not found:
         return None
-    # One that `grain run` has started has the state of its start besides.
+    # A mission of `grain run` has the state of its start besides.
     start = start_of(found[0].log)
     return None if start is not None and find(starts(), word) == start else found[0]
 
 
-def _end_alone(mission: AloneMission, task: int, *, yes: bool) -> str:
+def _end_local_mission(mission: LocalMission, task: int, *, yes: bool) -> str:
     """End a mission that no scheduler has; return a sentence for the user.
 
     Raises:
         click.ClickException: a task is meant, or its process cannot be reached.
     """
-    from grain.cli.alone import end
+    from grain.cli.local_missions import end
     from grain.cli.show import typed
 
     name = clean(mission.header.name)
     if task:
         raise click.ClickException(
-            f"mission {name} has its local worker alone, and no command ends one task of it; "
+            f"mission {name} has only its local worker, and no command ends one task of it; "
             f"`grain cancel {name}` ends the mission"
         )
     if not yes:
@@ -241,13 +241,13 @@ def _end_started(config: Config, word: str, *, yes: bool) -> str:
 
 
 def _missing(config: Config, patience: float) -> str:
-    """Return the message for a command line without a mission, which lists those that are here."""
-    from grain.cli.alone import alone
+    """Return the message for a command line without a mission, which lists the missions here."""
+    from grain.cli.local_missions import local_missions
     from grain.cli.query import ask_state
 
     here = ask_state(config, patience=patience).missions
     names = [clean(mission.label) for mission in here]
-    names += [clean(one.header.name) for one in alone(config, here)]
+    names += [clean(one.header.name) for one in local_missions(config, here)]
     if not names:
         return "name a mission, as in: grain cancel opt; none is here"
     return f"name a mission, as in: grain cancel {names[0]}; there are: {' '.join(names)}"

@@ -42,8 +42,8 @@ def ls(
     with report_errors():
         import msgspec
 
-        from grain.cli.alone import alone, alone_text
         from grain.cli.batch import state_folder, submitted_names
+        from grain.cli.local_missions import local_missions, local_missions_text
         from grain.cli.query import NobodyThere, NoScheduler, ask_state
         from grain.cli.status.ls_text import jobs_text, state_text
         from grain.cli.status.scaling_text import scaling_text
@@ -73,13 +73,13 @@ def ls(
                 raise
             # As it is after `grain up` and before the first mission.
             click.echo("No scheduler runs yet: the first mission starts it, and workers join it.")
-            if beside := alone_text(alone(config)):
+            if beside := local_missions_text(local_missions(config)):
                 click.echo(f"Besides, {beside}.")
             return
         jobs, problem = looking.wait(5.0)
         if as_json:
             place = {"address": config.worker.cli_dial, "config": config.source}
-            others = [one.data() for one in alone(config, state.missions)]
+            others = [one.data() for one in local_missions(config, state.missions)]
             data = {**place, "jobs": plain(alive(jobs)), "scaling": scaling, "alone": others}
             print_json({**msgspec.to_builtins(state), **data})
             return
@@ -92,7 +92,7 @@ def ls(
             + jobs_text(alive(jobs), here, most, everything=everything)
         )
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
-        if beside := alone_text(alone(config, state.missions)):
+        if beside := local_missions_text(local_missions(config, state.missions)):
             click.echo(f"Beside it, {beside}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)

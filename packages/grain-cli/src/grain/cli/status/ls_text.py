@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MANY = 20
-"""Workers, or jobs, that are listed one by one; of more there is a summary."""
+"""The most workers, or jobs, that are listed one by one; more get a summary."""
 
 
 def state_text(state: StateAnswer, most: int | None = None, *, everything: bool = False) -> str:

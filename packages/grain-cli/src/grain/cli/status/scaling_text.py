@@ -31,7 +31,7 @@ def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
     for one in state["impossible"]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in one["reasons"].items())
         lines.append(
-            f"Impossible: {clean(one['ask'])}, of which {one['waiting']} wait ({clean(reasons)})"
+            f"Impossible: {clean(one['ask'])}, {one['waiting']} waiting ({clean(reasons)})"
         )
     lines.append(
         f"From {state['min']} to {state['max']} workers, by process {state['pid']} on "

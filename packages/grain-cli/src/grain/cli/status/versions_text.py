@@ -17,7 +17,7 @@ _NAMED = 4  # workers, and missions, that are named for each version
 def versions_text(state: StateAnswer, most: int | None = None) -> str:
     """Format the versions of Python, Grain and NumPy as a table; "" unless some differ.
 
-    Of Python the minor version counts, as bytecode differs between those; of NumPy the major one.
+    Python's minor version counts, as bytecode differs between those; NumPy's major version does.
     The Python of the scheduler does not count: it loads nothing of what missions and workers send.
     """
     rows: dict[tuple[str, str, str], dict[str, list[str]]] = {}

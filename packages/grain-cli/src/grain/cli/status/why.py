@@ -1,4 +1,4 @@
-"""``grain why``: explain the state of a task; of one that has ended also by the event log."""
+"""``grain why``: explain the state of a task; an ended task also by the event log."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class Top(App[int]):
         self._draw()
 
     def on_pane_opened(self, message: Pane.Opened) -> None:
-        """Open a worker or a task; of a mission show its tasks alone."""
+        """Open a worker or a task; for a mission, show only its tasks."""
         name, row = message.pane.id, message.row
         if name == "missions":
             label = row.cells[0]
@@ -358,7 +358,7 @@ class Top(App[int]):
         elif pane is not None and pane.row is not None and pane.id != "failures":
             task = pane.row.about
         if task is None:
-            self._put_note("c cancels a task: choose one that runs or waits")
+            self._put_note("c cancels a task: choose a running or a waiting one")
             return
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."

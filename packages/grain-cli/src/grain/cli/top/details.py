@@ -1,4 +1,4 @@
-"""One worker or one task on a screen of its own, with its log as it grows."""
+"""A worker or a task on a screen of its own, with its log as it grows."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Page(Scrolling):
         self._folded: list[tuple[str, str]] = []
         self._first = 0
         self._follows = True
-        # How many of the lines that were given stay at the top, and of those that are folded.
+        # The number of lines that stay at the top: of the given lines, and of the folded ones.
         self._staying_given = self._staying = 0
 
     def put(self, lines: list[tuple[str, str]], staying: int = 0) -> None:
-        """Show lines, each with its style, of which so many stay at the top."""
+        """Show lines, each with its style; so many of them stay at the top."""
         self._given = lines
         self._staying_given = staying
         self._fold()

@@ -61,18 +61,18 @@ class WorkerLog:
             added = source.read(_END)
         self._at += len(added)
         *whole, rest = (self._rest + added).split(b"\n")
-        self._rest = rest[-_END:]  # a line may never end, as one that is written over
+        self._rest = rest[-_END:]  # a line may never end, such as a line that is written over
         self.lines += [readable(line) for line in whole]
         del self.lines[:-LINES]
         self.problem = "" if self.lines else f"the log of {self._worker} is empty"
 
 
 class LogTail:
-    """The last lines of a task, those that `grain logs` shows of it.
+    """The last lines of a task, as `grain logs` shows them.
 
     Attributes:
-        lines: without characters that control a terminal; of several workers' logs each has a line
-            in front that names it.
+        lines: without characters that control a terminal; a line before each worker's log names the
+            worker if there are several.
         facts: its former runs, and the files of their programs, a line each.
     """
 

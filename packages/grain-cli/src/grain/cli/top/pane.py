@@ -1,4 +1,4 @@
-"""`Pane`: a table on the screen, of which the rows that are seen are drawn, and no others."""
+"""`Pane`: a table on the screen; only the visible rows are drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STYLES = {
     "head": Style(underline=True),
     "cursor": Style(reverse=True),
 }
-"""The styles of what is drawn: never a colour alone, and none of the background."""
+"""The styles of what is drawn: never only a colour, and none of the background."""
 
 _TOP = 2  # lines above the rows: the title, and the names of the columns
 

@@ -1,6 +1,6 @@
 """Text that fits: columns, bars, and the heights of panes. Pure.
 
-Widths are cells of a terminal, of which a character of Chinese takes two.
+Widths are cells of a terminal; a Chinese character takes two.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Marks(NamedTuple):
     """The characters of pictures.
 
     Attributes:
-        full: of the part of a bar that is in use, or done.
-        empty: of the rest.
-        cut: in the place of what is left out.
-        given: of the part that was given, and of which no use is known.
+        full: for the part of a bar that is in use, or done.
+        empty: for the rest.
+        cut: in place of text that is left out.
+        given: for the part that was given to tasks, and whose use is unknown.
     """
 
     full: str = "█"
@@ -62,7 +62,7 @@ def _cells(one: str) -> int:
 
 
 def cut(text: str, most: int, mark: str = "…") -> str:
-    """Return a text of at most so many cells; of a longer one the beginning, and a mark."""
+    """Return a text of at most so many cells; a longer text loses its end to a mark."""
     if width(text) <= most:
         return text
     if most <= 0:
@@ -190,7 +190,7 @@ def row_line(
 
 
 def bar_text(bar: Gauge, place: ShownColumn, by: Marks) -> str:
-    """Return a bar and its text; the text alone where there is no room for both."""
+    """Return a bar and its text; only the text where there is no room for both."""
     room = place.cells - place.text - 1
     if bar.share is None or room < _LEAST_BAR:
         return padded(bar.text, place.cells, by.cut, right=True)
@@ -210,9 +210,9 @@ def bar_text(bar: Gauge, place: ShownColumn, by: Marks) -> str:
 def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:
     """Return the lines of each pane.
 
-    Each has one for its title at least, as long as there are any. The pane in focus has half of
-    the rest if it needs it; the others share what is left, and one whose share does not hold a row
-    has its title alone.
+    Each has one for its title at least, as long as there are any. The pane in focus has half of the
+    rest if it needs it, and the others share what is left. A pane whose share does not hold a row
+    has only its title.
 
     Args:
         wanted: the lines that each pane needs: one if it has no rows, else three or more.
@@ -232,7 +232,7 @@ def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:
     while others:
         share = left // len(others)
         if share < 2:
-            others.pop()  # no row of its own would be seen: the title alone
+            others.pop()  # no row of its own would be seen: only the title is shown
             continue
         at = min(others, key=lambda one: wanted[one])
         given = min(wanted[at] - 1, share)

@@ -33,7 +33,7 @@ _PATIENCE = 10.0  # seconds for the first answer, beside those for finding the s
 def text(
     answer: OverviewAnswer, rates: Rates, width: int, by: Marks, uses: Uses | None = None
 ) -> str:
-    """Return an answer as text, a table below the other, without those that have no rows."""
+    """Return an answer as text, a table below the other, without empty tables."""
     first, *others = totals(answer, rates)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.troubles]

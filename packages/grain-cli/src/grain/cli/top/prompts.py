@@ -21,7 +21,7 @@ KEYS = (
     ("? h", "this help"),
     ("Tab, 1 to 5", "another table: missions, workers, running, waiting, failures"),
     ("arrows, j k", "another row; also Page Up, Page Down, Home, End"),
-    ("Enter", "open a worker or a task; of a mission, show its tasks alone"),
+    ("Enter", "open a worker or a task; for a mission, show only its tasks"),
     ("Escape", "back; show all rows again"),
     ("/", "show rows with these words only"),
     ("s", "sort by the next column, marked by *"),

@@ -1,7 +1,7 @@
 """The tables of an answer: workers, missions, what runs, what waits, and failures. Pure.
 
 A table has all its rows; `arranged` sorts and filters them, and `grain.cli.top.picture` makes text
-of those that are to be seen.
+of the visible rows.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class Column(NamedTuple):
         rank: the larger, the sooner it gives way where there is little room; 0 never does.
         right: True for numbers, which stand at the right.
         least: characters to which it may be shortened; 0 if it may not.
-        tail: True for names, of which the end tells one from the other: what is too long lacks its
-            middle.
+        tail: True for names that differ at their end: what is too long lacks its middle.
     """
 
     head: str
@@ -356,7 +355,7 @@ def rate_text(per_second: float) -> str:
 
 
 def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -> Table:
-    """Return the tasks that run, those that have run longest first; `uses` as of `tables`."""
+    """Return the running tasks, the longest run first; `uses` as in `tables`."""
     runs = [(one.label, run) for one in answer.workers for run in one.runs]
     return runs_table(runs, answer.missions, answer.at, answer.tasks.running, uses)
 
@@ -368,7 +367,7 @@ def runs_table(
     count: int,
     uses: Mapping[tuple[str, int], Use],
 ) -> Table:
-    """Return tasks that run, those that have run longest first.
+    """Return running tasks, the longest run first.
 
     Args:
         count: how many there are, with those that are left out.
@@ -378,7 +377,7 @@ def runs_table(
     rows.sort(key=lambda row: -row.values[3])
     more = f", {len(rows)} of them here" if len(rows) < count else ""
     columns: tuple[Column, ...] = RUNNING
-    if not uses:  # nobody has said anything about programs
+    if not uses:  # no worker has reported on programs
         columns = tuple(c._replace(rank=9) if c.head in _OF_PROGRAMS else c for c in RUNNING)
     return Table(f"RUNNING  {count}{more}", columns, tuple(rows), "nothing runs")
 
@@ -516,7 +515,7 @@ def _queue(queue: QueueRow) -> TableRow:
 
 
 def failures_table(answer: OverviewAnswer) -> Table:
-    """Return the last tasks that failed, the latest first, also those that are tried again."""
+    """Return the last tasks that failed, the latest first, including tasks that are tried again."""
     columns = (
         Column("TIME", 2),
         Column("TASK", 0, least=12, tail=True),
@@ -603,7 +602,7 @@ def next_column(table: Table, order: RowOrder) -> RowOrder:
 
 
 def totals(answer: OverviewAnswer, rates: Rates) -> list[str]:
-    """Return what there is in all, in parts of which the last ones may be left out."""
+    """Return the totals, in parts; the last parts may be left out."""
     given, cores = answer.cores
     computing, tasks = answer.computing, answer.tasks
     computes = f", {cores_text(computing)} computing" if given and computing is not None else ""

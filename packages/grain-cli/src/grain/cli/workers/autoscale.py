@@ -37,7 +37,7 @@ MOST = 10
 """Workers at most, where neither ``--max`` nor the shapes say."""
 
 ENOUGH = 3
-"""Ended runs of which a mean duration is believed."""
+"""The number of ended runs whose mean duration is believed."""
 
 
 def default_most(config: Config) -> int:
@@ -92,7 +92,7 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
 
 
 def _detected(amount: object) -> bool:
-    """Return True if a worker is to detect an amount, which nobody knows before."""
+    """Return True if a worker is to detect an amount, which is unknown before."""
     return amount is None or amount == "auto" or (isinstance(amount, dict) and "auto" in amount)
 
 

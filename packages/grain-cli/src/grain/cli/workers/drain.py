@@ -39,9 +39,9 @@ def drain(
 ) -> None:
     """Let workers go.
 
-    Those whose names match a PATTERN, as of files. They take no more tasks, and leave when those
-    they have are done. Jobs that wait in the batch system are cancelled. Where several workers have
-    one name, each goes by name@1, name@2 and so on, as `grain ls` shows them.
+    Workers go whose names match a PATTERN, as for files. They take no more tasks, and leave when
+    their tasks are done. Jobs that wait in the batch system are cancelled. Where several workers
+    have one name, each goes by name@1, name@2 and so on, as `grain ls` shows them.
 
     \b
     Examples:

@@ -66,7 +66,7 @@ def records() -> JobRecords:
 
 
 def outputs(record: JobRecord) -> list[Path]:
-    """Return the files of a job's output, the one that was written last at the end.
+    """Return the files of a job's output, the last written one at the end.
 
     There are several where the batch system filled in their names, or started the job again.
     """
@@ -109,7 +109,7 @@ def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> li
 def joined(
     states: Mapping[str, JobState], workers: Callable[[], Iterable[str]]
 ) -> dict[str, JobState]:
-    """Take a job that nobody found for one that runs if its worker is with the scheduler.
+    """Count a job that was not found as running if its worker is with the scheduler.
 
     Args:
         workers: returns the names of the workers with the scheduler; called only if that matters.

@@ -41,11 +41,11 @@ def logs(
 ) -> None:
     """Show the output of workers, or of a task.
 
-    Of workers called WORKER, which may be a pattern as of files. Of several with one name, it is
-    that of the last; name@1 is the first that was submitted, and the id of a job means just that.
-    `grain start` puts missions there, too.
+    WORKER is the name of a worker, or a pattern as for files. If several workers have one name, you
+    see the output of the last; name@1 is the first that was submitted, and the id of a job means
+    just that job. `grain start` puts missions there, too.
 
-    NAME:NUMBER in the place of WORKER shows what that task has printed and logged, on all
+    NAME:NUMBER in place of WORKER shows what that task has printed and logged, on all
     workers, and names the files to which its programs have written. The output of a worker that
     was started in another way is where that one writes, such as its terminal.
 
@@ -210,7 +210,7 @@ def _missing(recorded: list[JobRecord]) -> str:
 
 
 def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
-    """Return the last job of each matching name, sorted by name; or the one that is named alone."""
+    """Return the last job of each matching name, sorted by name; or only the job with that id."""
     recorded = sorted(recorded, key=lambda one: one.submitted)
     if alone := [one for one in recorded if one.id == pattern]:
         return alone[-1:]
@@ -261,8 +261,7 @@ def readable_part(raw: bytes, *, last: bool) -> tuple[str, int]:
     """Decode output that may go on, without control characters, see `readable`.
 
     Returns:
-        The text, and the number of its bytes: a character may have begun of which the rest is to
-        come.
+        The text, and the number of its bytes: the rest of the last character may be yet to come.
     """
     text, count = codecs.utf_8_decode(raw, "replace", last)
     return clean(re.sub(r"\r\n?", "\n", text), keep="\n\t"), count

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BY, POOL = "scale", "gnaw"
 """The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
-scheduler, which cancels those that still wait when it leaves."""
+scheduler, which cancels the waiting jobs when it leaves."""
 
 
 @click.command()
@@ -74,10 +74,10 @@ def scale(
 ) -> None:
     """Keep workers alive: N, or as many as the tasks need.
 
-    Goes on until Ctrl-C. Submits as many jobs as are missing, those that wait included; only
+    Goes on until Ctrl-C. Submits as many jobs as are missing; waiting jobs count. Only
     jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers
     stay when it ends. With --auto it asks the scheduler what its tasks need, submits workers for
-    them, lets go those that are idle, and says why. What follows `--` is for the batch system.
+    them, lets idle ones go, and says why. What follows `--` is for the batch system.
 
     \b
     Examples:
@@ -98,8 +98,8 @@ def scale(
             config = shaped(config, shape)
         if config.system == "custom" and not config.custom_system.status_cmd:
             raise click.ClickException(
-                "without custom_system.status_cmd, nobody knows how many workers of a custom batch "
-                "system are alive; set it, or use `grain up`"
+                "without custom_system.status_cmd, Grain cannot count workers of a custom batch "
+                "system; set it, or use `grain up`"
             )
         with _alone(state_folder(), config.worker.dial):
             if withdraw:
@@ -196,12 +196,12 @@ def _seconds(option: str, text: str | None) -> float | None:
 
 
 def _number(text: str) -> int | str:
-    """Return seconds that were written as a number alone as such."""
+    """Return the seconds of a time that was written as a plain number."""
     return int(text) if text.isdecimal() else text
 
 
 def _withdraw(config: Config) -> None:
-    """Cancel the jobs of a scheduler that wait: their workers would find nobody.
+    """Cancel the waiting jobs of a scheduler: their workers would not find one.
 
     Raises:
         BatchError: the batch system does not answer, or refuses.
@@ -235,7 +235,7 @@ def _reporter(as_json: bool) -> Callable[[str, int, int], None]:
 
 @contextlib.contextmanager
 def _alone(folder: Path, address: str) -> Iterator[None]:
-    """See to it that nobody else keeps workers for this address."""
+    """Make sure that no other process keeps workers for this address."""
     import fcntl
     import socket
 
@@ -314,7 +314,7 @@ class PoolLoop:
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
 
     def _count_in(self, records: list[JobRecord]) -> None:
-        """Count jobs; the end of one that was never submitted is not a failure."""
+        """Count jobs; the end of a job that was never submitted is not a failure."""
         from grain.cli.batch import is_mark
 
         self._pool.submitted([one.id for one in records], time.monotonic())
@@ -359,7 +359,7 @@ class PoolLoop:
     def _note_leaving(self) -> None:
         """Ask the scheduler, now and then, which workers take no more tasks, and count them out.
 
-        Their time ends, mostly: those that come after them are to be there by then.
+        Their time ends, mostly: their successors are to be there by then.
         """
         from grain.cli.batch import submitted_names
 

@@ -58,7 +58,7 @@ def prepare_workers(
         most_memory=memory_share(sharing or count) if local and max(sharing, count) > 1 else None,
     )
     if local and sharing and job.script.cores is None:
-        # The first ones must not take the share of those that are submitted later.
+        # The first jobs must not take the share of jobs that are submitted later.
         each = max(1, len(os.sched_getaffinity(0)) // sharing)
         job = replace(job, script=msgspec.structs.replace(job.script, cores=each))
     return system, job
@@ -119,8 +119,9 @@ def recorded(
 ) -> Iterator[JobRecord]:
     """Submit jobs, and record each before that and when it is accepted; yield the records.
 
-    Until it is accepted, and if nobody knows whether the batch system has it, the record of a job
-    has a mark in place of the id, see `Tracked`. So has that of one whose command is killed.
+    Until it is accepted, and if it is unknown whether the batch system has it, the record of a job
+    has a mark in place of the id, see `Tracked`. So has the record of a job whose command is
+    killed.
 
     Raises:
         SubmissionUnknown: it may have the last ones.
@@ -148,7 +149,7 @@ def recorded(
     intended = {
         job.name: record(SubmittedJob(marks[job.name], job.name, job.log_file)) for job in jobs
     }
-    # First of all: nobody could find or cancel a job without a record.
+    # First of all: a job without a record could not be found or cancelled.
     try:
         file = store.new_file()
         store.add(file, *intended.values())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grain.eventlog.store import StoredLog
 
 TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
-"""A task as people name it."""
+"""A task as users name it."""
 
 _BLOCK = 1 << 20  # bytes that are searched at once
 _SHORT = 8  # characters of a mission's id in front of its tasks' lines
@@ -206,7 +206,7 @@ def nothing_text(task: str, jobs: int) -> str:
 
 
 def several_text(output: TaskOutput, number: int) -> str:
-    """Return the message on lines of several missions, of which any may be meant; "" if of one."""
+    """Return the message on lines of several missions, any of which may be meant; "" if of one."""
     if len(output.ids) < 2:
         return ""
     return (

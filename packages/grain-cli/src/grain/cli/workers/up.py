@@ -118,7 +118,7 @@ def using(config: Config) -> str:
 
 
 def look_back(config: Config) -> None:
-    """Warn if the last jobs have failed at once, and forget those that are long gone."""
+    """Warn if the last jobs have failed at once, and forget jobs that are long gone."""
     import time
 
     from grain.cli.batch import BatchError

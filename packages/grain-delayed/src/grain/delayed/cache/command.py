@@ -26,7 +26,7 @@ def cache(ctx: click.Context, directory: str | None) -> None:
     """List, explain and clear the results that missions keep.
 
     Those of functions with `cache_hfn`, on disk. FUNCTION is a function's name, as `ls` shows it,
-    or its last part alone.
+    or only its last part.
 
     \b
     Examples:

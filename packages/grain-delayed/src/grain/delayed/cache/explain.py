@@ -46,7 +46,7 @@ def reason(result: StoredResult, of_function: Sequence[StoredResult]) -> str:
 
 
 def parts(key: Key) -> str:
-    """Return the parts of a key in one line; of digests, the first eight digits."""
+    """Return the parts of a key in one line; the first eight digits of digests."""
     version = f", version {key.version!r}" if key.version else ""
     bound = f", bound to {key.bound[:8]}" if key.bound else ""
     return f"code {key.code[:8]}{bound}{version}, call {key.call[:8]}"

@@ -31,7 +31,7 @@ class Key(NamedTuple):
         bound: digest of the variables that the function closes over, of the instance of a method,
             and of the arguments of a partial; empty if there is none of that.
         call: digest of the return value of `cache_hfn`, or of the arguments.
-        shown: the same for people, shortened; no part of the key.
+        shown: the same for display, shortened; not part of the key.
         by_arguments: True if `call` is a digest of the arguments; no part of the key, either.
     """
 
@@ -98,7 +98,7 @@ class Caching:
             return _unbound(fn)[0], bound
         try:
             hash(fn)
-        except TypeError:  # as of most dataclasses; a bound method is hashed by identity
+        except TypeError:  # such as most dataclasses; a bound method is hashed by identity
             return types.MethodType(type(fn).__call__, fn)
         owner: Hashable = fn
         return owner
@@ -176,7 +176,7 @@ def _unbound(fn: Any) -> tuple[Any, tuple[tuple[str, object], ...]]:
 
 
 def show_call(call: Call) -> str:
-    """Return the arguments of a call for people, shortened."""
+    """Return the arguments of a call for display, shortened."""
     parts = [_show(arg) for arg in call.args]
     return ", ".join([*parts, *(f"{name}={_show(arg)}" for name, arg in call.kwargs.items())])
 

@@ -5,9 +5,9 @@
 
 1. A result is written aside, synced, and renamed to its name; it is never changed afterwards.
    A reader sees no result or a whole one. There are no locks, so it works on NFS.
-2. A file begins with the digest of the rest. One whose digest does not match counts as missing.
+2. A file begins with the digest of the rest. A file whose digest does not match counts as missing.
 3. A result is unpickled, which can run any code: so the store reads only files that belong to this
-   user and that nobody else may write, and only in such a directory.
+   user and that no other user may write, and only in such a directory.
 4. The directory may contain other things: only files with names that this module gives are ever
    removed, and only in a directory that has the folder ``grain-tmp``.
 """
@@ -113,7 +113,7 @@ class Store:
         self._host = socket.gethostname()
 
     def open(self) -> None:
-        """Make the directory if there is none, and check that nobody else may write to it.
+        """Make the directory if there is none, and check that no other user may write to it.
 
         Raises:
             CacheError: it cannot be made, or is not private.
@@ -134,7 +134,7 @@ class Store:
             ) from error
 
     def check(self, *, begun: bool = False) -> None:
-        """Check that nobody else may write to the directory.
+        """Check that no other user may write to the directory.
 
         Args:
             begun: check, too, that missions have kept results there: else a file with the name of

@@ -3,11 +3,11 @@
 Tasks of one function take about as long as those of it that have ended, and tasks of another one
 may take a thousand times as long. So there is a mean for each function, and none for all:
 
-1. Work is core-seconds: of what waits, tasks times cores times mean; of what runs, what is left of
-   the mean. It cannot end sooner than in work divided by room, the cores that the tasks have.
+1. Work is core-seconds: for waiting tasks, tasks times cores times mean; for running ones, the rest
+   of the mean. It cannot end sooner than in work divided by room, the cores that the tasks have.
 2. Nor can one kind of tasks end sooner than it would if it had all the room. For equal tasks on
    equal workers that is exact, as the last round takes as long as the others.
-3. A function of which no run has ended is left out, and so is a run that takes longer than any
+3. A function without an ended run is left out, and so is a run that takes longer than any
    before it: nothing is known of the rest. The estimate is then a least time, and says so.
 4. Tasks that fit no worker are counted apart: the others end without them.
 """
@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
     Attributes:
         least: True if it may take longer, as nothing is known of some of the tasks.
         without: how many tasks are left out, as no run of their function has ended.
-        function: the one of which most of these are.
+        function: the function that most of these call.
     """
 
     seconds: float
@@ -136,7 +136,7 @@ def _alone(waiting: int, rest: Sequence[float], mean: float, cores: float, room:
     first ones to be free one more.
 
     Args:
-        rest: what is left of those that run, ascending.
+        rest: what is left of the running tasks, ascending.
         mean: how long each takes.
         cores: those of each.
         room: those of all.

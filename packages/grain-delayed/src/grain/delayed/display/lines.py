@@ -231,9 +231,9 @@ def _stuck(now: Statistics) -> str:
     if now.absent:
         none = f"which {_wait(now.queued)} for a worker"
     elif now.stuck >= now.queued:
-        none = "none of which fits a worker"
+        none = "and none fits a worker"
     else:
-        none = f"of which {now.stuck} {'fits' if now.stuck == 1 else 'fit'} no worker"
+        none = f"but {now.stuck} {'fits' if now.stuck == 1 else 'fit'} no worker"
     return f"{now.queued} queued, {none}: grain why {now.stuck_task}"
 
 

@@ -1,8 +1,8 @@
 """`NotebookView`: the progress of a mission in a Jupyter notebook.
 
 A cell that runs while the mission has tasks shows a bar of its own, as a mission may be opened in
-one cell and used in later ones. A front end routes output by the cell in the context of which it
-was displayed. So the view notes the context at the start of each cell, displays a bar in it when
+one cell and used in later ones. A front end routes output by the cell whose context it was
+displayed in. So the view notes the context at the start of each cell, displays a bar in it when
 there is something to be shown, and from then on updates that bar by its id.
 """
 

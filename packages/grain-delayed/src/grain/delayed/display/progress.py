@@ -49,8 +49,8 @@ class Progress:
         self._began: float | None = None
         self._tasks_began = 0.0
         self._looks = 0
-        # The integrals over time of given cores and of all cores; and of those that computed, with
-        # those that were given meanwhile.
+        # The integrals over time of given cores and of all cores; and of the computing cores, with
+        # the cores given meanwhile.
         self._given = self._cores = 0.0
         self._computing = self._measured = 0.0
         # How many tasks had ended at points in time that are evenly spread, and when the next one
@@ -145,7 +145,7 @@ class Progress:
         return submitted >= calls or self._total.by_function
 
     def _keep_point(self) -> None:
-        """Keep this point in time if one is due; of too many, every second one stays."""
+        """Keep this point in time if one is due; if there are too many, every second one stays."""
         if self.elapsed < self._due:
             return
         self._points.append((self.elapsed, self.ended))
@@ -160,7 +160,7 @@ class Progress:
         self.now = replace(self.now, running=0, queued=0, given=0, computing=None)
 
     def count(self) -> None:
-        """Look at the statistics between two looks, for the counts alone."""
+        """Look at the statistics between two looks, only for the counts."""
         self.now = self._source()
 
     @property

@@ -50,7 +50,7 @@ class Total:
 
     @property
     def calls(self) -> int:
-        """The number of all calls: of functions that were not named, those that were made."""
+        """The number of all calls; for functions that were not named, the calls so far."""
         if not self.by_function:
             return self._calls
         names = self._stated.keys() | self._made.keys()

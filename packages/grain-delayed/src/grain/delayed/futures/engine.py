@@ -4,8 +4,8 @@ An `Engine` is shared by all threads; a `_Worksite` lives in the engine's thread
 mission is open. Calls travel from one to the other in deques that the engine's lock guards, and the
 engine wakes the worksite in its trio loop.
 
-Neither refers to the `Executor`: so the garbage collector finds one that nobody holds any more,
-and its finalizer closes the engine.
+Neither refers to the `Executor`: so the garbage collector finds an executor that is not referenced
+any more, and its finalizer closes the engine.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class EngineState(Enum):
     """The states of an engine, in their order."""
 
     OPEN = "open"
-    CLOSED = "closed"  # it takes no calls; those that there are go on
+    CLOSED = "closed"  # it takes no calls; the present ones go on
 
 
 class _Orders(NamedTuple):
@@ -253,7 +253,7 @@ class Engine:
     async def _close_with_the_program(self) -> None:
         """Close when the main thread ends.
 
-        Python waits for this thread then, and calls nobody before: its hooks for the exit come
+        Python waits for this thread then, without a call before: its hooks for the exit come
         afterwards, too late to start the threads that the remaining calls need.
         """
         while threading.main_thread().is_alive():  # noqa: ASYNC110 - a thread's end sets no event
@@ -305,7 +305,7 @@ class _Worksite:
             if task is not None:
                 self._mission.executor.cancel(task)
             else:
-                future.begin()  # which notifies those who wait for a cancelled future
+                future.begin()  # which notifies the waiters of a cancelled future
         if orders.state is EngineState.CLOSED:
             self._closed.set()
 

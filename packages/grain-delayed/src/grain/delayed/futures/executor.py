@@ -33,9 +33,9 @@ class Executor(futures.Executor):
     """An executor of `concurrent.futures` whose calls are leaves of a mission.
 
     It is for libraries that take an executor; for a program of your own, use `delayed`. Leave its
-    ``with`` block, or call `shutdown`, to end the mission. The mission also ends when nobody holds
-    the executor any more, and with the program. In each case the calls that were submitted end
-    first, unless the block is left by Ctrl-C, SIGTERM or SIGHUP, which cancel them.
+    ``with`` block, or call `shutdown`, to end the mission. The mission also ends when nothing
+    refers to the executor any more, and with the program. In each case the calls that were
+    submitted end first, unless the block is left by Ctrl-C, SIGTERM or SIGHUP, which cancel them.
 
     Args:
         request: the resources of each call; by default one core.
@@ -198,7 +198,7 @@ def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _unchunked(results: Iterator[list[T]]) -> Generator[T]:
-    """Yield the results one by one, and keep no reference to those that were yielded."""
+    """Yield the results one by one, and keep no reference to yielded ones."""
     for result in results:
         result.reverse()
         while result:

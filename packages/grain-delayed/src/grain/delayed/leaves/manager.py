@@ -9,7 +9,7 @@
 While a leaf is with the executor it costs no more than one object. In all other states a trio task
 of the mission's nursery works on it, and the nursery stays open until each leaf is resolved.
 
-A result is handed on when it has been kept: nobody can see and change a result before it is
+A result is handed on when it has been kept: no code can see and change a result before it is
 pickled, and a result that a mission went on with is there for the next mission.
 """
 
@@ -107,8 +107,9 @@ class LeafManager:
         self._snapshots = Snapshots()
         self._shared: dict[tuple[Hashable, str | bytes], TaskNode] = {}
         self._hits = 0
-        # The executor counts each failed attempt, but one that another follows is not a failure of
-        # the leaf; and a leaf that could not be submitted again is one that it does not count.
+        # The executor counts each failed attempt. But an attempt that another follows is not a
+        # failure of the leaf; and the executor does not count a leaf that could not be submitted
+        # again.
         self._more_failures = 0
         # The leaves that were cancelled while they were not with the executor; those of them that
         # never ran.
@@ -254,7 +255,7 @@ class LeafManager:
         self._submit_in_order()
 
     def _submit_in_order(self) -> None:
-        """Submit the leaves of which no result was found, up to one that is still looked up.
+        """Submit the leaves without a result, up to the first one that is still looked up.
 
         Lookups of several batches end in any order, and who calls first comes first.
         """
@@ -384,7 +385,7 @@ class LeafManager:
                 await self._all_resolved.wait()
             self._all_resolved = None
         except trio.Cancelled:
-            # The executor resolves the leaves that it has; nobody else resolves the others.
+            # The executor resolves the leaves that it has; nothing else resolves the others.
             self._cancelled = True
             for leaf in list(self._backing_off):
                 error = TaskCancelled(f"{name_of(leaf.call.fn)} was cancelled")

@@ -1,13 +1,13 @@
 """The decision about a task that failed: whether, when and with which request it runs again.
 
 1. There are at most `retries` attempts after the first.
-2. A task that would fail again is not retried, whatever `retry_on` says: one that was cancelled,
+2. A task that would fail again is not retried, whatever `retry_on` says: a task that was cancelled,
    whose request cannot be met, whose arguments or result cannot travel between processes, or that
    has lost its scheduler.
 3. Without `retry_on`, neither a mistake in the program (TypeError, NameError, ...) is retried, nor
    a task that was given up because it crashed its worker again and again, or outlived too many.
 4. `retry_with` gives up by returning None. If one of the user's functions raises itself, the task's
-   own exception stays the one that is raised, with a note about the other.
+   own exception is still raised, with a note about the other.
 5. An exception in groups around it counts as itself; several in a group count only if each of them
    would, or if `retry_on` names the type of the group.
 """
@@ -195,8 +195,8 @@ class Attempts:
     def keeps_its_place(self) -> bool:
         """True if this is a further attempt, and goes before all that wait for the same.
 
-        The first one had its turn before these. With another request it joins others, of which
-        some were called before it.
+        The first one had its turn before these. With another request it joins others, some of which
+        were called before it.
         """
         return self.count > 1 and self.request == self._original
 
@@ -235,7 +235,7 @@ class RetryLines:
         if count < _REPORTED:
             return text
         if count == _REPORTED:
-            return f"{text}; of more like this, only the 10th, 100th, ... are reported"
+            return f"{text}; further ones like this are reported only at the 10th, 100th, ..."
         if str(count).strip("0") == "1":
             return f"{text}; {count} like this so far"
         return None

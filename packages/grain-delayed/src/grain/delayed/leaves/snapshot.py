@@ -6,8 +6,8 @@ and each attempt runs on what its bytes contain. Large arrays are not in the byt
 leaves may have the same array, which is kept once. Functions, classes and modules are the same
 objects in each attempt.
 
-A function goes with its variables, too: those that it closes over keep the values that they have at
-the call, unless the function assigns to them itself, as that is what they are there for.
+A function goes with its variables, too: variables that it closes over keep the values that they
+have at the call, unless the function assigns to them itself, as that is what they are there for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Snapshot:
         self.arrays = arrays
 
     def call(self) -> Call:
-        """Return the call, with arguments that nobody else has."""
+        """Return the call, with arguments that no other code has."""
         fn, args, kwargs = _SnapshotUnpickler(self._data, self._objects, self.arrays).load()
         return Call(fn, args, kwargs)
 

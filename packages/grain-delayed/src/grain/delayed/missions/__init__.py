@@ -10,7 +10,7 @@ Rules:
 1. The current mission is a context variable, so branches inherit it, and other threads and leaves
    do not see it.
 2. Branches begin in the order of their calls; after that, trio decides who runs.
-3. A failure that nobody awaited is raised at the end of the mission. Nothing is lost silently.
+3. A failure that was not awaited is raised at the end of the mission. Nothing is lost silently.
 4. Under asyncio, trio is a guest in the same thread; tasklets are trio's there, too.
 
 Map:

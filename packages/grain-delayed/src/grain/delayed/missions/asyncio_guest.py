@@ -75,7 +75,7 @@ async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
 
 
 class GuestMission:
-    """One mission in the guest, as seen from the asyncio task that opened it.
+    """A mission in the guest, as seen from the asyncio task that opened it.
 
     Attributes:
         aborted: True if the guest ended around the mission, as by Ctrl-C.
@@ -295,7 +295,7 @@ def _uncancel(task: asyncio.Task[Any]) -> None:
 def _more_important(
     block: BaseException | None, mission: BaseException | None
 ) -> BaseException | None:
-    """Return the exception to raise, of those of a block and its mission; None if all is well.
+    """Return the exception to raise, of a block's and its mission's; None if all is well.
 
     A failure is more important than the cancellation that follows from it.
     """

@@ -1,4 +1,4 @@
-"""The mission that a call belongs to: the one whose branch, leaf or block makes the call."""
+"""The mission that a call belongs to: the mission whose branch, leaf or block makes the call."""
 
 from __future__ import annotations
 

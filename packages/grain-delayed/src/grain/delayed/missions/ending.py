@@ -3,7 +3,7 @@
 Batch systems send SIGTERM, terminals that are closed SIGHUP.
 
 By default either signal ends the process on the spot: no ``finally`` runs, no buffered file is
-written, and the programs of its tasks have nobody to end them. While a mission runs, they cancel it
+written, and no process ends the programs of its tasks. While a mission runs, they cancel it
 instead; then the program ends by `SystemExit` with the status that a shell has for the signal, 143
 or 129, so that whatever is around the mission ends in good order, too.
 
@@ -22,7 +22,7 @@ Rules:
    thread, a signal raises `SystemExit` at once, as Ctrl-C does `KeyboardInterrupt`.
 7. Ctrl-C itself is trio's, or asyncio's: it cancels the mission, and programs have their grace to
    end by SIGTERM. `InterruptHandler` passes it on, and says which programs are waited for when a
-   moment has gone. Another Ctrl-C kills those that were told to end.
+   moment has gone. Another Ctrl-C kills the programs that were told to end.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Ending:
         self._end(number, f"{number.name} received: the mission ends.")
 
     def cancel(self, by: str) -> None:
-        """End the mission for somebody outside, with `MissionCancelled`."""
+        """End the mission for a user outside, with `MissionCancelled`."""
         text = f"the mission was cancelled by {by} with `grain cancel`"
         if not self._over:
             self._end(MissionCancelled(text), f"{text}.")
@@ -192,11 +192,11 @@ def ended_from_outside(report: Callable[[str], object]) -> Iterator[Ending]:
     """Cancel the block on SIGTERM and SIGHUP, and end the program when the block has been left.
 
     Yields:
-        The end, for whoever receives another reason for it.
+        The end, for code that receives another reason for it.
 
     Raises:
         SystemExit: a signal has arrived: 143 for SIGTERM, 129 for SIGHUP.
-        MissionCancelled: somebody has cancelled the mission.
+        MissionCancelled: a user has cancelled the mission.
     """
     ending = Ending(report)
     handlers: list[EndingHandler] = []
@@ -282,7 +282,7 @@ class InterruptHandler:
             )
 
     async def _kill(self) -> None:
-        """Kill the programs that end, and those that are told to a little later."""
+        """Kill the programs that end, and programs that are told to a little later."""
         from grain.worker.external import ending_programs, kill_ending_programs
 
         with trio.move_on_after(_LONGEST):

@@ -1,4 +1,4 @@
-"""The executor of a mission: one of its own, one that workers may join, or a shared one."""
+"""The executor of a mission: its own, one that workers may join, or a shared one."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class _Maker:
     async def hosted(self, stack: AsyncExitStack, config: Config) -> MissionExecutor:
         """Enter an executor with a scheduler of its own, which workers join.
 
-        Where another scheduler has their address, enter one that they cannot join.
+        Where another scheduler has their address, enter an executor that they cannot join.
         """
         from grain.edge.errors import MeetingTaken
 
@@ -141,7 +141,7 @@ class _Maker:
         except MeetingTaken as error:
             if self._options.local is None:
                 raise  # it would wait for workers that go elsewhere
-            # That scheduler is most often the user's own, of another mission: nobody is to end it.
+            # That scheduler is most often the user's own, of another mission: it must not be ended.
             why = (
                 f"the scheduler at {address} (process {error.pid} on {error.host}) goes on with "
                 "its missions, and workers join that one. To use its workers, leave out local=; to "

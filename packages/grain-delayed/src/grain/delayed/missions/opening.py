@@ -85,11 +85,11 @@ async def mission(
             the mission. Functions, arguments and results travel to it, as to other workers.
         env: environment variables for the external programs of all leaves, wherever they run, over
             those of the worker and of the allocation; None as a value removes a variable. They
-            travel with each task: name those that programs need, 64 KiB at most.
+            travel with each task: name only variables that programs need, 64 KiB at most.
         event_log: True to write a log of what happens to the tasks, for ``grain history`` and
             ``grain report``, False to write none, or the directory of the logs; by default it is
             as `head.event_log` of the configuration says, which is to write one, but not for a
-            mission with its local worker alone inside of a task of another one.
+            mission with only its local worker inside of a task of another one.
         echo: if true, what leaves print and log on workers elsewhere is shown on standard error,
             too, beginning with mission, task and function; no more than a person can read, 50
             lines a second and 300 at once. The worker's log has all of it.
@@ -100,7 +100,7 @@ async def mission(
     Raises:
         CacheError: the directory that was named for results cannot be used.
         Exception: the exception of the block; or, if that ended well, the exception of a task that
-            nobody awaited; an ExceptionGroup if there are several.
+            was not awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
         SystemExit: SIGTERM (status 143) or SIGHUP (129) has ended the mission.
         MissionCancelled: `grain cancel` has ended it.
@@ -135,10 +135,10 @@ async def mission(
 
 
 def report_crashes() -> None:
-    """Have a fatal signal print where the program was, as of a library that a leaf calls.
+    """Have a fatal signal print where the program was, such as in a library that a leaf calls.
 
-    It stays so after the mission. A handler that the program has is left alone, as are processes
-    without a standard error.
+    It stays so after the mission. A handler that the program has stays, and processes without a
+    standard error get none.
     """
     import faulthandler
 
@@ -152,7 +152,7 @@ def report_crashes() -> None:
 async def opened(
     options: MissionOptions, reporter: Reporter, total: Total | None = None
 ) -> AsyncGenerator[Mission]:
-    """Open a mission in a trio program, with a reporter; errors as of `mission`."""
+    """Open a mission in a trio program, with a reporter; errors as in `mission`."""
     __tracebackhide__ = True
     report_crashes()
     overload = Overload(options.warn_queued, reporter.line)
@@ -226,7 +226,8 @@ async def opened(
                                     executor, branches, int(options.prioritized), overload, results,
                                     reporter.line, advice, reporter.failures, run_log, total,
                                 )  # fmt: skip
-                                # Nobody could look at a local worker alone from elsewhere.
+                                # No command can look at a mission from elsewhere that has only a
+                                # local worker.
                                 tell = executor.note_outlook
                                 reporter.on_opened(
                                     current.statistics,
@@ -254,7 +255,7 @@ async def opened(
 
 
 def _of_all(failures: list[Exception]) -> Exception:
-    """Return the exception for tasks that nobody awaited: the only one, or a group."""
+    """Return the exception for tasks that were not awaited: the only one, or a group."""
     if len(failures) == 1:
         return failures[0]
-    return ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
+    return ExceptionGroup(f"{len(failures)} tasks failed that were not awaited", failures)

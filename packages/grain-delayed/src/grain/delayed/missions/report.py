@@ -212,7 +212,7 @@ class Reporter:
             case TaskOutlived():
                 self.line(outlived_line(event))
             case HostingFailed(_, why):
-                self.line(f"This mission has its local worker alone, which is no error: {why}")
+                self.line(f"This mission has only its local worker, which is not an error: {why}")
 
     def _on_printed(self, event: TasksPrinted) -> None:
         """Show what tasks have printed, as far as a person can read it."""
@@ -370,7 +370,7 @@ class Reporter:
 
 
 def last_away_line(event: LastTasksAway) -> str:
-    """Return the line on a mission that waits for workers alone which are not reached."""
+    """Return the line on a mission that waits only for workers which are not reached."""
     tasks = "the last task is" if event.tasks == 1 else f"the last {event.tasks} tasks are"
     more = event.workers - 1
     others = f" and {more} more worker{'s' * (more > 1)}" * (more > 0)

@@ -97,7 +97,7 @@ def run(
         The result of the function, or a list of the results of the functions.
 
     Raises:
-        Exception: the exception of a function, or of a task that nobody awaited, as `mission`.
+        Exception: the exception of a function, or of a task that was not awaited, as in `mission`.
         TypeError: subtasks is not an async function, and no iterable of them.
         RuntimeError: called inside of a trio program.
     """
@@ -149,7 +149,7 @@ def _called(function: Subtask[Any]) -> Awaitable[Any]:
 
 
 def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
-    """Return the functions to run, and True if it is a single one that was not in a list.
+    """Return the functions to run, and True for a single function that was not in a list.
 
     Raises:
         TypeError, RuntimeError: as `run`.

@@ -2,7 +2,7 @@
 
 Python prints such an exception with `sys.excepthook`. When an exception leaves a mission, a
 `TracebackFilter` takes that place: it leaves Grain's frames out while the hook before it prints,
-be it Python's own or that of another library, and restores the exception. So whoever catches the
+be it Python's own or that of another library, and restores the exception. So code that catches the
 exception, logs it or opens a debugger on it has all of it. A program whose missions end well keeps
 its hook.
 
@@ -40,8 +40,8 @@ def shortened_tracebacks() -> Generator[None]:
 def shorten_tracebacks(error: BaseException) -> None:
     """Have Python print an exception that leaves a mission, and others after it, short.
 
-    Without effect in other threads than the main one, the exceptions of which end no program, and
-    if ``GRAIN_TRACEBACK`` is ``full``.
+    Without effect in other threads than the main one, whose exceptions end no program, and if
+    ``GRAIN_TRACEBACK`` is ``full``.
     """
     if shows_all_frames() or threading.current_thread() is not threading.main_thread():
         return

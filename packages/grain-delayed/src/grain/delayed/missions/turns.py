@@ -1,8 +1,8 @@
 """Trio tasks that begin in the order in which they were started.
 
-Trio runs the tasks that are ready at one time in a random order, so that nobody relies on it. The
-first step of a branch is part of the program as its author reads it, from top to bottom: branches
-begin in the order of their calls.
+Trio runs the tasks that are ready at one time in a random order, so that no program relies on it.
+The first step of a branch is part of the program as its author reads it, from top to bottom:
+branches begin in the order of their calls.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import trio
 class Turns:
     """The order in which some trio tasks begin.
 
-    Whoever starts a task takes a number for it, and the task waits for its turn before its first
-    step. A task that trio runs before its turn sleeps; the task whose turn it is wakes all that
-    sleep, in order, before it goes on. Trio runs a batch of ready tasks forwards or backwards, so
-    that takes two passes on average, however many tasks there are. (Waking just the next one would
-    take a pass of the loop for each task.)
+    The code that starts a task takes a number for it, and the task waits for its turn before its
+    first step. A task that trio runs before its turn sleeps; the task whose turn it is wakes all
+    that sleep, in order, before it goes on. Trio runs a batch of ready tasks forwards or backwards,
+    so that takes two passes on average, however many tasks there are. (Waking just the next one
+    would take a pass of the loop for each task.)
 
     A task that is cancelled while it sleeps goes on at once, out of turn: like any other trio task
     it takes its first step, and notices the cancellation where it first waits.
@@ -38,7 +38,7 @@ class Turns:
         return self._last
 
     async def wait(self, number: int) -> None:
-        """Wait for the turn of the calling task, in the first step of which this is."""
+        """Wait for the turn of the calling task, as part of its first step."""
         if number != self._next:
             await self._sleep(number)
         if number == self._next:

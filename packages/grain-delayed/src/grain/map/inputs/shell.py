@@ -395,7 +395,7 @@ def find_danger(text: str) -> Danger | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text without quotes and backslashes, which hide words from a search alone.
+    """Return a text without quotes and backslashes, only to find words that these would hide.
 
     An expansion before a word may be empty: $1eval and $x'eval' may be eval.
     """

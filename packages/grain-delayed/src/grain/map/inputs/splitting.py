@@ -61,7 +61,7 @@ class Columns:
             raise InputError(f"not a row of CSV ({error}): {line[:200]!r}") from None
         if len(rows) > 1:
             raise InputError(
-                "not one row of CSV, but several (a line ends by a carriage return alone, or "
+                "not one row of CSV, but several (a line ends by only a carriage return, or "
                 f"there are quotes in a column that does not begin with one): {line[:200]!r}"
             )
         return tuple(rows[0]) if rows and rows[0] else None

@@ -2,8 +2,8 @@ r"""The part of a job script that the shell runs, the same for all batch systems
 
 Its promises, in the order of its lines:
 
-0. Its output may be read by its owner alone. A job that is started again after its node was lost
-   (Slurm) has a name and an output of its own, as what it had started before may still live.
+0. Only its owner may read its output. A job that is started again after its node was lost (Slurm)
+   has a name and an output of its own, as what it had started before may still live.
 1. The set-up counts against the walltime: ``$grain_left`` is the time that remains after it.
 2. The clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. A
    command that fails does not keep the next from running.
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
 _PRIVATE = """\
-# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
-for grain_fd in 1 2; do
+# Only its owner may read the output. No redirection here: dash makes it in the shell itself. for
+grain_fd in 1 2; do
     [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done"""
 

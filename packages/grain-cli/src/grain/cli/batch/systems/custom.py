@@ -29,7 +29,7 @@ _WORDS = Complaints((), (), "")
 
 
 class Custom:
-    """The user's own commands: one that submits, and perhaps those that list and cancel."""
+    """The user's own commands: one to submit, and perhaps others to list and to cancel."""
 
     def __init__(self, config: Config, now: datetime.datetime) -> None:
         self._config = config
@@ -65,7 +65,7 @@ class Custom:
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Run ``status_cmd``; without one, nobody knows the state of a job."""
+        """Run ``status_cmd``; without it, the state of a job is unknown."""
         asked = list(ids)
         if not asked or not self._own.status_cmd:
             return {one: JobState(JobPhase.UNKNOWN) for one in asked}

@@ -105,7 +105,7 @@ class Local:
                 # This command has one thread, so nothing is locked at the fork.
                 preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
             )
-        # It outlives this command, so nobody here waits for it.
+        # It outlives this command, which does not wait for it.
         process.returncode = 0
         return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
 

@@ -44,7 +44,7 @@ LOOK = 15.0
 TRY = 12.0
 """The same for a check of all hosts."""
 HURRY = 3.0
-"""The same where somebody waits for a list of jobs."""
+"""The same while a user waits for a list of jobs."""
 
 
 class Ssh:
@@ -75,8 +75,8 @@ class Ssh:
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Start ``n`` processes, each where the fewest of its host's places are taken.
 
-        All hosts are asked first, so that one which does not answer costs its time once, and stops
-        nothing where others have room.
+        All hosts are asked first, so that a host which does not answer costs its time once, and
+        stops nothing where others have room.
 
         Raises:
             BatchUnreachable: there are not enough places, and a host does not answer.
@@ -127,12 +127,12 @@ class Ssh:
         return [place for _, _, place in sorted(ranked)]
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Ask all hosts at once; processes of one that does not answer are unknown."""
+        """Ask all hosts at once; the processes of a host that does not answer are unknown."""
         asked = list(ids)
         return _states(_everywhere(self._look, asked), asked)
 
     def _look(self, host: str, there: list[str]) -> dict[str, JobState] | BatchError:
-        """Ask a host for its processes, of which there may be none."""
+        """Ask a host for its processes; there may be none."""
         try:
             output = _ask(host, ssh.query(one.rsplit(":", 2)[1] for one in there), self._seconds)
             return ssh.states(host, output, there)

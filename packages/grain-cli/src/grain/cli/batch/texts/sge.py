@@ -29,7 +29,7 @@ REMEDIES = (
     ("unknown queue", "Set script.queue to a queue that there is; `qconf -sql` lists them."),
     (
         "parallel environment",
-        "Set script.parallel_environment to one that there is; `qconf -spl` lists them.",
+        "Set script.parallel_environment to an existing one; `qconf -spl` lists them.",
     ),
     (
         "no suitable queues",
@@ -112,7 +112,7 @@ _COUNTED = ("YES", "JOB")
 
 
 def on_one_node(environment: str) -> bool:
-    """Return True for the text of a parallel environment, of which a job gets one node's slots."""
+    """Return True for the text of a parallel environment that gives a job the slots of one node."""
     return re.search(r"^allocation_rule\s+\$pe_slots\s*$", environment, re.MULTILINE) is not None
 
 

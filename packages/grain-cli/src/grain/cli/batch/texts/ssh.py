@@ -1,7 +1,7 @@
 """Shell texts that `grain` runs on other hosts by ssh, and their answers. Pure.
 
-Each answer ends with a line of its own, so that one that was cut off is recognised. Ids are those
-of `grain.cli.batch.systems.local`: host, pid, and start in clock ticks since boot.
+Each answer ends with a line of its own, so that an answer that was cut off is recognised. Ids are
+those of `grain.cli.batch.systems.local`: host, pid, and start in clock ticks since boot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ grain_start() {
     case "${1-Z}" in Z|X) ;; *) echo "${20}" ;; esac
 }
 """
-# `grain_free` has the CPUs that this user may have, less those that are taken.
+# `grain_free` has the CPUs that this user may have, less the CPUs that are taken.
 _CPUS = """\
 grain_all=`sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr ',' ' '`
 grain_free=

@@ -1,7 +1,7 @@
-"""Missions that run without a scheduler which others can ask: their event logs tell of them.
+"""Missions that run without a scheduler that commands can ask: their event logs tell of them.
 
-A mission with its local worker alone, and one whose address another scheduler has, answers no
-command. Its process is known by the log that it writes.
+A mission that has only its local worker answers no command, and neither does a mission whose
+address another scheduler has. Its process is known by the log that it writes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AloneMission(NamedTuple):
         return clean(f"{header.label or header.name} (id {header.id[:8]}, {where})")
 
     def data(self) -> dict[str, Any]:
-        """Return what others want to know of it, as plain data."""
+        """Return its name, id, process and command as plain data."""
         header = self.header
         return {
             "name": header.name, "label": header.label, "id": header.id, "host": header.host,
@@ -62,7 +62,9 @@ class AloneMission(NamedTuple):
         }  # fmt: skip
 
 
-def alone(config: Config, here: Collection[MissionState] | None = None) -> list[AloneMission]:
+def local_missions(
+    config: Config, here: Collection[MissionState] | None = None
+) -> list[LocalMission]:
     """Return the missions that run and that no scheduler has, the newest first.
 
     Args:
@@ -79,11 +81,11 @@ def alone(config: Config, here: Collection[MissionState] | None = None) -> list[
                 header = log.header()
                 if header is None or header.source != "mission":
                     continue
-                # One that another address has may be with the scheduler there; and where nobody
-                # answers here, it may be about to start one.
+                # A mission with another address may be with the scheduler there; and where no
+                # scheduler answers here, it may be about to start one.
                 elsewhere = header.address and (here is None or header.address not in _own(config))
                 if not elsewhere and log.runs():
-                    found.append(AloneMission(log, header))
+                    found.append(LocalMission(log, header))
     return found
 
 
@@ -91,8 +93,8 @@ def _own(config: Config) -> tuple[str, ...]:
     return config.head.listen, config.worker.cli_dial
 
 
-def named(missions: Sequence[AloneMission], word: str) -> list[AloneMission]:
-    """Return those of some missions that a name, an id or the beginning of an id means."""
+def named(missions: Sequence[LocalMission], word: str) -> list[LocalMission]:
+    """Return the missions that a name, an id or the beginning of an id means."""
     return [
         one
         for one in missions
@@ -102,7 +104,7 @@ def named(missions: Sequence[AloneMission], word: str) -> list[AloneMission]:
     ]
 
 
-def alone_text(missions: Sequence[AloneMission]) -> str:
+def local_missions_text(missions: Sequence[LocalMission]) -> str:
     """Return the sentence on missions that no scheduler has, and what to type; "" if none."""
     if not missions:
         return ""
@@ -116,15 +118,15 @@ def alone_text(missions: Sequence[AloneMission]) -> str:
         f"`grain history {name}` shows its tasks, `grain why {name}:1` one, `grain cancel {name}`"
     )
     if len(missions) == 1:
-        own = "its local worker alone" if not missions[0].header.address else "its own worker alone"
+        own = "only its local worker" if not missions[0].header.address else "only its own worker"
         return f"mission {shown} runs {where} with {own}: {what} ends it"
     return (
-        f"missions {shown}{more} run {where} with their own workers alone: for example, {what} "
+        f"missions {shown}{more} run {where} with only their own workers: for example, {what} "
         "ends it"
     )
 
 
-def end(mission: AloneMission) -> None:
+def end(mission: LocalMission) -> None:
     """Send SIGTERM to the process of a mission, which ends its tasks and then itself.
 
     Raises:

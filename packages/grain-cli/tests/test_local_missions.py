@@ -78,7 +78,7 @@ def test_without_a_scheduler_every_command_names_the_mission_and_what_shows_it(
         done = grain(*words, "--patience", "0.1")
         assert 1 == done.exit_code
         assert (
-            "mission opt runs on this host with its local worker alone: `grain history opt` shows "
+            "mission opt runs on this host with only its local worker: `grain history opt` shows "
             "its tasks, `grain why opt:1` one, `grain cancel opt` ends it"
         ) in done.stderr, words
 
@@ -110,7 +110,7 @@ def test_ls_names_missions_that_run_beside_the_scheduler(
     with answering(address, state=here):
         done = grain("ls", "--patience", "60")
         data = json.loads(grain("ls", "--json", "--patience", "60").stdout)
-    assert "Beside it, mission opt runs on this host with its own worker alone" in done.stdout
+    assert "Beside it, mission opt runs on this host with only its own worker" in done.stdout
     assert [("opt", process.pid)] == [(one["name"], one["pid"]) for one in data["alone"]]
 
 
@@ -205,6 +205,6 @@ def test_a_name_means_the_mission_that_runs_though_another_began_later(mission: 
     later.wait()
     done = grain("history", "opt")
     assert "opt (ab12cd34): running" in done.stdout
-    note = "Note: this is the one that runs of 2 missions of that name; the other is ef56ab78 of "
+    note = "Note: this is the running one of 2 missions of that name; the other is ef56ab78 of "
     assert note in done.stderr
     assert "task opt:1 is running" in grain("why", "opt:1", "--patience", "0.1").stdout
