@@ -110,7 +110,7 @@ EXPRESSIONS = [
     ("delayed(f)", "f is a delayed function already"),
     ("f.submit(1)", "call it, and await what it returns, as in r_ = f(...); r = await r_"),
     ("f(1)", "call it in a function that is given to grain.delayed.run"),
-    ("in_thread(f.fn)", "in_thread is for blocking ones: leave in_thread out"),
+    ("in_thread(f.fn)", "in_thread is for blocking functions: leave in_thread out"),
     (
         "delayed(time.sleep)",
         "becomes one by subprocify(fn) (grain.subproc), a waiting one by in_thread(fn) (",

@@ -316,7 +316,7 @@ def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) ->
 def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHarness) -> None:
     """The peer is to blame, and not this head."""
     mission = harness.mission()
-    with pytest.raises(BadMessage, match="task 1 names a request"):
+    with pytest.raises(BadMessage, match="task 1 refers to an undefined request"):
         harness.send(mission, Submit(1, 99, F))
 
 

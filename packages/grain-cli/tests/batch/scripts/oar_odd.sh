@@ -10,7 +10,7 @@
 # Reserved for the worker itself (worker.reserve): 0.5 GB of 3.5, 00:01:00.
 grain_name='a#b$(id)'
 
-# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+# Only its owner may read the output. No redirection here: dash makes it in the shell itself.
 for grain_fd in 1 2; do
     [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done

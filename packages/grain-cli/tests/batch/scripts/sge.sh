@@ -29,7 +29,7 @@ if [ "${RESTARTED:-0}" != 0 ]; then
     fi
 fi
 
-# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+# Only its owner may read the output. No redirection here: dash makes it in the shell itself.
 for grain_fd in 1 2; do
     [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done

@@ -7,7 +7,7 @@ grain_name=w093015
 grain_own=/opt/grain/bin
 PATH=$grain_own:$PATH
 
-# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+# Only its owner may read the output. No redirection here: dash makes it in the shell itself.
 for grain_fd in 1 2; do
     [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done

@@ -62,7 +62,7 @@ def parse_metrics(text: str) -> MetricsPlace:
     number = getattr(number, "ipv4_mapped", None) or number
     if number.is_unspecified:
         raise ValueError(
-            f"{host} means every interface, so that all on the network could read the metrics; "
+            f"{host} means every interface, so that every host could read the metrics; "
             f"write '127.0.0.1:{port}', or the number of one interface"
         )
     return MetricsPlace(str(number), port)

@@ -55,7 +55,7 @@ def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         raise TypeError(f"in_thread takes a function, not {fn!r:.100}")
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
-            f"{name_of(fn)} is an async function, in_thread is for blocking ones: leave "
+            f"{name_of(fn)} is an async function, in_thread is for blocking functions: leave "
             "in_thread out"
         )
 

@@ -163,7 +163,7 @@ class Scaler:
     # ---- what was done
 
     def adopted(self, shape: str, job: str, now: float, *, doubtful: bool = False) -> None:
-        """Count a job that was left from before; one of an unknown shape as one of the first."""
+        """Count a job left by an earlier run; an unknown shape counts as the first."""
         name = shape if shape in self._sorts else next(iter(self._sorts))
         self._count(name, job, now, doubtful, submitted=None)
 

@@ -107,6 +107,7 @@ def decode_block(data: bytes, path: str) -> MeetingRecord:
         )
     _, form, _, length, crc, name = _HEAD.unpack_from(data)
     zeroed = data[:16] + bytes(4) + data[20:SIZE]
+    # Before the format is looked at: in a torn block no field can be trusted.
     if crc != zlib.crc32(zeroed) or length > SIZE - _HEAD.size:
         raise TornEdgeFile(f"{path}: its checksum is wrong; the next head repairs it")
     if form != FORMAT:

@@ -104,6 +104,7 @@ class Meeting:
             MeetingError: the file or filesystem is not fit.
         """
         await self.disk.run(self.path, self._prepare)
+        # The highest claim that was waited for; its holder has published by now, or died (rule 4).
         passed = 0
         while True:
             record = await self._incumbent()

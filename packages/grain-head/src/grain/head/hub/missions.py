@@ -222,6 +222,8 @@ class Missions:
         mission.link = link
         mission.deadline = math.inf
         mission.last_submitted = -1
+        # All of these belong to the last connection: on this one the mission numbers its requests
+        # again, and gets each notice again.
         mission.requests.clear()
         mission.refused.clear()
         mission.unschedulable.clear()
@@ -240,10 +242,11 @@ class Missions:
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
     ) -> None:
+        # It comes twice (rule 1). Its task may be over since, and must not be made again.
         if message.task <= mission.last_submitted:
             return
         if message.request not in mission.requests or message.function not in mission.functions:
-            raise BadMessage(f"task {message.task} names a request or a function that never came")
+            raise BadMessage(f"task {message.task} refers to an undefined request or function")
         mission.last_submitted = message.task
         task = mission.tasks.get(message.task)
         # What only waits is forgotten with its connection: what is still here ran, or runs.
@@ -324,6 +327,7 @@ class Missions:
         if mission.synced:
             return
         mission.synced = True
+        # The mission has submitted or retracted all that it wants; it has no use for the rest.
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._outcomes.discard(task)
         mission.logged.clear()
@@ -385,6 +389,7 @@ class Missions:
         if mission.cancelled_by or mission.cancelled:
             cancelled = (mission.cancelled_by, mission.cancelled)
             self._remember(self._cancelled, mission.id, cancelled)
+        # A mission that never connected to this head has no lost connection to hear of.
         if runs and mission.connection:
             self._remember(self._given_up, mission.id, (runs, mission.deadline - self._grace))
         self._remove(mission, now)
@@ -430,6 +435,8 @@ class Missions:
 
     def postpone(self, since: float, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and no peer could reach it."""
+        # A limbo that was over before the stop stays over: tasks have started since. The deadlines
+        # of attached missions are infinite, and stay so.
         if self._limbo_ends > since:
             self._limbo_ends += seconds
         for mission in self._missions.values():

@@ -233,6 +233,8 @@ class Workers:
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
         if worker.serving:
             return  # it comes twice
+        # All of them before the first one changes the table: a message that makes no sense is
+        # refused as a whole.
         for held in message.runs:
             self._runs.check_reported(held)
         for held in message.runs:
@@ -274,6 +276,7 @@ class Workers:
             return  # it comes twice: what was leased since is on its way
         worker.serving = True
         worker.chain_heads.clear()
+        # They never arrived (rule 1): no run began, and so none is a crash.
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
                 self._runs.on_run_lost(lease, None, now)
@@ -306,6 +309,7 @@ class Workers:
             worker.deadline = now + self._grace
             if ended:
                 worker.deadline = min(worker.deadline, now + max(ENDED, self._grace / 2))
+            # Its job had ended before, and only the open connection kept it (`on_job_ended`).
             if worker.over:
                 worker.deadline = now
             self._scheduler.on_worker_draining(worker.number)
@@ -328,6 +332,7 @@ class Workers:
             told: why it was to leave, for people.
         """
         silent = now - worker.heard if why else None
+        # Before the ends of its runs: `WorkerEnded` promises missions that order.
         self._reports.on_worker_left(worker, why, silent, told)
         if self._registry.log is not None:
             self._registry.log.worker_left(worker, why)

@@ -76,6 +76,7 @@ class Program:
             directory = self.scratch.path
         with Step("cwd", directory):
             os.chdir(directory)
+        # From here on: paths of streams, and of the program, are relative to that directory.
         streams = self._streams()
         # A session of its own keeps the program away from the terminal and its Ctrl-C.
         actions = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams)]
@@ -105,6 +106,7 @@ class Program:
         with Step(name, path):
             fd = os.open(path, flags, 0o666)
         self.opened.append(fd)
+        # The program inherits the open file with its flags, and expects writes that wait.
         os.set_blocking(fd, True)
         return fd
 

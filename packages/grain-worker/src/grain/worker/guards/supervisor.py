@@ -73,6 +73,7 @@ class Supervisor:
             status, seconds, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
+            # Before the scratch directory is removed: files in memory count.
             measured = self.meter.end(usage)
             tail = program.error_tail() if status else b""
         except CannotStart as failure:

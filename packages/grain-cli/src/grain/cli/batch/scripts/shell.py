@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
 _PRIVATE = """\
-# Only its owner may read the output. No redirection here: dash makes it in the shell itself. for
-grain_fd in 1 2; do
+# Only its owner may read the output. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
     [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done"""
 

@@ -98,6 +98,7 @@ class Prefetch:
             if self._scheduler.tasks[head.scheduler_id].queue is not queue:
                 continue
             chain = head.chain
+            # Rule 3. The head runs and is of this queue, so `running` is not 0.
             most = min(depth, queue.waiting // queue.running)
             room = most if chain is None else most - len(chain.waiting)
             room = min(room, _MOST_IN_ALL - self.in_chains)
@@ -156,6 +157,7 @@ class Prefetch:
             if chain is not None:  # it waited, and was given back or taken back
                 chain.waiting.remove(lease)
                 self.in_chains -= 1
+                # Most often its worker gave it back, as its predecessor takes long (rule 5).
                 self._distrust(chain.head)
             return None
         queue = self._scheduler.tasks[lease.scheduler_id].queue
@@ -208,4 +210,6 @@ class Prefetch:
 
 
 def _takes_more(worker: WorkerRecord) -> bool:
+    # The scheduler starts nothing on a worker that is reserved or told to drain. But a chain grows
+    # behind a run that is there already: the worker would not become empty.
     return worker.takes_runs and not (worker.reserved or worker.told_to_drain is not None)

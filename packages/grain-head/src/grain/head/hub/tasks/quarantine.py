@@ -66,8 +66,11 @@ class Quarantine:
                     worker.reserved = True
                     self._reserved.add(worker)
                     self._scheduler.on_worker_draining(worker.number)
+            # A lease without a scheduler id holds nothing there by itself.
             if worker is not None and not any(x.scheduler_id for x in worker.leases.values()):
                 ready.append((task, worker))
+        # Only at the end: a worker that one suspect gave up may be reserved for the next by now,
+        # and the scheduler must not start anything there in between.
         self._give_up_reservations()
         for task, _ in ready:
             del self.waiting[task]
@@ -79,6 +82,7 @@ class Quarantine:
             (len(worker.leases), worker.number, worker)
             for worker in self._workers.values()
             if worker.number not in reserved
+            # A suspect that runs is not in `waiting`, but its worker is not free.
             and not any(lease.alone for lease in worker.leases.values())
             and self._suffices(worker, task, now)
         ]
