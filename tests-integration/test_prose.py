@@ -28,6 +28,10 @@ def test_no_page_of_the_repository_has_a_turn_at_which_a_reader_stumbles() -> No
         ("It waits\nforever.", 2, "forever"),
         ("Start it anew, please.", 1, "anew"),
         ("A name for people.", 1, "for people"),
+        ("It waits\nfor nobody.", 2, "nobody"),
+        ("Somebody else has it.", 1, "Somebody"),
+        ("If anybody asks, it answers.", 1, "anybody"),
+        ("A file is for its owner alone.", 1, "alone"),
         ("Who knows it, knows most.", 1, "Who knows"),
         ("- Whoever asks gets it.", 1, "Whoever asks"),
         ("It is open; so who is there sees it.", 1, "so who is"),
@@ -53,6 +57,7 @@ def test_a_turn_at_which_a_reader_stumbles_is_found(
         "[A page](who-for-ever.md#anew)",
         "Who can join? A user who has the key.",
         "Workers that wait, and the one that comes.",
+        "A file that is left alone, and `alone`; alone: True if it has the worker.",
     ],
 )
 def test_code_quotes_questions_and_other_words_are_no_problem(text: str, tmp_path: Path) -> None:

@@ -36,12 +36,15 @@ TURNS = [
     (r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b)\w+", "is not a ..."),
     (r"\bfor ?ever\b", "always, or without end"),
     (r"\banew\b", "again, or from the beginning"),
+    (r"\b(?:no|some|any)body\b", "no process, another user, ...: say who"),
+    (r"\bfor people\b", "for display, as text, or the display name"),
+    # Not the name of a parameter or field, nor what is left as it is.
+    (r"(?<!leave )(?<!leaves )(?<!left )(?<!let )\balone\b(?!:)", "only, or by itself"),
 ]
 """Turns that docstrings and comments do without, too; see `check_docstrings`."""
 
 RULES = [
     *TURNS,
-    (r"\bfor people\b", "for you, or for display"),
     (rf"{BEGIN}(?:so |and |but )?who(?:ever)? (?![^.|]*\?)\w+", "if you ..., or a user who ..."),
     (rf"{BEGIN}(?:those|the ones?|one) (?:that|which|who|whose|of which)\b", "the noun"),
 ]

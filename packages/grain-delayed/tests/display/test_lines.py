@@ -89,13 +89,13 @@ def live(now: Statistics, width: int, seconds: float = 40.0, total: Total | None
         (
             NO_FIT,
             80,
-            "235 done, 10 failed, 6.1/s, 4 queued, and none fits a worker: grain why t:1",
+            "235 done, 10 failed, 0 running, 4 queued, and none fits a worker: grain why t:1",
         ),
         (
             SOME_FIT,
             120,
             (
-                "235 done, 10 failed, 5 running, 6.1/s, 9 queued, but 4 fit no worker: "
+                "235 done, 10 failed, 5 running, 5/64 cores given, 9 queued, but 4 fit no worker: "
                 "grain why t:8, the others: about 15 s"
             ),
         ),
@@ -140,7 +140,7 @@ def test_the_live_line_keeps_what_matters_where_there_is_little_room(
         (
             NO_FIT,
             80,
-            "49 % of 500, 10 failed, 4 queued, and none fits a worker: grain why t:1",
+            "━━━───── 49 % of 500, 10 failed, 4 queued, and none fits a worker: grain why t:1",
         ),
         (
             stats(),

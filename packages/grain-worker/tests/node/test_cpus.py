@@ -72,7 +72,7 @@ def test_ids_that_the_process_may_not_use_are_bound_to_nothing(usable: set[int])
     usable.clear()
     usable.add(1)
     with local_offer(Cores([0, 1])) as offer:
-        remark = "local=Cores([0, 1]): this process may use CPU 1 alone, so programs are bound to"
+        remark = "local=Cores([0, 1]): this process may use only CPU 1, so programs are bound to"
         assert (Cores([0, 1]), False, f"{remark} no CPUs") == offer
 
 

@@ -45,7 +45,7 @@ class EdgeAddress:
 
     @property
     def edge(self) -> str:
-        """The path of the meeting file, as of a `TcpAddress`."""
+        """The path of the meeting file, as in `TcpAddress`."""
         return self.path
 
     def __str__(self) -> str:

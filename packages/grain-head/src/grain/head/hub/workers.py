@@ -244,7 +244,7 @@ class Workers:
             elif lease.session < worker.session:
                 self._runs.confirm(worker, held, now)
             # Else it is reported twice. Were it taken for ended now, runs that are reported after
-            # it could still join its chain, the head of which would then be no run at all.
+            # it could still join its chain, whose head would then not be a run at all.
 
     def _adopt(
         self, worker: WorkerRecord, held: InventoryRun, message: Inventory, now: float
