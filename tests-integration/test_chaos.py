@@ -67,7 +67,7 @@ def test_times_in_which_gnaw_is_busy_leave_the_other_faults_as_they_are() -> Non
     assert len(without.faults) < len(busy.faults)
 
 
-def test_the_time_of_a_worker_depends_on_seed_transport_and_number_alone() -> None:
+def test_the_time_of_a_worker_depends_only_on_seed_transport_and_number() -> None:
     first, again = (make_schedule(7, seconds, grace=GRACE) for seconds in (60, 600))
     times = [first.worker_time("tcp", number) for number in range(1, 100)]
 

@@ -109,7 +109,7 @@ async def test_where_only_files_lead(site: Site) -> None:
     assert slow["scheduler"][0]["says"].endswith((" by reverse", " by files"))
 
 
-async def test_doctor_finds_at_once_that_nobody_serves(site: Site) -> None:
+async def test_doctor_finds_at_once_that_no_scheduler_serves(site: Site) -> None:
     """That is found out at once, by --slow too, which has nothing to try."""
     slow = await findings(site, "--slow")
 

@@ -231,7 +231,7 @@ def test_a_worker_moves_to_the_successor_of_a_killed_head(
         nightly("nothing", 20),
     ],
 )
-def test_a_network_cut_loses_nobody(
+def test_a_network_cut_loses_no_peer(
     site: str, seconds: int, two: list[Host], shared: Path, start: Start
 ) -> None:
     """Nobody is lost: the same connection goes on."""

@@ -263,7 +263,7 @@ def slow_clock() -> trio.abc.Clock:
     return MockClock(rate=0.2)
 
 
-async def test_a_flood_of_silent_connections_delays_nobody(
+async def test_a_flood_of_silent_connections_delays_no_others(
     place: Path, slow_clock: trio.abc.Clock
 ) -> None:
     """Five hundred of them, from the same host; a member gets in while some are held."""

@@ -489,7 +489,7 @@ def test_an_output_that_cannot_be_written_is_a_sentence(words: list[str]) -> Non
     assert 255 == done.returncode
 
 
-def test_a_message_that_nobody_can_read_changes_no_exit_status() -> None:
+def test_a_message_that_cannot_be_printed_changes_no_exit_status() -> None:
     with Path("/dev/full").open("w") as full:
         words = ["-c", GRAIN, "map", "-j1", "--no-progress", "echo", ":::", "a"]
         done = start(*words, stdout=subprocess.PIPE, stderr=full, text=True)

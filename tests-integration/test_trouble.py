@@ -191,7 +191,7 @@ trio.run(main)
 """
 
 
-async def test_a_scheduler_that_is_there_and_answers_nobody_is_named(
+async def test_a_scheduler_that_is_there_and_does_not_answer_is_named(
     address: str, tmp_path: Path
 ) -> None:
     """It is not stopped, and its event loop does not run.

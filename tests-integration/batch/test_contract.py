@@ -154,7 +154,7 @@ def test_output_into_a_missing_folder(slurm: Batch, tmp_path: Path) -> None:
 
 
 @REAL_TOO
-def test_ids_that_nobody_knows(slurm: Batch) -> None:
+def test_unknown_ids(slurm: Batch) -> None:
     """scancel passes over them, squeue and scontrol fail, and none takes what is not an id."""
     cancelled = slurm.run("scancel", "99999")
     listed = slurm.run("squeue", "-j", "99999")

@@ -440,7 +440,7 @@ def patient_completion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("address")
-def test_completion_is_silent_when_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_silent_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set() == complete(monkeypatch, "why", "")
 
 
@@ -650,7 +650,7 @@ def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answe
     assert ["w@2", "w@*"] == [ask.pattern for ask in scheduler.asked if ask.about == "drain"]
 
 
-def test_quit_of_nobody(address: str, answering: Any) -> None:
+def test_quit_without_a_match(address: str, answering: Any) -> None:
     """Exit code 1, and the pattern."""
     with answering(address, drain=[]):
         done = grain("drain", "nobody*")

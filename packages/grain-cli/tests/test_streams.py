@@ -207,7 +207,7 @@ def error() -> Iterator[ValueError]:
         yield raised
 
 
-def test_an_error_that_nobody_foresaw_says_where_it_was_raised(error: ValueError) -> None:
+def test_an_unforeseen_error_says_where_it_was_raised(error: ValueError) -> None:
     """In one line, without what controls the terminal; the traceback can be had."""
     line = sentence(error)
 

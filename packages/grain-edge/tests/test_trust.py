@@ -153,7 +153,7 @@ def test_a_log_may_be_a_link_of_the_user_s_own(tmp_path: Path) -> None:
     assert target.exists()
 
 
-def test_a_log_in_a_directory_of_others_is_for_its_owner_alone(shared: Path) -> None:
+def test_only_the_owner_may_read_a_log_in_a_directory_of_others(shared: Path) -> None:
     before = os.umask(0)
     try:
         for _ in range(2):
@@ -164,7 +164,7 @@ def test_a_log_in_a_directory_of_others_is_for_its_owner_alone(shared: Path) -> 
     assert 0o600 == stat.S_IMODE((shared / "w.log").stat().st_mode)
 
 
-def test_a_script_takes_the_place_of_what_was_planted_and_nobody_else_may_read_it(
+def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read_it(
     shared: Path, tmp_path: Path
 ) -> None:
     """In a directory as /tmp, where others can plant names, and not exchange ours."""
@@ -191,7 +191,7 @@ def test_a_script_is_not_written_where_another_user_could_exchange_it(shared: Pa
     assert [] == list(shared.iterdir())
 
 
-def test_directories_above_those_of_grain_are_for_us_alone_too(tmp_path: Path) -> None:
+def test_directories_above_those_of_grain_are_only_for_us_too(tmp_path: Path) -> None:
     """Whatever the umask: in another's hands, `.local/state` could lead elsewhere."""
     before = os.umask(0)
     try:

@@ -402,7 +402,7 @@ class Crashing:
         self.others -= 1
 
 
-async def test_a_job_whose_supervisor_was_killed_runs_again_and_alone_after_two_crashes(
+async def test_a_job_whose_supervisor_was_killed_runs_again_and_by_itself_after_two_crashes(
     autojump_clock: MockClock,
 ) -> None:
     """As on any other worker; it is served by its age, and gets what it asked for."""

@@ -50,7 +50,7 @@ async def test_a_gnaw_that_fails_says_so_in_its_log(
     assert "failed" == end.status
 
 
-def test_a_gnaw_that_nobody_asked_for_a_log_has_none() -> None:
+def test_a_gnaw_that_was_not_asked_for_a_log_has_none() -> None:
     with recording(None, "") as log:
         assert log is None
     assert make_parser().parse_args([]).event_log is None

@@ -223,7 +223,7 @@ async def join(nursery: trio.Nursery, service: HubService, role: str, name: str)
         RegisterWorker("bad", "bad", "host", {"WTime": {"T": 5, "softT": 6}}),
     ],
 )
-async def test_a_peer_that_states_nonsense_is_dropped_alone(
+async def test_only_a_peer_that_states_nonsense_is_dropped(
     autojump_clock: MockClock, nonsense: Message, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = HubService()
@@ -262,7 +262,7 @@ async def test_a_peer_that_states_nonsense_is_dropped_alone(
         nursery.cancel_scope.cancel()
 
 
-async def test_an_error_while_a_peer_is_served_is_logged_and_drops_that_peer_alone(
+async def test_an_error_while_a_peer_is_served_is_logged_and_drops_only_that_peer(
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

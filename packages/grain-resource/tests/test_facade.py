@@ -89,7 +89,7 @@ def test_source_imports_stdlib_only() -> None:
             assert name in sys.stdlib_module_names | {"grain"}, file
 
 
-def test_gvar_alone_is_light() -> None:
+def test_gvar_by_itself_is_light() -> None:
     """``from grain import GVAR`` does not import the algebra, which every tasklet would pay."""
     assert "False" == python(
         "import sys; from grain import GVAR; print('grain.resource' in sys.modules)"

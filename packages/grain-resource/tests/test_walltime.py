@@ -276,7 +276,7 @@ class TestCountdown:
         ({"group": "opt"}, WTime(group="opt")),
     ],
 )
-def test_a_configuration_states_the_hard_limit_alone_or_the_arguments(
+def test_a_configuration_states_only_the_hard_limit_or_the_arguments(
     data: Any, limit: WTime
 ) -> None:
     assert limit == from_data({"WTime": data})

@@ -90,7 +90,7 @@ def test_process_lives_and_is_ended(
     system.cancel([one.id])
 
 
-def test_the_output_of_a_process_is_for_its_owner_alone_from_its_start(
+def test_only_the_owner_may_read_the_output_of_a_process_from_its_start(
     job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
 ) -> None:
     """Not only when its script has begun."""

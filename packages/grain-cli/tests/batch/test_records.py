@@ -43,7 +43,7 @@ def test_the_oldest_comes_first_also_of_one_second(tmp_path: Path) -> None:
     assert submitted == [one.submitted for one in records.read()]
 
 
-def test_nobody_else_may_look(tmp_path: Path) -> None:
+def test_no_other_user_may_look(tmp_path: Path) -> None:
     """The directory and the files are their owner's alone."""
     file = JobRecords(tmp_path / "jobs").new_file()
 

@@ -112,7 +112,7 @@ def test_the_record_of_a_job_that_never_appears_is_removed(tmp_path: Path) -> No
     assert JobPhase.GONE is site.phase()
 
 
-def test_a_job_is_in_doubt_for_as_long_as_nobody_answers(tmp_path: Path) -> None:
+def test_a_job_is_in_doubt_for_as_long_as_no_answer_comes(tmp_path: Path) -> None:
     site = Site(tmp_path, Listing(), RECORD)
     site.system.trouble = BatchUnreachable("squeue did not end within 60 s")
     site.now += 100 * UNSEEN
@@ -125,7 +125,7 @@ def test_a_job_is_in_doubt_for_as_long_as_nobody_answers(tmp_path: Path) -> None
         site.tracked.cancel([MARK])
 
 
-def test_where_nobody_lists_names_a_job_counts_for_half_an_hour(tmp_path: Path) -> None:
+def test_where_names_are_not_listed_a_job_counts_for_half_an_hour(tmp_path: Path) -> None:
     site = Site(tmp_path, Listing(), RECORD)
     site.system.trouble = BatchUnsupported("no")
     site.now += UNSEEN - 1

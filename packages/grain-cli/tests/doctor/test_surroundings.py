@@ -123,7 +123,7 @@ def test_locks_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert f"{tmp_path} refuses locks: flock (Function not implemented)" == finding.says
 
 
-def test_locks_that_exclude_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_that_exclude_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
 

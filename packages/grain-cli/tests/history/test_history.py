@@ -350,7 +350,7 @@ def test_no_file_of_the_user_is_removed_where_another_user_put_a_link(alone: Pat
 
 
 @pytest.mark.usefixtures("opt")
-def test_summaries_alone_are_removed_and_nothing_changes_where_others_may_write(
+def test_only_summaries_are_removed_and_nothing_changes_where_others_may_write(
     alone: Path,
 ) -> None:
     folder = alone / "cache" / "grain" / "summaries"

@@ -395,7 +395,7 @@ def test_a_mission_in_the_terminal_has_its_exit_status(folder: Path) -> None:
     assert "in a terminal: its output is there" in grain("attach", "fails").output
 
 
-def test_files_of_a_start_are_for_its_owner_alone(folder: Path) -> None:
+def test_only_the_owner_may_read_files_of_a_start(folder: Path) -> None:
     """The environment of the user is in them."""
     mask = os.umask(0)
     try:

@@ -117,7 +117,7 @@ def test_a_task_is_found_by_its_number(window: Browser, file: Path) -> None:
     assert [] == window.complaints
 
 
-def test_failures_are_striped_and_can_be_shown_alone(window: Browser, file: Path) -> None:
+def test_failures_are_striped_and_the_rest_can_be_hidden(window: Browser, file: Path) -> None:
     window.open(file)
     window.evaluate(SETTLED)
     whole = window.evaluate(COLOURS)

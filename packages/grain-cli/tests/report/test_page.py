@@ -98,7 +98,7 @@ def test_the_headline_and_the_tables_are_there_without_a_script(mission: Page) -
     assert all(one.get("aria-label") for one in pictures)
 
 
-def test_a_page_loads_nothing_and_runs_its_own_script_alone(mission: Page) -> None:
+def test_a_page_loads_nothing_and_runs_only_its_own_script(mission: Page) -> None:
     for tag, attributes in mission.tags:
         assert not {"style", "onclick", "onload", "onerror"} & set(attributes), tag
         for name in ("src", "href"):

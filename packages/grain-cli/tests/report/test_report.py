@@ -59,7 +59,7 @@ def test_a_page_goes_to_the_standard_output() -> None:
 
 
 @pytest.mark.usefixtures("opt")
-def test_a_trace_is_written_alone_or_with_the_page(alone: Path) -> None:
+def test_a_trace_is_written_by_itself_or_with_the_page(alone: Path) -> None:
     assert 0 == report("--trace", "opt.json", "opt").exit_code
     events = json.loads((alone / "opt.json").read_text())["traceEvents"]
     assert 6 == len([event for event in events if event["ph"] == "X"])

@@ -38,7 +38,7 @@ def steady(queue: float) -> float:
 
 
 @pytest.mark.parametrize("queue", [300.0, 2400.0])
-def test_steady_load_takes_at_most_15_percent_longer_than_by_need_alone(
+def test_steady_load_takes_at_most_15_percent_longer_than_by_need_only(
     monkeypatch: pytest.MonkeyPatch, queue: float
 ) -> None:
     by_both = steady(queue)

@@ -276,7 +276,7 @@ def test_escape_ends_the_typing_of_words() -> None:
     use(look)
 
 
-def test_a_mission_that_is_opened_shows_its_tasks_alone() -> None:
+def test_a_mission_that_is_opened_shows_only_its_tasks() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
         await pilot.press("1", "down", "enter")
         pane = app.query_one("#running", Pane)

@@ -56,7 +56,7 @@ def test_workers_have_a_bar_for_each_kind_of_resource_and_the_time_left() -> Non
     assert ["3.6"] * 2 == column(table, "COMPUTING")
 
 
-def test_a_worker_of_which_it_is_not_known_what_it_computes_has_given_cores_alone() -> None:
+def test_a_worker_whose_use_is_unknown_has_only_given_cores() -> None:
     table = made(_with(worker(0, 4, computing=None)), "workers")
 
     assert [Gauge(1.0, "16/16", 0.0)] == column(table, "CORES")

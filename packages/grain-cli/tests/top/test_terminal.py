@@ -74,7 +74,7 @@ def test_a_link_says_that_the_scheduler_is_lost_and_finds_the_next(
         link.stop()
 
 
-def test_a_question_to_nobody_is_dropped(address: str) -> None:
+def test_a_question_without_a_scheduler_is_dropped(address: str) -> None:
     link = Link(address, lambda _: None)
     link.put(Ask("load"), LoadAnswer, lambda _: pytest.fail("an answer"))
 

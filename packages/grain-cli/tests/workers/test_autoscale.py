@@ -211,7 +211,7 @@ def test_ls_shows_shapes_decisions_and_impossible_tasks(tmp_path: Path) -> None:
     assert "cpu    2        0        0     4    pause of 30 s after failures; avoids n1\n" in text
     assert "gpu    2        0        0     4    one for each 1 min 30 s of work\n" in text
     assert " +2 cpu: 3 tasks of Cores(4) wait, 30 min of work (w1, w2)\n" in text
-    assert "Impossible: Cores(64), of which 3 wait (cpu: it has CPU_Cores([0-3])" in text
+    assert "Impossible: Cores(64), 3 waiting (cpu: it has CPU_Cores([0-3])" in text
     assert "From 0 to 10 workers, by process " in text
     assert "" == scaling_text(read_state(tmp_path, "edge:///x"))
 

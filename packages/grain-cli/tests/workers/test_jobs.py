@@ -136,12 +136,12 @@ def test_the_scheduler_is_told_of_jobs_that_have_ended_and_whose_workers_it_stil
     assert [("ended", "w1")] == [(ask.about, ask.pattern) for ask in fake.asked]
 
 
-def test_where_no_job_has_ended_nobody_is_asked_for_workers(address: str) -> None:
+def test_where_no_job_has_ended_no_scheduler_is_asked_for_workers(address: str) -> None:
     def workers() -> list[str]:
         raise AssertionError("they do not matter")
 
     report_ended(load(), {"1": JobState(JobPhase.RUNNING)}, {"1": "w1"}, workers)
 
 
-def test_without_a_scheduler_there_is_nobody_to_tell(address: str) -> None:
+def test_without_a_scheduler_the_end_of_a_job_is_not_reported(address: str) -> None:
     report_ended(load(), {"1": JobState(JobPhase.GONE)}, {"1": "w1"}, lambda: ["w1"])

@@ -164,7 +164,7 @@ def test_custom_systems_cannot_be_asked(alone: Path) -> None:
     done = CliRunner().invoke(main, ["scale", "2"])
 
     assert 1 == done.exit_code
-    assert "without custom_system.status_cmd, nobody knows how many workers" in done.output
+    assert "without custom_system.status_cmd, Grain cannot count workers" in done.output
 
 
 def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:

@@ -49,7 +49,7 @@ def test_resources_do_not_count() -> None:
     assert [2] == CALLS
 
 
-def test_a_call_without_result_that_nobody_can_run_fails_at_its_lookup() -> None:
+def test_a_call_without_result_that_cannot_run_fails_at_its_lookup() -> None:
     async def main() -> None:
         with pytest.raises(Infeasible, match=r"64 cores|Cores\(64\)"):
             await (square @ Cores(64))(2)

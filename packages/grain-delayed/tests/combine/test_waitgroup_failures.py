@@ -288,7 +288,7 @@ async def test_a_group_that_outlives_its_mission(autojump_clock: trio.testing.Mo
     assert 0 == trio.current_time()
 
 
-async def test_a_failure_of_an_inner_group_reaches_the_top_alone(
+async def test_a_failure_of_an_inner_group_reaches_the_top_by_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def level(n: int) -> Any:

@@ -48,7 +48,7 @@ async def test_argument_and_result(fn: Any) -> None:
         assert result() is None
 
 
-async def test_a_task_that_nobody_awaits() -> None:
+async def test_a_task_that_is_not_awaited() -> None:
     """The result of a task whose delayed object was dropped is not kept."""
     references: list[weakref.ref[Thing]] = []
 

@@ -92,7 +92,7 @@ def test_ctrl_c_in_the_block_cancels_running_and_waiting_calls() -> None:
         pool.submit(int)
 
 
-def test_an_executor_that_nobody_holds_ends() -> None:
+def test_an_executor_without_references_ends() -> None:
     """Its calls are computed, and its thread ends."""
     pool = executor()
     results = pool.map(abs, range(-5, 5))

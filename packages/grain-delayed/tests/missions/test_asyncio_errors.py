@@ -41,7 +41,7 @@ def test_a_failure_is_raised_where_it_is_awaited() -> None:
     asyncio_run(main)
 
 
-def test_failures_that_nobody_awaited() -> None:
+def test_failures_that_were_not_awaited() -> None:
     """One is raised as it is, several as a group, when the block is left."""
 
     async def main(*errors: Exception) -> None:

@@ -92,7 +92,7 @@ async def test_everybody_who_awaits_a_failed_task_gets_its_exception() -> None:
 
 @pytest.mark.parametrize("fn", [fail, leaf])
 @pytest.mark.parametrize("seconds", [0, 5])
-def test_one_that_nobody_awaited(fn: Any, seconds: float) -> None:
+def test_a_failure_that_was_not_awaited(fn: Any, seconds: float) -> None:
     """It surfaces, as itself, when run leaves."""
     error = Custom(3, text="why")
 
@@ -105,7 +105,7 @@ def test_one_that_nobody_awaited(fn: Any, seconds: float) -> None:
     assert caught.value is error
 
 
-def test_several_that_nobody_awaited() -> None:
+def test_several_failures_that_were_not_awaited() -> None:
     """They surface together; those that were awaited do not."""
     errors = [ValueError(i) for i in range(4)]
 
@@ -261,7 +261,7 @@ async def test_what_would_end_the_process(fn: Any, error: BaseException) -> None
         assert 0 == await other
 
 
-def test_a_base_exception_that_nobody_awaited() -> None:
+def test_a_base_exception_that_was_not_awaited() -> None:
     """It surfaces like others."""
 
     async def main() -> None:

@@ -335,7 +335,7 @@ def test_the_frames_of_grain_are_shown_on_request(failed: dict[Failed, str]) -> 
     assert {"program.py", "run.py", "graph.py"} <= files(shown)
 
 
-def test_fifty_failures_that_nobody_awaited_take_ten_lines(failed: dict[Failed, str]) -> None:
+def test_fifty_failures_that_were_not_awaited_take_ten_lines(failed: dict[Failed, str]) -> None:
     summary, which, *shown = failed[Failed("fifty")].splitlines()
     above = CHILD.count("\n")
 

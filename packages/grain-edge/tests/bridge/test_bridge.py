@@ -273,7 +273,7 @@ async def test_a_second_head_is_refused_while_the_first_is_connected() -> None:
                 pass
 
 
-async def test_a_server_whose_list_is_empty_serves_nobody_and_is_not_waited_for() -> None:
+async def test_a_server_whose_list_is_empty_serves_no_meeting_and_is_not_waited_for() -> None:
     async with bridge(listed=frozenset()) as port:
         with pytest.raises(NotListed, match="this is none of them"):
             await check_bridge(url(port), 60.0)
@@ -353,7 +353,7 @@ async def test_the_server_sees_neither_key_nor_record_nor_messages() -> None:
         assert secret not in data
 
 
-async def test_members_that_nobody_takes_are_refused_in_the_end(
+async def test_members_that_are_not_taken_are_refused_in_the_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with bridge() as port:
@@ -431,7 +431,7 @@ async def test_what_is_no_bridge_is_named() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_nobody_who_serves_is_told_from_no_server() -> None:
+async def test_a_meeting_without_a_head_is_told_from_no_server() -> None:
     with reserved_port() as port, trio.fail_after(60):
         async with bridge(port):
             with pytest.raises(StaleEdgeFile, match="no scheduler is connected"):
@@ -497,7 +497,7 @@ def MessageDecoderWith(data: bytes) -> MessageDecoder:
 # Keys
 
 
-def test_an_address_shows_its_key_to_nobody() -> None:
+def test_an_address_does_not_show_its_key() -> None:
     where = place(f"bridge://{KEY}@host:4747?iface=eth0")
     assert KEY not in f"{where} {where!r}"
     assert (KEY, "host", 4747, "eth0") == (where.key, where.host, where.port, where.iface)
@@ -539,7 +539,7 @@ def test_what_is_no_address_is_refused_without_its_key(text: str) -> None:
     assert KEY[:-1] not in str(caught.value)
 
 
-def test_a_key_may_stand_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
+def test_a_key_may_stand_in_a_file_that_no_other_user_may_read(tmp_path: Path) -> None:
     file = tmp_path / "my key"
     file.write_text(KEY + "\n")
     file.chmod(0o600)

@@ -87,7 +87,7 @@ def test_a_head_that_claims_again_leads_where_the_larger_epoch_has_left() -> Non
     ],
     ids=["none", "any", "smaller", "of another key", "a record"],
 )
-def test_the_word_of_the_server_alone_makes_no_head_step_down(claim: bytes) -> None:
+def test_the_server_cannot_make_a_head_step_down_by_itself(claim: bytes) -> None:
     """It tries again instead."""
     leader = Leader(KEYS, 7)
     leader.on_connected()
@@ -143,7 +143,7 @@ def test_a_head_that_leads_calls_members_back_and_not_more_than_it_can() -> None
     ],
     ids=["none", "any", "other head", "other key", "a record", "other size", "no address"],
 )
-def test_the_word_of_the_server_alone_makes_no_head_connect(call: MemberListens) -> None:
+def test_the_server_cannot_make_a_head_connect_by_itself(call: MemberListens) -> None:
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())

@@ -66,6 +66,6 @@ def test_without_the_key_nothing_is_served() -> None:
     assert "" == load(False).head.gnaw.metrics
 
 
-def test_a_place_that_this_host_alone_reaches_is_known() -> None:
+def test_a_place_that_only_this_host_reaches_is_known() -> None:
     places = ["127.0.0.1:1", "[::1]:1", "10.1.0.4:1", "/run/grain"]
     assert [True, True, False, False] == [parse_metrics(one).is_loopback for one in places]

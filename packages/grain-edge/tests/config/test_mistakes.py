@@ -474,7 +474,7 @@ def test_all_mistakes_at_once(refused: Refused) -> None:
     )
 
 
-def test_no_more_mistakes_than_anybody_reads(refused: Refused) -> None:
+def test_no_more_mistakes_are_listed_than_a_user_reads(refused: Refused) -> None:
     """A file that is something else altogether is given up after twenty mistakes."""
     message = refused("\n".join(f"key{n} = {n}" for n in range(50_000)))
 

@@ -106,7 +106,7 @@ def test_a_found_configuration_that_a_group_may_write_is_refused(project: Path) 
         load(env={}, cwd=project)
 
 
-def test_the_group_of_the_user_alone_may_write(
+def test_a_group_that_has_only_the_user_may_write(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where each user has a group of the same name, files are made with its write permission."""

@@ -120,7 +120,7 @@ async def lie(acceptor: Acceptor, script: Any) -> None:
 
 @settings(max_examples=int(150 * TIMES), deadline=None)
 @given(scripts)
-def test_any_bytes_at_any_speed_end_their_own_connection_alone(script: Any) -> None:
+def test_any_bytes_at_any_speed_end_only_their_own_connection(script: Any) -> None:
     trio.run(partial(lie, new_acceptor(), script), clock=MockClock(autojump_threshold=0.0))
 
 

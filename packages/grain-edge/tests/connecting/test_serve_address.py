@@ -181,7 +181,7 @@ async def test_a_port_of_another_host_cannot_be_served(tmp_path: Path) -> None:
         await prepare(f"tcp://192.0.2.1:4000?edge={tmp_path}/s/meeting")
 
 
-async def test_a_port_that_somebody_has_may_be_that_of_a_head_that_begins(tmp_path: Path) -> None:
+async def test_a_port_in_use_may_be_that_of_a_head_that_begins(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir(mode=0o700)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

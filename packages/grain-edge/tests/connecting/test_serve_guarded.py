@@ -53,7 +53,7 @@ async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.Monke
                 raise AssertionError
 
 
-async def test_a_peer_that_breaks_a_rule_is_dropped_alone(
+async def test_only_a_peer_that_breaks_a_rule_is_dropped(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reason is logged, with what was wrong."""
@@ -84,7 +84,7 @@ async def test_handler_errors_are_not_hidden(address: str) -> None:
     assert caught.group_contains(KeyError)
 
 
-async def test_silent_and_hostile_connections_delay_nobody(address: str) -> None:
+async def test_silent_and_hostile_connections_delay_no_others(address: str) -> None:
     """300 connections that say nothing or nonsense, and a member gets in beside them."""
     async with head(address, transports=frozenset({"tcp"})) as serving:
         port = int(serving.targets[0].split()[-1])

@@ -204,7 +204,7 @@ def test_a_state_directory_that_cannot_be_written_is_reported_once(
     assert text.startswith(f"the event log {log.folder} cannot be written (Not a directory)")
 
 
-def test_a_disk_that_hangs_holds_up_nobody(
+def test_a_disk_that_hangs_holds_up_only_the_thread(
     begin: Callable[..., LogWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, answers = threading.Event(), threading.Event()
@@ -249,7 +249,7 @@ def test_a_folder_that_was_removed_is_made_again(begin: Callable[..., LogWriter]
     assert {"events.jsonl", "events.1.jsonl"} == {path.name for path in log.folder.iterdir()}
 
 
-def test_a_line_that_is_no_json_is_dropped_alone(begin: Callable[..., LogWriter]) -> None:
+def test_only_a_line_that_is_not_json_is_dropped(begin: Callable[..., LogWriter]) -> None:
     log = begin()
     remark(log, 1)
     remark(log, "half a character: \ud800")

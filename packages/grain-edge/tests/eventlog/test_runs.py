@@ -106,7 +106,7 @@ def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None
     assert (100.0, 111.0, 3600.0) == (assembly.first, assembly.now, assembly.clock_change)
 
 
-def test_time_does_not_go_back_where_nobody_noticed_that_the_clock_was_set() -> None:
+def test_time_does_not_go_back_where_a_change_of_the_clock_was_not_noticed() -> None:
     [run] = runs(SUBMITTED, STARTED, ended(50.0))
 
     assert (110.0, 110.0) == (run.started, run.ended)

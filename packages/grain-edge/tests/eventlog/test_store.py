@@ -301,7 +301,7 @@ def test_a_folder_that_a_reader_holds_open_on_nfs_is_removed_the_next_time(tmp_p
     assert [name] == store.remove_old(now=NOW + 99 * DAY)
 
 
-def test_a_named_pipe_in_a_folder_that_others_share_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_named_pipe_in_a_folder_that_others_share_does_not_block(tmp_path: Path) -> None:
     name = log(tmp_path, "opt", "a1", age=99 * DAY, end=False)
     os.mkfifo(tmp_path / name / "events.1.jsonl")
     os.utime(tmp_path / name / "events.1.jsonl", (1, 1))

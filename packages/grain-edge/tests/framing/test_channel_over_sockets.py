@@ -46,7 +46,7 @@ def waiting(end: socket.socket) -> int:
         return 0
 
 
-async def test_what_is_posted_alone_is_written_at_once() -> None:
+async def test_a_single_message_is_written_at_once() -> None:
     """Without a pass through trio, which costs as much as the write."""
     async with channels() as (a, b, end):
         a.post([(Note("x", 1), None)])

@@ -154,7 +154,7 @@ def test_an_announced_payload_costs_nothing_until_it_comes() -> None:
     assert peak < 1 << 20
 
 
-def test_a_view_that_somebody_keeps_does_not_matter() -> None:
+def test_a_view_that_is_kept_does_not_matter() -> None:
     """As a traceback may, of a read into it that was cancelled."""
     payload = bytes(range(256)) * 1024
     encoder = FrameEncoder(CODEC, 64 * 1024)

@@ -101,7 +101,7 @@ def test_a_stream_that_holds_what_it_took_is_asked_again() -> None:
     assert one.state is IDLE
 
 
-def test_what_is_posted_alone_is_written_at_once() -> None:
+def test_a_single_message_is_written_at_once() -> None:
     one = writer()
     assert one.post(note(1), LATER)
     assert [1] == numbers(write(one))
@@ -144,7 +144,7 @@ def test_a_blocked_stream_is_tried_again_by_a_late_post() -> None:
     assert [1, 2, 3] == numbers(data)
 
 
-def test_nobody_writes_beside_a_write_that_is_under_way() -> None:
+def test_nothing_is_written_beside_a_write_that_is_under_way() -> None:
     one = writer()
     one.put(note(1))
     one.next_write()

@@ -167,7 +167,7 @@ async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
     assert (await meeting.claim(this_process(), somebody))[1] == 2
 
 
-async def test_a_process_that_is_there_and_answers_nobody_is_superseded(meeting: Meeting) -> None:
+async def test_a_process_that_is_there_and_does_not_answer_is_superseded(meeting: Meeting) -> None:
     """It may be stopped; how long it has for an answer is the caller's affair."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.edge.meeting.notify import FileChanges
 
 
-async def test_a_file_has_changed_when_somebody_has_written_it(tmp_path: Path) -> None:
+async def test_a_file_has_changed_when_a_process_has_written_it(tmp_path: Path) -> None:
     """It alone, and not one beside it; made and written over; reading it does not count."""
     path = tmp_path / "m"
     seen: list[None] = []

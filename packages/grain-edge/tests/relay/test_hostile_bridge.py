@@ -315,7 +315,7 @@ async def test_silent_connections_make_way_for_a_member_of_a_bridge(
                 await trio.aclose_forcefully(stream)
 
 
-async def test_any_bytes_end_their_own_connection_to_a_bridge_alone() -> None:
+async def test_any_bytes_end_only_their_own_connection_to_a_bridge() -> None:
     chance = random.Random(7)
     good = [encode(Claim(1, b"", b"")), encode(Beat()), encode(Joined()), b"\0\0\0\1\x80"]
 
@@ -344,7 +344,7 @@ async def test_any_bytes_end_their_own_connection_to_a_bridge_alone() -> None:
             await is_served(port)
 
 
-async def test_an_error_of_the_bridge_ends_one_connection_alone(
+async def test_an_error_of_the_bridge_ends_only_one_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(Switchboard):

@@ -163,7 +163,7 @@ def test_a_silent_head_is_lost() -> None:
     assert ["closed"] == bench.taken(silent)
 
 
-def test_nobody_is_lost_while_the_server_was_stopped() -> None:
+def test_no_connection_is_lost_while_the_server_was_stopped() -> None:
     bench = Bench()
     head = bench.head()
     bench.wait(SILENCE - 2)
@@ -193,7 +193,7 @@ def test_a_member_waits_until_it_is_taken_once() -> None:
     assert [MemberRefused("who wanted to join waits no more"), "closed"] == bench.taken(late)
 
 
-def test_a_member_that_nobody_takes_is_refused() -> None:
+def test_a_member_that_is_not_taken_is_refused() -> None:
     bench = Bench()
     bench.head()
     member = bench.enter("join")
@@ -312,7 +312,7 @@ def test_a_head_that_came_last_stays_as_long_as_its_address_has_members() -> Non
     assert [[], ["closed"]] == [bench.taken(number) for number in members]
 
 
-def test_of_an_address_that_has_heads_alone_the_youngest_goes() -> None:
+def test_an_address_that_has_only_heads_loses_the_youngest() -> None:
     bench = Bench(connections=6)
     heads = [bench.head(meeting=bytes([number])) for number in range(3)]
     for number in heads:
@@ -449,7 +449,7 @@ def test_the_meetings_of_an_address_get_half_of_the_memory_for_meetings() -> Non
     assert [] == bench.taken(bench.enter("lead", b"c", source="other"))
 
 
-def test_nobody_is_introduced_to_a_head_that_reads_slowly_while_memory_is_short() -> None:
+def test_no_member_is_introduced_to_a_head_that_reads_slowly_while_memory_is_short() -> None:
     bench = Bench(memory=4 * 4 * MEETING)
     head = bench.head()
     other = bench.head(meeting=b"b")

@@ -83,7 +83,7 @@ async def test_of_two_that_would_follow_a_silent_listener_the_second_asks_the_fi
         bound.close()
 
 
-async def test_a_frozen_holder_of_the_lock_keeps_nobody_from_the_name(path: str) -> None:
+async def test_a_frozen_holder_of_the_lock_keeps_no_head_from_the_name(path: str) -> None:
     directory = os.open(Path(path).parent, os.O_RDONLY)
     fcntl.flock(directory, fcntl.LOCK_EX)
     bound = await listen(path)
@@ -93,7 +93,7 @@ async def test_a_frozen_holder_of_the_lock_keeps_nobody_from_the_name(path: str)
     bound.close()
 
 
-async def test_a_removed_name_is_nobody_elses(path: str) -> None:
+async def test_a_removed_name_is_not_taken_for_that_of_another_head(path: str) -> None:
     bound = await listen(path)
     Path(path).unlink()
 

@@ -161,7 +161,7 @@ def test_memory_and_gpus_are_counted_in_bytes_and_devices() -> None:
     assert (2, 1) == (found["grain_gpus"], found["grain_gpus_given"])
 
 
-def test_the_times_of_runs_are_counted_and_of_functions_only_where_the_user_alone_reads() -> None:
+def test_the_times_of_runs_are_counted_and_of_functions_only_where_just_the_user_reads() -> None:
     """From the first look on; runs that were cancelled say nothing of how long others take."""
     for by_function, label in ((True, "relax"), (False, "all")):
         harness = HubHarness()
@@ -354,7 +354,7 @@ async def test_metrics_are_served_on_a_loopback_port() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_a_socket_is_for_its_user_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+async def test_a_socket_is_only_for_its_user_and_goes_with_the_server(tmp_path: Path) -> None:
     path = tmp_path / "metrics"
     with trio.socket.socket(trio.socket.AF_UNIX) as dead:
         await dead.bind(str(path))

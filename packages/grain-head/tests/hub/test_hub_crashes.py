@@ -20,7 +20,7 @@ def crash(harness: HubHarness, worker: str, times: int) -> list[Lease]:
     return leases
 
 
-def test_a_task_that_crashes_twice_runs_alone(harness: HubHarness) -> None:
+def test_a_task_that_crashes_twice_gets_a_worker_to_itself(harness: HubHarness) -> None:
     """On a worker that is emptied for it, and then takes all tasks again."""
     worker, mission = harness.worker("w", 3), harness.mission()
     harness.send(mission, Synced())

@@ -35,7 +35,7 @@ def submitted(harness: HubHarness) -> str:
     return mission
 
 
-def test_a_task_that_outlives_three_workers_fails_and_never_runs_alone(harness: HubHarness) -> None:
+def test_a_task_that_outlives_three_workers_fails_without_quarantine(harness: HubHarness) -> None:
     mission = submitted(harness)
     leases = [
         hand_back(harness, harness.worker(f"w{number}", seconds=115.0)) for number in range(RUNS)

@@ -171,7 +171,7 @@ def test_why_counts_the_older_tasks_without_the_cancelled_ones(
     assert "up to 6 older tasks that ask for the same go first" == many
 
 
-def test_a_task_that_is_to_run_alone_counts_as_waiting(harness: HubHarness) -> None:
+def test_a_quarantined_task_counts_as_waiting(harness: HubHarness) -> None:
     """While no worker is free for it."""
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -474,7 +474,7 @@ def test_the_call_of_a_task_is_asked_of_its_mission(harness: HubHarness) -> None
     assert answered(harness) is None
 
 
-def test_nobody_is_asked_for_the_call_of_a_mission_that_is_away(harness: HubHarness) -> None:
+def test_an_absent_mission_is_not_asked_for_a_call(harness: HubHarness) -> None:
     running(harness)
     harness.lose("m")
 

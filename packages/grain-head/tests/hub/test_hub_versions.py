@@ -42,7 +42,7 @@ def test_a_task_by_name_starts_on_a_worker_with_another_python(harness: HubHarne
     assert [1] == [lease.task for lease in harness.sent("new", Lease)]
 
 
-def test_a_task_by_value_that_crashed_is_alone_on_a_worker_with_the_mission_s_python(
+def test_a_task_by_value_that_crashed_gets_a_worker_with_the_mission_s_python_to_itself(
     harness: HubHarness,
 ) -> None:
     crashes = tuple(Crash((1, n), "w", "SIGSEGV", 0.0) for n in (1, 2))

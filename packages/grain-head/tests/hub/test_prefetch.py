@@ -252,7 +252,7 @@ def test_a_successor_adopts_chains_and_adds_nothing_to_them() -> None:
     assert {lease.chain for lease in harness.sent(worker, Lease)} == {0}
 
 
-def test_a_run_counts_for_its_request_also_behind_one_that_nobody_wants() -> None:
+def test_a_run_counts_for_its_request_also_behind_an_unwanted_run() -> None:
     """The mission that comes to a successor has retracted the first run of the chain."""
     harness = HubHarness(epoch=2)
     first = InventoryRun("m", 1, (1, 1), {"Cores": [1]}, 5.0)

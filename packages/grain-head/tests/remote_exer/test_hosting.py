@@ -110,7 +110,7 @@ async def test_an_exception_arrives_with_its_type_and_arguments(address: str) ->
     assert (7,) == ended.error.args
 
 
-async def test_a_payload_that_cannot_travel_fails_its_task_alone(address: str) -> None:
+async def test_a_payload_that_cannot_travel_fails_only_its_task(address: str) -> None:
     """An argument at the call, a result as the task's exception."""
     async with HostingExecutor(Cores(1), address=address) as executor:
         with pytest.raises(PayloadError, match="argument 0"):

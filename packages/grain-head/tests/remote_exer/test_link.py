@@ -419,7 +419,7 @@ def test_how_far_a_mission_is_is_told_again_on_another_connection() -> None:
     assert (Outlook(3, 9), None) in session.take_mail()
 
 
-async def test_a_task_that_somebody_has_cancelled_says_who() -> None:
+async def test_a_task_that_a_user_has_cancelled_says_who() -> None:
     """And so do all, if the whole mission was cancelled."""
     events: list[Event] = []
     got: list[Any] = []

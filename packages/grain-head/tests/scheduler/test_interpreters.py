@@ -67,7 +67,7 @@ def test_a_reservation_is_on_a_worker_with_the_interpreter() -> None:
     assert (1, 100.0) == cluster.reservation(wide)
 
 
-def test_tasks_that_differ_by_their_interpreter_alone_have_queues_of_their_own() -> None:
+def test_tasks_that_differ_only_by_their_interpreter_have_queues_of_their_own() -> None:
     cluster = mixed(OLD, NEW)
     request = Cores(2)
     for interpreter in (OLD, NEW, "", OLD):

@@ -255,7 +255,7 @@ def test_a_worker_that_was_lost_offers_nothing_since_it_was_last_heard() -> None
     assert (10 + 2 * 5 + 10 + 2 * 10) / 65 == pytest.approx(done.busy)
 
 
-def test_nothing_starts_on_a_worker_that_nobody_hears() -> None:
+def test_nothing_starts_on_a_worker_that_is_not_heard() -> None:
     log = Log()
     log.join(0, "a", 1)
     log.join(0, "b", 1)

@@ -50,7 +50,7 @@ def test_a_forgotten_function_is_sent_again_when_it_is_defined_and_called_again(
     assert [forget, define, again] == list(feed.complete([forget, again]))
 
 
-def test_a_run_of_a_function_that_never_came_is_passed_on_alone() -> None:
+def test_a_run_of_an_undefined_function_is_passed_on_by_itself() -> None:
     """The runner fails it, and says why."""
     unknown = order(1, b"x")
 

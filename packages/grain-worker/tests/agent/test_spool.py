@@ -47,7 +47,7 @@ def open_files(directory: Path) -> list[str]:
     return [target for target in targets if target.startswith(str(directory))]
 
 
-async def test_what_was_written_is_read_back_and_nobody_else_finds_it(tmp_path: Path) -> None:
+async def test_what_was_written_is_read_back_and_no_other_process_finds_it(tmp_path: Path) -> None:
     """Also in pieces; the files have no names, and are closed when nothing of them is wanted."""
     pieces = Pieces([b"abc", b"", b"defgh"])
     first = os.urandom(3000)

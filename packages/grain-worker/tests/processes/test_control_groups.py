@@ -97,7 +97,7 @@ def need_memory(group: Path) -> None:
     (group / "cgroup.subtree_control").write_text("+memory")
 
 
-async def test_the_group_counts_cpu_time_of_processes_that_nobody_waits_for(
+async def test_the_group_counts_cpu_time_of_processes_that_are_not_waited_for(
     control_group: Path,
 ) -> None:
     set_control_groups(str(control_group))
@@ -109,7 +109,7 @@ async def test_the_group_counts_cpu_time_of_processes_that_nobody_waits_for(
     assert again.usage.cpu < done.usage.cpu - 0.29
 
 
-def test_without_a_group_cpu_time_of_processes_that_nobody_waits_for_is_missing() -> None:
+def test_without_a_group_cpu_time_of_processes_that_are_not_waited_for_is_missing() -> None:
     """The known limit, which documentation names."""
 
     done = trio.run(run_external, python(BURN + UNAWAITED))

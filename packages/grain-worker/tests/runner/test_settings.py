@@ -74,7 +74,7 @@ def test_a_mission_whose_directory_was_removed_has_none(
     assert Settings(RunnerSettings()).of(run(data), energy) is None
 
 
-def test_settings_that_are_not_readable_fail_the_run_alone() -> None:
+def test_settings_that_are_not_readable_fail_only_the_run() -> None:
     settings = Settings(RunnerSettings())
     for data in (b"\xc1", b"\x93\x01\x02\x03"):
         with pytest.raises(PayloadError, match="settings of this mission are not readable"):

@@ -48,7 +48,7 @@ def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
         wire.decode(run(function.digest), b"")
 
 
-def test_a_function_or_arguments_that_come_without_a_payload_fail_their_task_alone() -> None:
+def test_a_function_or_arguments_that_come_without_a_payload_fail_only_their_task() -> None:
     wire, function = WireTranslation("w1"), Payloads().dump_function(add)
     wire.learn(DefineFunction(function.digest), function.payload)
     wire.learn(DefineFunction(b"empty"), None)
