@@ -9,7 +9,7 @@ Map:
 - ``options``: options that several commands share
 - ``plugin``: the helpers of commands, for those of other packages too
 - ``plugins``: the commands of other packages, by entry points; libraries that may be missing
-- ``alone``: the missions that run without a scheduler which others can ask
+- ``local_missions``: missions that run without a scheduler which others can ask
 - ``mission_names``: the missions that words mean, for all commands
 - ``mission_records``: the folder of each mission that `grain run` has started
 - ``show``: tables, times, resources and JSON as text

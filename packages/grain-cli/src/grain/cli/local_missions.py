@@ -34,7 +34,7 @@ _NAMED = 3  # missions that a sentence names
 _SIGN = 86400.0  # seconds without a sign of life, for which a computer may have slept
 
 
-class AloneMission(NamedTuple):
+class LocalMission(NamedTuple):
     """A mission that runs, and that no scheduler has."""
 
     log: StoredLog

@@ -284,7 +284,7 @@ def _check_chains(hub: Hub) -> None:
 
 
 def _check_quarantine(hub: Hub) -> None:
-    """Check that each reserved worker is that of one task that is to run alone, or does so."""
+    """Check that each reserved worker is that of one task that is to run by itself, or does so."""
     chosen = [worker for worker in hub.quarantine.waiting.values() if worker is not None]
     assert len({worker.number for worker in chosen}) == len(chosen)
     for worker in hub.registry.workers.values():

@@ -331,7 +331,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 self._link.wake()
 
     def why(self, task: int) -> Explanation:
-        """Explain why a task is not running, from the state here alone; `ask_why` explains more."""
+        """Explain why a task is not running, from the state here only; `ask_why` explains more."""
         record = self._session.pending.get(task)
         if record is None:
             return Explanation(task, "unknown", ("it has ended, or was never submitted",))

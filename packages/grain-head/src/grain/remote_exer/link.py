@@ -57,7 +57,7 @@ class LinkState(Enum):
     LOST = "lost"
     """The connection was lost: the scheduler, or its successor, is still to resolve the tasks."""
     FAILED = "failed"
-    """No scheduler can be reached, and waiting would not help: nobody resolves the tasks."""
+    """No scheduler can be reached, and waiting would not help: no process resolves the tasks."""
 
 
 class SchedulerLink:

@@ -97,7 +97,7 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
-        by: who has cancelled it from outside, for people; empty if nobody has.
+        by: who has cancelled it from outside, for display; empty if it was not cancelled so.
         report: of its worker on the run; empty if there is none.
         began: when the mission learned that it had started; 0 if it never did.
     """

@@ -111,7 +111,7 @@ def _local_mission(config: Config, word: str, patience: float) -> LocalMission |
     Raises:
         click.ClickException: several missions that run are meant.
     """
-    from grain.cli.alone import alone, named
+    from grain.cli.local_missions import local_missions, named
     from grain.cli.mission_names import start_of, starts
     from grain.cli.mission_records import find
     from grain.cli.query import NoScheduler, ask_state

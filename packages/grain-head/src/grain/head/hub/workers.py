@@ -327,7 +327,7 @@ class Workers:
 
         Args:
             how: what it died of, if a run may have been the reason.
-            why: why it has left, for people; empty if it was to leave.
+            why: why it has left, for display; empty if it was to leave.
             over: as of `grain.head.hub.tasks.runs.Runs.on_run_lost`.
             told: why it was to leave, for people.
         """

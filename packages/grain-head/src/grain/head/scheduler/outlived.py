@@ -1,6 +1,6 @@
 """Tasks that crash, or outlive their workers: how often they may, before they fail. No state.
 
-A task crashes if its process or its worker dies; after `SOLO` crashes it runs alone on a worker,
+A task crashes if its process or its worker dies; after `SOLO` crashes it runs by itself on a worker,
 and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that is over:
 
 1. A run that has outlived its worker is not a crash: it is not the task's fault, and the task needs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # None is a setting: a task takes its runs along to the next head, which must judge them alike.
 SOLO = 2
-"""Crashes after which a task runs alone."""
+"""Crashes after which a task runs by itself."""
 
 CRASHES = 5
 """Crashes after which a task fails."""

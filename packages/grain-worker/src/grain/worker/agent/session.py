@@ -125,7 +125,7 @@ class WorkerSession:
         total: its resources; time left counts from now.
         chain_patience: seconds that a run may take while others wait for its end.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
-        cluster: the name of its cluster; empty if nobody has stated it.
+        cluster: the name of its cluster; empty if it was not stated.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no

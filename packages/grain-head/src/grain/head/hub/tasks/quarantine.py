@@ -35,7 +35,7 @@ class Quarantine:
         self._reserved: set[WorkerRecord] = set()
 
     def add(self, task: TaskRecord) -> None:
-        """Let a task wait to run alone."""
+        """Let a task wait to run by itself."""
         task.suspect = True
         self.waiting[task] = None
 

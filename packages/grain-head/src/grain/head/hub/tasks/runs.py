@@ -87,7 +87,7 @@ class Runs:
         return lease
 
     def start_alone(self, task: TaskRecord, worker: WorkerRecord, now: float) -> LeaseRecord:
-        """Start a task that is to run alone, on a worker that has been emptied for it."""
+        """Start a task that is to run by itself, on a worker that has been emptied for it."""
         queue = task.queue
         assert queue is not None
         scheduler_id = next(self._registry.scheduler_ids)

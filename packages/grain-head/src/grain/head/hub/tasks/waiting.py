@@ -1,6 +1,6 @@
 """The tasks of a hub that wait. Plain state, no I/O, no clock.
 
-A task waits in a queue of the scheduler, or apart from these: to run alone after crashes
+A task waits in a queue of the scheduler, or apart from these: to run by itself after crashes
 (`grain.head.hub.tasks.quarantine`), for the report of a worker that it ran on under another head,
 or for its mission, which has too many outcomes to confirm first.
 
@@ -31,7 +31,7 @@ class Waiting:
 
     Args:
         registry: has the scheduler.
-        quarantine: has those that wait to run alone.
+        quarantine: has those that wait to run by itself.
         reports: informs missions of requests that no worker can meet.
 
     Attributes:
@@ -174,7 +174,7 @@ class Waiting:
 
     @property
     def suspects(self) -> Iterable[TaskRecord]:
-        """The tasks that wait to run alone."""
+        """The tasks that wait to run by itself."""
         return self._quarantine.waiting.keys()
 
     def apart(self) -> Iterator[TaskRecord]:
