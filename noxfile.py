@@ -311,7 +311,7 @@ def lowest(session: nox.Session, package: str) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Build everything, then try the five ways in which people install it."""
+    """Build everything, then try the five ways to install it."""
     session.install("build", "uv", *backends())
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)

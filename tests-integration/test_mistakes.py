@@ -341,7 +341,7 @@ PROGRAMS = [
         _ONE_CPU + _LEAF + _RUN.replace("Cores(1)", "Cores(8)"),
         None,
         0,
-        ["warning: local=Cores(8): this process may use CPU ", " alone, so programs are bound to"],
+        ["warning: local=Cores(8): this process may use only CPU ", ", so programs are bound to"],
     ),
     (
         "two missions on one CPU",

@@ -66,7 +66,7 @@ def declarations() -> dict[str, list[str]]:
 
 
 def changed_paths() -> list[str]:
-    """Return the paths that differ from the main branch, those that git does not track included."""
+    """Return the paths that differ from the main branch, including untracked ones."""
     for main in ("origin/main", "main"):
         base = _git("merge-base", "HEAD", main)
         if base:

@@ -3,8 +3,8 @@
 A page takes part by the line ``<!-- checked: every message is in the sources -->``. Its quotes are
 its headings of the third level, with or without backquotes, and the first column of each table
 whose first heading is ``message``. In a quote, ``...`` stands for a part that differs from place to
-place; what is left must stand in one string of the sources, in that order. So whoever changes a
-message changes the page, and no page quotes a message that Grain no longer prints.
+place; what is left must stand in one string of the sources, in that order. So a change of a message
+changes the page, and no page quotes a message that Grain no longer prints.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def messages_of(path: Path) -> Iterator[str]:
 
 
 def joined(node: ast.AST) -> str | None:
-    """Return the text of a string, also of one that is put together; None for anything else."""
+    """Return the text of a string, also of a composed one; None for anything else."""
     match node:
         case ast.Constant(value=str(text)):
             return text

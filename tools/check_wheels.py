@@ -23,7 +23,7 @@ INSTALLS = {
     "grain-cli": ["dill", "grain.head", "grain.worker", "jinja2", "rich", "textual"],
     "grain-scheduler": [],
 }
-# Run with the modules that must be there, and those that must not.
+# Run with the modules that must be there, and the ones that must not.
 PROBE = """
 import importlib, importlib.util, sys
 for name in sys.argv[1].split():

@@ -177,7 +177,7 @@ class Host:
         """)
 
     def refuse_connections(self, source: str = "", *, reset: bool = False) -> None:
-        """Set up a firewall: nobody may open a TCP connection to this host; it may open others.
+        """Set up a firewall: other hosts may not open TCP connections to this one; it may.
 
         Args:
             source: an address; if given, only this one may not.
@@ -336,7 +336,7 @@ def _switch(number: int) -> str:
 @contextmanager
 def _switches(*names: str) -> Iterator[str]:
     """Make switches in a namespace, whose name it yields."""
-    # Not by the process alone: one that is killed leaves its namespace to the next of that number.
+    # Not only by the process: a killed one leaves its namespace to the next of that number.
     namespace = f"grain{os.getpid()}-{secrets.token_hex(3)}"
     _run("ip", "netns", "add", namespace)
     try:

@@ -10,8 +10,8 @@ The JSON has ``path``, a folder with qsub, qstat and so on that may be called fr
 
 The packages are not installed: their commands bear the names of PBS's, and their set-up asks
 questions. The host, `n1`, is a set of namespaces whose network has nothing but a loopback, as Grid
-Engine without its own security obeys whoever reaches its port. sge_qmaster and sge_execd are its
-children, so they and all jobs end with it, in whatever way this process ends.
+Engine without its own security obeys every process that reaches its port. sge_qmaster and sge_execd
+are its children, so they and all jobs end with it, in whatever way this process ends.
 
 There is one node; h_vmem is consumable by slot, 1 GB by default. `main.q`
 runs jobs again, `short.q` ends them after a minute. Of the parallel environments, `smp` has slots

@@ -215,10 +215,10 @@ def munged(folder: Path) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on.
+    """Return ports of 127.0.0.1 that no process listens on.
 
-    Below those that the kernel gives to whoever asks for any: it might give them to others before
-    the daemons have them.
+    Below the ports that the kernel gives to processes that ask for any: it might give them to
+    others before the daemons have them.
     """
     free: list[int] = []
     for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):

@@ -1,4 +1,4 @@
-"""Run tests many times under a load, and list those that were not green every time.
+"""Run tests many times under a load, and list the ones that were not green every time.
 
     python tools/repeat.py --runs 20 --busy 4 -- packages/grain-edge -n 2
     python tools/repeat.py --fresh --runs 10 --python 3.10 --python 3.13 --busy 0 --busy 4

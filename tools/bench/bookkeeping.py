@@ -1,6 +1,6 @@
-"""The bookkeeping of a no-op task without I/O: by a scheduler alone, and by a hub.
+"""The bookkeeping of a no-op task without I/O: by only a scheduler, and by a hub.
 
-`GrainExecutor` drives a scheduler alone. The difference is the price of a hub in its place; see
+`GrainExecutor` drives only a scheduler. The difference is the price of a hub in its place; see
 "Two executors over one scheduler" in docs/architecture.md.
 """
 
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 def scheduler() -> float:
-    """Return the microseconds of CPU time per task with a scheduler alone."""
+    """Return the microseconds of CPU time per task with only a scheduler."""
     decisions = Scheduler()
     decisions.on_worker_joined(0, "w", Cores(2), 0.0)
     request = Cores(1)

@@ -4,8 +4,8 @@ Two clusters are network namespaces, which reach nothing but the host of the ser
 carries what passes between them; that needs root. The scheduler is idle, busy with the calls of two
 missions, or stopped for two thirds of the time: a member's first bytes are there then before the
 scheduler has looked at the server's answer. A join includes the start of the worker's processes, a
-dial is the way to the scheduler alone. `python -m tools.bench.bridge_joins 4 busy` measures one
-load beside four busy processes.
+dial is only the way to the scheduler. `python -m tools.bench.bridge_joins 4 busy` measures one load
+beside four busy processes.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ AWAY = 20.0
 """Seconds for which the server is away."""
 
 GRACE = 600.0
-"""Seconds for which the scheduler waits for workers: no task of those that are back within them
-begins twice."""
+"""Seconds for which the scheduler waits: no task of a worker that is back begins twice."""
 
 TASKS, LASTS = 400, 1.0  # tasks of the mission that sees the server go, and the seconds of each
 DIALS = 20

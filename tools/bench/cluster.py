@@ -96,7 +96,7 @@ async def serial(executor: RemoteExecutor, count: int = SMALL) -> float:
 
 
 async def through_gnaw(address: str) -> tuple[float, float]:
-    """Measure a leaf of many, and a leaf alone."""
+    """Measure a leaf of many, and a single leaf."""
     async with RemoteExecutor(address) as executor:
         await leaves(executor, 1000)
         many = statistics.median([await leaves(executor, LEAVES) for _ in range(3)])
@@ -104,7 +104,7 @@ async def through_gnaw(address: str) -> tuple[float, float]:
 
 
 async def hosted(address: str) -> float:
-    """Measure a leaf alone, from an executor that has the scheduler within."""
+    """Measure a single leaf, from an executor that has the scheduler within."""
     async with HostingExecutor(ZERO, address=address) as executor:
         with grain_worker(address, 2):
             await present(address, 1)

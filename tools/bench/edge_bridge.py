@@ -34,7 +34,7 @@ LEAST = 200.0
 """MB/s through the relay."""
 
 COUNT = 1000
-"""Idle members, each of which has two connections to the server: its own, and the head's."""
+"""Idle members; each has two connections to the server: its own, and the head's."""
 
 MOST = 60.0
 """MB of the server with as many."""

@@ -131,7 +131,7 @@ async def looks(kind: str, command: list[str]) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process alone."""
+    """Return the CPU time of a process, without its children."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 

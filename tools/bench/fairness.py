@@ -24,7 +24,7 @@ FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 1000)
 
 
 def passed(started: Sequence[float]) -> list[int]:
-    """Return for each task how many of those that were submitted after it started before it."""
+    """Return for each task how many later submitted tasks started before it."""
     begun: list[int] = []
     counts = [0] * len(started)
     for k in sorted(range(len(started)), key=lambda k: started[k]):

@@ -1,7 +1,7 @@
 """The present speed of this machine: the cost of the parts that everything here is made of.
 
 The budgets of the other benchmarks were set on a machine where these took what `reference` says.
-One that takes longer for these takes longer for the others, too.
+A machine that takes longer for these takes longer for the others, too.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Desk:
             self.done.set()
 
     def inspected(self, answer: Inspected) -> None:
-        """Ignore answers: nobody asks here."""
+        """Ignore answers: no question is asked here."""
 
     def died(self, _: RunnerDeath) -> None:
         """Note the death of the runner, which this benchmark causes."""
@@ -88,7 +88,7 @@ class Desk:
         """Ignore the code that blocks, too."""
 
     def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
-        """Ignore lines: nobody asks for them here."""
+        """Ignore lines: they are not wanted here."""
 
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""

@@ -1,4 +1,4 @@
-"""The scheduler core alone: time of one task with few and many queued, and memory of each.
+"""Only the scheduler core: time of one task with few and many queued, and memory of each.
 
 The garbage collector is off while cycles are timed, after one collection: its full passes walk a
 million queued tasks and would be measured instead of the scheduler. Values are medians.

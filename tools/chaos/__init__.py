@@ -11,8 +11,8 @@ Theory of operation:
    repeat themselves; its log has what happened, with times.
 2. Workers over every transport, missions and the Gnaw that they start live through the schedule.
    The time of some workers ends, as a job's does. Some missions are detached: `grain run -d` starts
-   them on one of two login hosts, and whoever is killed is resumed, on both hosts at once.
-   With ``--bridge`` everybody meets at the server of a bridge, which is killed and stopped, too.
+   them on one of two login hosts, and a killed mission is resumed, on both hosts at once.
+   With ``--bridge`` all processes meet at the server of a bridge, which is killed and stopped, too.
    The programs of the tasks leave daemons behind, and some ignore SIGTERM.
 3. *Books* are kept by side effects, outside of Grain: lines that programs and missions append to a
    file, and locks which show that a run began beside what another had left.

@@ -1,8 +1,8 @@
 """The books: what started, what ended and what was resolved, kept outside of Grain.
 
 Programs and missions append a line each to a file that all of them share: with ``O_APPEND`` and one
-`write`, lines of several processes do not mix, and one that is there stays, whoever is killed next.
-Times are those of the monotonic clock, which all processes of a machine share.
+`write`, lines of several processes do not mix, and a line that is there stays, whatever process is
+killed next. Times are those of the monotonic clock, which all processes of a machine share.
 
 Locks show what lines cannot. A run holds a lock of its task and one of each of its cores until the
 last process that it has left behind is gone, since all of them inherit the lock. So a run that
@@ -28,7 +28,7 @@ LINES = "lines"
 
 
 class Book:
-    """The books in a directory, for those who write.
+    """The books in a directory, for writers.
 
     Args:
         folder: the directory; there must be a directory ``locks`` in it.
@@ -98,7 +98,7 @@ def expected(mission: str, task: int) -> int:
 
 
 def read_lines(folder: str) -> list[dict[str, object]]:
-    """Return the lines so far; one that is half written is none."""
+    """Return the lines so far, without a half-written one."""
     try:
         with open(f"{folder}/{LINES}", "rb") as file:  # noqa: PTH123 - pathlib takes 10 ms
             data = file.read()

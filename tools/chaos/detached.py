@@ -26,7 +26,7 @@ class Detached:
         folder: where their starts have a folder each.
 
     Attributes:
-        live: the names of those that may still run, or are about to be resumed.
+        live: the names of missions that may still run, or are about to be resumed.
         resumed: as in `Evidence`.
     """
 
@@ -72,7 +72,7 @@ class Detached:
             for start in self._starts(mission):
                 process = _read(start / "process.json")
                 name = names.get((process["host"], process["pid"]))
-                # One that was killed before it began has nothing to show.
+                # A mission that was killed before it began has nothing to show.
                 if name is not None:
                     status = _read(start / "end.json").get("status")
                     endings.append(Ending(replace(plan, name=name), status))

@@ -33,7 +33,7 @@ class Faults:
         place: where it takes place.
 
     Attributes:
-        events: those that have happened.
+        events: the faults that have happened.
         missed: how many had no victim at their time.
         bridge_is_back: set while the server of the bridge may be started again.
     """
@@ -91,7 +91,7 @@ class Faults:
             for one in there
             if one.role == fault.target
             and (fault.kind != "stop" or one.process.pid not in self._stopped)
-            # One that serves no program at the moment is not a loss to anybody.
+            # A guard that serves no program at the moment is not a loss.
             and (fault.target != "supervisor" or one.task)
         ]
         if not victims:
@@ -152,7 +152,7 @@ class Faults:
         at, end = time.monotonic(), trio.current_time() + fault.seconds
         with suppress(psutil.Error):
             while trio.current_time() < end:
-                # One that a fault has stopped meanwhile stays stopped.
+                # A process that a fault has stopped meanwhile stays stopped.
                 if (pid := victims[0].process.pid) not in self._stopped:
                     try:
                         victims[0].process.send_signal(signal.SIGSTOP)

@@ -12,7 +12,7 @@ What is promised, and what breaks it:
 - *restarted*: a task began again though nothing had ended its run: at-least-once is not a licence.
 - *overlapped*: a run of a task began while another one, or something that it had left behind, was
   alive. That may happen only if the worker of the first was away for longer than the grace period:
-  then nobody can know.
+  then it cannot be known.
 - *shared*: a run began on a core that another run, or something that it had left behind, still had.
 - *outlived*: a run of a mission began, or came to its own end, although the mission had been killed
   or terminated before; or a run of a worker, although the worker had left as its time was over.
@@ -22,9 +22,9 @@ What is promised, and what breaks it:
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
 
-If the fork server is killed, then the supervisor of a program that began before, nobody but the
-subreaper can end that program (`docs/external.md`): the runner ends itself, with all its runs. The
-report counts such programs as *unwatched*.
+If the fork server is killed, then the supervisor of a program that began before, only the subreaper
+can end that program (`docs/external.md`): the runner ends itself, with all its runs. The report
+counts such programs as *unwatched*.
 
 Which faults end a run, or keep a worker away, is stated here once, in `Causes`, and nowhere taken
 from what Grain itself says.
@@ -109,7 +109,7 @@ class Evidence:
     """All that a run has left to judge.
 
     Attributes:
-        grace: seconds for which Gnaw waited for those that were away.
+        grace: seconds for which Gnaw waited for absent peers.
         lines: the books.
         events: the faults.
         endings: the missions that began; each start of a detached one by itself.
@@ -164,7 +164,7 @@ class Violation:
 
     Attributes:
         law: one of `LAWS`.
-        detail: where and how, for people.
+        detail: where and how, as text.
     """
 
     law: Law
@@ -273,14 +273,14 @@ class Causes:
     def _keeps_away(event: Event, owner: str, transport: str) -> bool:
         if event.kind in {"busy", "time over"}:
             return False
-        # Who has no connection any more meets nobody without the server of the bridge.
+        # A peer without a connection cannot meet others without the server of the bridge.
         if event.target in {"gnaw", "bridge"}:
             return True
         if event.kind in {"fill", "purge"}:
             return transport == "files"
         if event.kind in {"cut", "reset"}:
             return event.target == transport
-        # A mission or an agent that stands still is there; nobody can tell if Gnaw is killed too.
+        # A mission or an agent that stands still is there; it cannot be told if Gnaw is killed too.
         return event.owner == owner and event.target in {"agent", "mission"}
 
 

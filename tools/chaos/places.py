@@ -1,9 +1,9 @@
 """Where the processes of a run live: on this machine, or on hosts that are made for it.
 
 With root, each transport has a host of its own (`tools.hosts`), on which nothing else works, and
-the directory in which everybody meets is a small file system of its own, which can be full. Without
-root there are the Unix socket, and TCP through a proxy. At a bridge there is a host for its server,
-and one that nothing but the server connects with the head, in the place of that for files.
+the directory in which all processes meet is a small file system of its own, which can be full.
+Without root there are the Unix socket, and TCP through a proxy. At a bridge there is a host for its
+server, and one that nothing but the server connects with the head, in the place of that for files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Place(Protocol):
     """Where a run takes place.
 
     Attributes:
-        transports: those by which workers can join here; with "relay" among them, everybody meets
-            at a bridge, and commands and faults have "bridge" for the host of its server.
+        transports: those by which workers can join here; with "relay" among them, all processes
+            meet at a bridge, and commands and faults have "bridge" for the host of its server.
         logins: the hosts on which missions may begin, as `command` has them.
         lacking: kinds of fault and transports that this place does not have, each with the reason.
     """
@@ -46,7 +46,7 @@ class Place(Protocol):
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
         """Return the command line that starts a program where this transport is to be used.
 
-        Its directory is ``work``, beside the one in which everybody meets.
+        Its directory is ``work``, beside the meeting directory.
         """
 
     def address(self, transport: str) -> str:
@@ -72,10 +72,10 @@ class Hosts:
     """A host for each transport, and two for missions and Gnaw; needs root.
 
     Args:
-        shared: the directory in which everybody meets.
+        shared: the directory in which all processes meet.
         machines: the hosts: the two login hosts, those of the three transports over a network, and
-            that of the server where everybody meets at a bridge. Workers over a Unix socket are on
-            the first one.
+            that of the server where all processes meet at a bridge. Workers over a Unix socket are
+            on the first one.
     """
 
     logins: tuple[str, ...] = ("unix", "login")
@@ -102,7 +102,7 @@ class Hosts:
 
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
         """See `Place`."""
-        # Whoever enters the namespaces of a host begins at its root.
+        # A process that enters the namespaces of a host begins at its root.
         return self._hosts[transport].entering(["env", "-C", self._work, *words])
 
     def address(self, transport: str) -> str:  # noqa: ARG002
@@ -138,7 +138,7 @@ class Here:
     """This machine; needs nothing.
 
     Args:
-        shared: the directory in which everybody meets.
+        shared: the directory in which all processes meet.
         proxy: the proxy for workers that use TCP.
     """
 
@@ -200,7 +200,7 @@ def place(folder: Path, *, here: bool, bridge: bool = False) -> Iterator[Place]:
     Args:
         folder: the run's; a directory ``shared`` is made in it.
         here: on this machine also where hosts could be made.
-        bridge: everybody meets at a bridge; there are hosts.
+        bridge: all processes meet at a bridge; there are hosts.
     """
     shared = folder / "shared"
     shared.mkdir(mode=0o700)

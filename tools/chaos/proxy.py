@@ -1,6 +1,6 @@
 """A TCP proxy before a head, which cuts the connections through it: python -m tools.chaos.proxy.
 
-Usage: proxy.py EDGE_FILE. It prints its port, and connects whoever comes to the head that the
+Usage: proxy.py EDGE_FILE. It prints its port, and connects each client to the head that the
 meeting file names at the time. Each line on standard input is an order: "cut" lets bytes wait in
 both directions, and newcomers, until "mend"; "reset" breaks all connections. It ends with its
 input.

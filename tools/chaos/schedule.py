@@ -31,7 +31,7 @@ class Strike:
     Attributes:
         kind: what is done, as the functions of `faults` are called.
         target: the role of the victim, or the transport whose connection is cut, or "" for the
-            directory in which everybody meets.
+            directory in which all processes meet.
         weight: how often, relative to others.
         lasting: True if it is undone after a while.
     """
@@ -75,7 +75,7 @@ AT_BRIDGE = (
     Strike("stop", "bridge", 1.0, lasting=True),
     Strike("cut", "bridge", 1.0, lasting=True),
 )
-"""Those of the server of a bridge, and of those who need it for all that passes."""
+"""The faults of the server of a bridge, and of peers that need it for all that passes."""
 
 BUSY = Strike("busy", "gnaw", 0.0, lasting=True)
 """Gnaw runs for a third of the time only, as on a busy machine: that excuses nothing."""
@@ -162,7 +162,7 @@ class Schedule:
     Attributes:
         missions: those that begin while faults strike, by time.
         faults: by time.
-        seed: of which it was made.
+        seed: the seed that it was made from.
     """
 
     missions: tuple[MissionPlan, ...]
@@ -195,7 +195,7 @@ def make_schedule(
     Args:
         seed: any number.
         seconds: for how long faults strike.
-        grace: seconds for which Gnaw waits for those that are away; some faults last longer.
+        grace: seconds for which Gnaw waits for absent peers; some faults last longer.
         strikes: the kinds of fault that are possible.
         interval: mean seconds from one fault to the next.
         missions_every: mean seconds from one mission to the next.
@@ -268,7 +268,7 @@ def _faults(
         lasts = grace * 1.3 if length < 0.15 else brief
         if lasts > brief and strike.target == "gnaw":
             lasts = max(lasts, SUPERSEDED)
-        # A full disk is a fault of the site, which somebody mends; nothing is given up meanwhile.
+        # A full disk is a fault of the site, which is mended; nothing is given up meanwhile.
         if strike.kind == "fill":
             lasts = brief
         faults.append(

@@ -48,7 +48,7 @@ class Session:
         folder: empty.
         place: where its processes live.
         schedule: what is to happen.
-        grace: seconds for which Gnaw waits for those that are away.
+        grace: seconds for which Gnaw waits for absent peers.
         settle: seconds after the last fault in which missions have to end.
     """
 
@@ -309,7 +309,7 @@ class Session:
         return [one for one in there if roles is None or one.role in roles]
 
     async def _until_none(self, roles: set[str], seconds: float) -> list[str]:
-        """Wait until no process has one of these roles; return those that are left."""
+        """Wait until no process has one of these roles; return the rest."""
         end = time.monotonic() + seconds
         while (left := self._of(roles)) and time.monotonic() < end:  # noqa: ASYNC110
             await trio.sleep(0.2)

@@ -60,7 +60,7 @@ class Reading:
 
 
 def compare(before: dict[str, Reading], after: dict[str, Reading], tolerance: float) -> list[str]:
-    """Return what has grown or shrunk by more than the tolerance, a fraction; for people."""
+    """Return, as text, what has grown or shrunk by more than the tolerance, a fraction."""
     problems = []
     for role in sorted({*before, *after}):
         if role not in before or role not in after:

@@ -3,7 +3,7 @@
 The metapackage requires its siblings in its own version. Before a release no index has them, so
 `pip install .` in a checkout would find none of them. Here, a wheel that is built in a checkout
 requires the siblings in its folder ``packages`` instead, by their addresses (``file:``). Such a
-wheel is of use on this machine alone, and a backend cannot tell `pip install .` from `pip wheel .`:
+wheel is of use only on this machine, and a backend cannot tell `pip install .` from `pip wheel .`:
 so its version ends in ``+checkout``, which indexes refuse (PEP 440, local versions). What is
 published is built as the frontends do it, the source distribution first and the wheel from that:
 there is no such folder in it, so the wheel has the exact versions. tools/check_wheels.py looks.

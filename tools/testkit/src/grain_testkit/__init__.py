@@ -8,7 +8,7 @@ Map:
 
 - ``plugin``: what pytest loads by itself: a hypothesis profile without time limits
 - ``small_disk``: a filesystem that a test can fill
-- ``ports``: ports that nobody else gets meanwhile
+- ``ports``: ports that no other test gets meanwhile
 - ``event_logs``: grain-edge: event logs of missions that never were
 - ``campaign``: grain-edge: the event log of a screening in which much goes wrong
 - ``programs``: programs in Python, started as users start them
@@ -17,7 +17,7 @@ Map:
 - ``browser``: a headless Chromium, by its DevTools protocol
 - ``small_log``: grain-edge: an event log of five tasks
 - ``frames_wire``: grain-edge: frames through memory
-- ``head_and_diallers``: grain-edge: a head that echoes, and those who dial it
+- ``head_and_diallers``: grain-edge: a head that echoes, and its diallers
 - ``control_groups``: grain-worker: a control group that a test may divide
 - ``head_by_hand``: grain-worker: a scheduler that a test drives message by message
 - ``local_processes``: grain-worker: the processes of this machine

@@ -156,7 +156,7 @@ class SyntheticMission:
 
     @property
     def critical_path(self) -> tuple[int, ...]:
-        """The chain of tasks, each awaited by the next one, of which the last to end is the last.
+        """The chain of tasks, each awaited by the next one, up to the last to end.
 
         Of the lines that have been read so far.
         """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class HangReporter:
-    """A pytest plugin that reports each test that takes long, and fails one that takes too long.
+    """A pytest plugin that reports each test that takes long, and fails a test that takes too long.
 
     Args:
         after: seconds from the begin of a test to its report.

@@ -132,7 +132,7 @@ for _values in (SENSE, ODD):
 
 
 def messages(kinds: Iterable[type[Message]]) -> st.SearchStrategy[Message]:
-    """Return messages of these kinds, three of four of which make sense by themselves."""
+    """Return messages of these kinds; three of four make sense by themselves."""
     # A liar may not come as the honest mission, which would lose its id to it.
     own: dict[Any, Values] = {RegisterMission: {"mission": st.sampled_from(["liar", "other"])}}
     wanted = list(dict.fromkeys(kinds))

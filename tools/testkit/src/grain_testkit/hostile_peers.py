@@ -1,4 +1,4 @@
-"""Members that talk nonsense, and what must hold for those that hear it.
+"""Members that talk nonsense, and what must hold for their hearers.
 
 Each of `TARGETS` is a script of random steps, and a function that carries it out and raises when a
 law is broken.

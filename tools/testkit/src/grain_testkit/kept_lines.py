@@ -1,4 +1,4 @@
-"""A log in memory, for those who write lines."""
+"""A log in memory, for writers of lines."""
 
 from __future__ import annotations
 

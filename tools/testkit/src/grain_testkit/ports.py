@@ -1,4 +1,4 @@
-"""Ports that nobody else gets while a test has them."""
+"""Ports that no other test gets while a test has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reserved_port(host: str = "127.0.0.1") -> Iterator[int]:
-    """Reserve a port, at which nobody listens, for a listener that is given its number.
+    """Reserve a port, at which no process listens, for a listener that is given its number.
 
     A port that was free a moment ago may be another test's by now.
     """

@@ -65,7 +65,8 @@ async def wait_for_count(count: int, marker: str) -> None:
 async def wait_until_grown(trees: int, marker: str, others: int = 0) -> None:
     """Wait until these trees are complete, and as many other processes have the marker.
 
-    Four processes are not a tree yet: one that is to become a daemon has a parent for a moment.
+    Four processes are not a tree yet: a process that is to become a daemon has a parent for a
+    moment.
     """
     with trio.fail_after(60):
         while (len(marked(marker)), len(asleep(marker))) != (4 * trees + others, 3 * trees):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Witness:
-    """A listener that records every report; `changed` wakes those who wait for more."""
+    """A listener that records every report; `changed` wakes the tasks that wait for more."""
 
     def __init__(self) -> None:
         self.outcomes: dict[int, tuple[Ended, Payload]] = {}
@@ -46,7 +46,7 @@ class Witness:
         self._tell()
 
     def inspected(self, answer: Inspected) -> None:
-        raise AssertionError(f"nobody asks for programs here: {answer}")
+        raise AssertionError(f"no question for programs is asked here: {answer}")
 
     def died(self, death: RunnerDeath) -> None:
         self.deaths.append(death)

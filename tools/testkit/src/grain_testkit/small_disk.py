@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def small_disk(size: str) -> Iterator[Path]:
-    """Mount a filesystem of a size, as "3m"; unmount it in the end, whoever still uses it.
+    """Mount a filesystem of a size, as "3m"; unmount it in the end, even if it is still in use.
 
     The test is skipped where nothing can be mounted: without root, and in most containers.
     """
