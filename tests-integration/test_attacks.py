@@ -295,7 +295,7 @@ def credential_of(home: Path) -> tuple[Credential, int]:
 
 
 async def record_handshake(home: Path) -> tuple[list[bytes], int]:
-    """Join by TCP through somebody in the middle; return what the member has sent, and the port."""
+    """Join by TCP through a process in the middle; return what the member sent, and the port."""
     await until_workers_are_here(home, 0)
     credential, port = credential_of(home)
     sent: list[bytes] = []

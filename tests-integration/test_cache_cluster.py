@@ -175,7 +175,7 @@ async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
         assert "energy failed (MemoryError: 1 GB); attempt 2 of 4" in err
         assert "attempt 3 of 4" not in err
 
-        # Nobody is there to compute, and nobody is needed.
+        # No worker is there to compute, and none is needed.
         with running(home, "program.py") as mission:
             await ended(mission)
     assert [1] * tasks == count(home, tasks, "computed")
@@ -213,6 +213,7 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
     results = sum(new == old for new, old in zip(after, before, strict=True))
     assert len(kept) <= results
     assert tasks == len(list((home / "results").glob("??/*")))
-    # Only who was killed amid a write can leave one unfinished; nobody takes it for a result.
+    # Only a process that was killed amid a write can leave one unfinished; it is not taken for a
+    # result.
     unfinished = [file.name for file in (home / "results" / "grain-tmp").iterdir()]
     assert {name.rsplit("-", 2)[1] for name in unfinished} <= {killed}

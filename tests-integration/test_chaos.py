@@ -113,7 +113,7 @@ class MadeUp:
         self.plans = [MissionPlan(name, 0.0, "delayed", tasks) for name in ("m0", "m1")]
         self.lines: list[dict[str, Any]] = []
         self.codes: dict[str, int | None] = {"m0": 0, "m1": 0}
-        # Faults that hit nobody here.
+        # Faults that hit no process here.
         self.events = [self.event("kill", "runner", "far-1", float(n)) for n in range(5)]
         self.more: dict[str, Any] = {}
         for plan in self.plans:

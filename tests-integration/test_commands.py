@@ -106,7 +106,7 @@ run(main)
 
 
 async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
-    """Both by somebody who is named; the mission as by Ctrl-C. It is called after its script."""
+    """Both by a user who is named; the mission as by Ctrl-C. It is called after its script."""
     (site.folder / "opt.py").write_text(CANCELLED)
     with site.gnaw(), site.worker("w", Cores=2), trio.fail_after(300):
         await site.until(lambda s: s["workers"])

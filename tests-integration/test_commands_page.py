@@ -256,7 +256,7 @@ def _size(path: Path) -> int:
 
 
 async def test_doctor_finds_another_owner_of_the_name(home: Home) -> None:
-    """Somebody else claims the name; nobody serves."""
+    """Another user claims the name; no scheduler serves."""
     (home.prefix / "home/me/.local/share").mkdir(mode=0o700, parents=True)
     home.configure()
     info = home.prefix / "site/grain-0.2.dist-info"

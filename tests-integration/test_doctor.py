@@ -1,4 +1,4 @@
-"""`grain doctor --slow` where somebody serves, where nobody does, and where something is broken."""
+"""`grain doctor --slow` where a scheduler serves, where none does, and amid faults."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
     if kind == "unix":
         address = f"unix://{edge}/socket"
     else:
-        # Bound, so that nobody else is given it; one that listens there may have it, too.
+        # Bound, so that no other process is given it; a listener there may have it, too.
         port = stack.enter_context(reserved("127.0.0.1"))
         address = f"tcp://127.0.0.1:{port}?edge={edge}/other"
     (site.folder / "grain.toml").write_text(f'address = "{address}"\n')

@@ -161,7 +161,7 @@ except (ConnectionResetError, BrokenPipeError):
 
 
 async def test_another_user_cannot_join_through_the_port(place: Path) -> None:
-    """Without a certificate of the meeting nobody gets a word out of the head."""
+    """Without a certificate of the meeting no peer gets a word out of the head."""
     address = f"edge://{place}/meeting"
     code = """
 import socket, ssl, sys
@@ -188,7 +188,7 @@ except (ssl.SSLError, OSError) as e:
 
 async def test_the_port_of_a_dead_head_gives_another_user_nothing(place: Path) -> None:
     """A member that finds another user's listener at the old port sends it nothing."""
-    # Held all the time, or somebody else might be given it before the head or the thief.
+    # Held all the time, or another process might be given it before the head or the thief.
     holder = socket.socket()
     holder.bind(("127.0.0.1", 0))
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

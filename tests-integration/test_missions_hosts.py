@@ -192,7 +192,7 @@ async def test_a_mission_is_cancelled_from_another_host(
 async def test_another_host_says_where_a_mission_is(
     logins: tuple[Site, Site, Site], folder: Path
 ) -> None:
-    """It knows of an end that nobody has written by the missing signs of life alone."""
+    """It knows of an unwritten end only by the missing signs of life."""
     one, two, _ = logins
     with trio.fail_after(300):
         assert 0 == (await one.grain("run", "-d", "--name", "rest", "sleep", "1000")).returncode

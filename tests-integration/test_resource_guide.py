@@ -44,7 +44,7 @@ def test_the_page_quotes_the_example_file() -> None:
 
 
 def test_handed_out_by_name(licences: Any) -> None:
-    """A task asks for a number and gets names, which nobody else has until they are back."""
+    """A task asks for a number and gets names, which no other task has until they are back."""
     supply = Supply(Cores(8) & licences(["qc-1", "qc-2", "qc-3"]))
     one = supply.alloc(Cores(1) & licences(2))
     other = supply.alloc(Cores(1) & licences(1))

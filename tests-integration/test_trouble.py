@@ -379,7 +379,7 @@ async def test_a_worker_over_files_goes_back_to_a_direct_way(
 async def test_a_mission_over_files_goes_back_to_a_direct_way(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Amid its tasks; each result arrives, once, and nobody is alarmed."""
+    """Amid its tasks; each result arrives, once, and no alarm is raised."""
     path, go = tmp_path / "direct", tmp_path / "go"
     ways: list[str] = []
     got: list[Any] = []

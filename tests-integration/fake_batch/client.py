@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a command says, and how long it took to say so (seconds), when nobody answers.
+# What a command says, and how long it took to say so (seconds), when no controller answers.
 SLURM_DEAF = "{name}: error: Unable to contact slurm controller (connect failure)"
 PBS_DEAF = "Connection refused\n{name}: cannot connect to server pbs (errno=15010)"
 DEAF_SECONDS = {"slurm": 9.0, "pbs": 0.0}

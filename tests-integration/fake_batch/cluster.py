@@ -178,7 +178,7 @@ class Cluster:
             self._gone_with_node(job, now)
 
     def crash(self, node: Node, now: float, *, processes_too: bool) -> None:
-        """A node's daemon dies, alone or with the processes of its jobs; nobody notices yet."""
+        """A node's daemon dies, with or without the processes of its jobs; that is not noticed."""
         node.state, node.since = "lost", now
         for job in self.jobs:
             if job.node == node.name and job.pid:

@@ -63,7 +63,8 @@ class Controller:
     def _listen(self) -> None:
         self._path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
-            # Who finds the socket is answered: it has its name only when somebody listens.
+            # A client that finds the socket is answered: it has its name only when the controller
+            # listens.
             unnamed = self._path.with_name("socket.new")
             unnamed.unlink(missing_ok=True)
             listener.bind(str(unnamed))

@@ -136,7 +136,7 @@ def end_all_of(look: Callable[[], Iterable[int]], number: signal.Signals) -> Non
         number: SIGTERM or SIGKILL.
     """
     # Without a stop, a script could fork between the look and the signal that ends it: its child
-    # would go on, and nobody would come back for it.
+    # would go on, and no process would come back for it.
     stopped: set[int] = set()
     while more := set(look()) - stopped:
         send(more, signal.SIGSTOP)

@@ -89,7 +89,7 @@ class Batch:
             self.out("fakectl", "pass", str(seconds))
 
     def hush(self) -> None:
-        """Have the controller of a fake answer nobody, until `answer_again`."""
+        """Have the controller of a fake not answer, until `answer_again`."""
         self.out("fakectl", "deaf")
         until(lambda: not Path(self.env["FAKE_BATCH"], "socket").exists())
 

@@ -112,7 +112,7 @@ def run(folder: Path, job: Job, starts: int) -> bool:
 
 
 def reap(but: int) -> None:
-    """Collect orphans of the job, but not its first process, for which somebody waits."""
+    """Collect orphans of the job, but not its first process, which is waited for."""
     for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         if int(pid) != but:
             with contextlib.suppress(ChildProcessError):

@@ -463,7 +463,7 @@ class SimulatedMission(SimulatedPeer):
                 self.leave()
 
     def give_up(self) -> None:
-        """End the program as by Ctrl-C: somebody has cancelled the mission from outside."""
+        """End the program as by Ctrl-C: a user has cancelled the mission from outside."""
         self.story.over = True
         del self.plan[len(self.story.submitted) :]
         for task in list(self.session.pending):

@@ -213,7 +213,7 @@ class World(Setting):
         self.clock.after(1.0, self.tick)
 
     def _at_rest(self) -> bool:
-        """Return True if there is nothing left to be done by anybody."""
+        """Return True if there is nothing left to be done."""
         head = self.head
         return (
             head is not None

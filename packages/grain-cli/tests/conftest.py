@@ -70,7 +70,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def address(alone: Path) -> str:
-    """An address of the configuration at which nobody serves, unless a test does."""
+    """An address of the configuration at which no scheduler serves, unless a test does."""
     folder = alone / "s"
     folder.mkdir(mode=0o700)
     url = f"unix://{folder}/s"

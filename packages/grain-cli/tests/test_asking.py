@@ -457,7 +457,7 @@ def test_completion_follows_the_configuration_that_is_named(
 
 
 def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
-    """Nothing that somebody else has named is written to the terminal as it is."""
+    """Nothing that another user has named is written to the terminal as it is."""
     evil = "\x1b[2J\x9b\r\n\u202e"
     listed = state([worker(f"w{evil}", host=evil)])
     with answering(address, state=listed, why=WhyAnswer(1, evil, [evil])):
@@ -600,7 +600,7 @@ def test_why_of_what_is_not_there(address: str, answering: Any) -> None:
 
 @pytest.mark.parametrize("words", [["opt"], [":3"], ["opt:x"], ["opt:-1"], ["opt:" + "9" * 30]])
 def test_why_of_nonsense(address: str, words: list[str]) -> None:
-    """Is a mistake of the command line, before anybody is asked."""
+    """Is a mistake of the command line, before a scheduler is asked."""
     done = grain("why", *words)
 
     assert 2 == done.exit_code

@@ -145,7 +145,7 @@ def test_a_log_is_not_written_through_what_another_user_has_planted(
 
 
 def test_a_log_may_be_a_link_of_the_user_s_own(tmp_path: Path) -> None:
-    """Where nobody else may write, it was the user who has made it."""
+    """Where no other user may write, this user has made it."""
     target = tmp_path / "elsewhere.log"
     (tmp_path / "w.log").symlink_to(target)
     os.close(trust.open_appended(str(tmp_path / "w.log")))

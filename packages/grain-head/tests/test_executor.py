@@ -53,7 +53,7 @@ async def test_results_come_in_the_order_of_ending_and_end_after_close(
 
 
 async def test_unread_results_outlast_the_executor() -> None:
-    """Results that nobody took are there after the executor has ended."""
+    """Results that were not taken are there after the executor has ended."""
     async with GrainExecutor(Cores(1)) as executor:
         for _ in range(50):
             executor.submit(Cores(1), nap, 0)

@@ -1,4 +1,4 @@
-"""A Gnaw that served anybody leaves a log; one that was not wanted leaves none."""
+"""A Gnaw that served a peer leaves a log; an unwanted one leaves none."""
 
 from __future__ import annotations
 

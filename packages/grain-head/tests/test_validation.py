@@ -297,7 +297,7 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_only_that_pee
 async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
     autojump_clock: MockClock,
 ) -> None:
-    """The first comes back under another id; both get their outcomes, and nobody takes turns."""
+    """The first comes back under another id; both get their outcomes, without taking turns."""
     service = HubService()
     opened: list[str] = []
     remarks: list[str] = []

@@ -97,12 +97,12 @@ def test_gvar_by_itself_is_light() -> None:
 
 
 def test_gvar_res_without_import() -> None:
-    """GVAR has no resources, even where nobody imported the algebra."""
+    """GVAR has no resources, even where the algebra is not imported."""
     assert r"\xd8" == python("from grain import GVAR; print(ascii(GVAR.res))")
 
 
 def test_testing_is_not_imported() -> None:
-    """The check for authors of kinds costs nobody else."""
+    """The check for authors of kinds costs no other user."""
     assert "False" == python(
         "import sys, grain.resource; print('grain.resource.testing' in sys.modules)"
     )

@@ -295,7 +295,7 @@ class Laws:
         """
         self.demand("a worker left while something ran on it", not worker.runs)
         law = "a worker waits for a while until its outcomes have arrived"
-        # A lease that arrives behind the order to leave is returned, which nobody has to read.
+        # A lease that arrives behind the order to leave is returned, which no head has to read.
         kept = [ended for ended, *_ in worker.session.kept.values() if ended.status != "returned"]
         self.demand(law, not kept or seconds > FLUSH - 0.001, worker.session.name)
 

@@ -312,7 +312,7 @@ def test_a_custom_job_whose_id_is_not_printed_is_an_error() -> None:
 
 
 def test_custom_states_are_lines_of_id_word_and_reason() -> None:
-    """Headings and others' jobs do not matter; a word that nobody explained tells nothing."""
+    """Headings and others' jobs do not matter; an unexplained word tells nothing."""
     output = "JOB ST\n1 QUE it waits\n2 running\n3 HUH\n4 QUE\n"
 
     assert {

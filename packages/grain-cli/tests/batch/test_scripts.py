@@ -148,7 +148,7 @@ NAMES = sorted(
 def test_script_is_as_written_down(
     name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
 ) -> None:
-    """Each script equals its file, so that somebody looks at every change."""
+    """Each script equals its file, so that every change is looked at."""
     text = scripts(job_of, configure)[name]
     # A temporary directory may need quotes, and /home/me needs none.
     text = re.sub(rf"'{re.escape(str(tmp_path))}([\w./-]*)'", r"/home/me\1", text)

@@ -1,4 +1,4 @@
-"""Jobs of which nobody knows whether they were submitted: looked for, adopted, given up."""
+"""Jobs that may or may not have been submitted: looked for, adopted, given up."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_checks_that_need_no_configuration_run_despite_a_wrong_one(alone: Path) 
 
 
 def test_something_that_hangs() -> None:
-    """It has failed, and nobody waits for it; nor does a bug hide the rest."""
+    """It has failed, and is not waited for; nor does a bug hide the rest."""
     stuck = threading.Event()
 
     def slow() -> list[CheckResult]:

@@ -86,7 +86,7 @@ def test_without_the_mission_or_its_scheduler_there_is_no_line(terminal: Termina
 def test_what_cannot_be_drawn_on_has_no_line(
     term: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is asked, at an address where nobody is."""
+    """No scheduler is asked, at an address without one."""
     monkeypatch.setenv("TERM", term)
     line = ProgressLine("unix:///nowhere/at/all", lambda: "mission0", terminal)
     line.show()

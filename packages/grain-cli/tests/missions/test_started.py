@@ -207,7 +207,7 @@ def test_a_program_with_words_and_variables_that_are_no_utf_8_is_started(folder:
 def test_a_mission_on_a_silent_host_is_resumed_only_by_who_says_that_it_is_lost(
     folder: Path,
 ) -> None:
-    """Its keeper may be stopped: nobody can tell from here."""
+    """Its keeper may be stopped: that cannot be seen from here."""
     assert 0 == grain("run", "-d", "opt.py").exit_code
     until("running")
     files = folder / "state/grain/started/opt@1"

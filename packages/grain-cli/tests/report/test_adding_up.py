@@ -280,7 +280,7 @@ def test_what_was_used_beyond_the_request_is_said() -> None:
 
 
 def test_runs_that_their_time_limit_ended_needed_more() -> None:
-    """How much nobody knows; and a run that failed otherwise says nothing about its limit."""
+    """It is unknown how much; and a run that failed otherwise says nothing about its limit."""
     totals, assembly = Totals(), RunAssembly()
     overtime = Overtime()
     for task, (seconds, error) in enumerate(

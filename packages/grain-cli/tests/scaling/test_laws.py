@@ -88,7 +88,7 @@ def lived(limits: tuple[int, int], chapters: list[Chapter]) -> VirtualCluster:
             hours = world.now / 3600
             others = world.failures + world.walltimes + lost
             assert len(world.submissions) <= most * (6 + 3.5 * hours) + others
-    # Those that there always are may be idle; so may one while nobody answers.
+    # Those that there always are may be idle; so may one while no scheduler answers.
     if not least and all(chapter.answers and chapter.scheduler for chapter in chapters):
         assert world.longest_idle <= 1800 + 2 * STEP
     return world

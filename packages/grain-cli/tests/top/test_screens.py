@@ -85,7 +85,7 @@ def use(
     size: tuple[int, int] = (80, 24),
     **answers: Any,
 ) -> Answers:
-    """Let somebody use the program; return the questions and answers."""
+    """Let a user run the program; return the questions and answers."""
     given = Answers(**answers)
 
     async def run() -> None:

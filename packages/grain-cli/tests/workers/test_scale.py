@@ -168,7 +168,7 @@ def test_custom_systems_cannot_be_asked(alone: Path) -> None:
 
 
 def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:
-    """Those that wait and that it submitted; not while somebody else counts on them."""
+    """Those that wait and that it submitted; not while another scheduler counts on them."""
     slurm(alone, command)
     command("scancel", f"echo $@ > '{alone}/cancelled'")
     with scaling("1") as output:

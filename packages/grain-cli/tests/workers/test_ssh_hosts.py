@@ -37,7 +37,7 @@ echo grain-end
 
 @pytest.fixture
 def hosts(alone: Path, address: str, command: Put) -> Callable[..., None]:
-    """Configure hosts by their names; nobody serves at the address."""
+    """Configure hosts by their names; no scheduler serves at the address."""
 
     def configured(*names: str) -> None:
         command("ssh", SSH)

@@ -63,7 +63,7 @@ async def test_an_empty_group_is_a_checkpoint() -> None:
 
 
 async def test_what_submit_returns(autojump_clock: trio.testing.MockClock) -> None:
-    """It is a delayed object, of which nobody needs to take notice."""
+    """It is a delayed object that may be ignored."""
     async with mission(Cores(2), config_file=False):
         async with open_waitgroup() as wg:
             a_ = wg.submit(Cores(1), double, 1, 1)

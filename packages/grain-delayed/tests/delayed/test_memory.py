@@ -1,4 +1,4 @@
-"""Nothing is kept of a task that nobody refers to any more."""
+"""Nothing is kept of a task that is not referenced any more."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_task_that_is_not_awaited() -> None:
 
 
 async def test_a_failure_that_was_awaited() -> None:
-    """An exception goes, with all its frames hold, when nobody refers to its task."""
+    """An exception goes, with all its frames hold, when its task is not referenced."""
     async with mission(Cores(1), config_file=False):
         argument = Thing()
         watched = weakref.ref(argument)

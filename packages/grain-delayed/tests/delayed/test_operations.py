@@ -158,7 +158,7 @@ async def test_a_long_chain() -> None:
 
 
 async def test_a_long_chain_is_forgotten_without_a_deep_stack() -> None:
-    """A chain that nobody awaits can be dropped."""
+    """A chain that is not awaited can be dropped."""
     total: Any = delayedval(0)
     for _ in range(100_000):
         total = total + 1

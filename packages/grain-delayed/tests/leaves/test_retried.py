@@ -193,7 +193,7 @@ async def test_leaving_waits_for_retries(autojump_clock: MockClock) -> None:
 
 
 async def test_leaving_tells_of_what_failed(autojump_clock: MockClock) -> None:
-    """Nor is a failure lost that nobody awaited."""
+    """Nor is a failure lost that was not awaited."""
     with pytest.raises(ValueError, match="2"):
         async with mission(Cores(1), config_file=False, cache=False):
             (failing([ValueError(1), ValueError(2)], retries=1) @ Cores(1))()

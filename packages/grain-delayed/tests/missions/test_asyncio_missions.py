@@ -40,7 +40,7 @@ def test_missions_share_the_loop() -> None:
 
 
 def test_a_mission_begins_while_the_last_one_ends() -> None:
-    """The trio run of the loop is replaced: nobody enters one that is about to end."""
+    """The trio run of the loop is replaced: no mission enters one that is about to end."""
 
     async def one(delay: int) -> int:
         for _ in range(delay):

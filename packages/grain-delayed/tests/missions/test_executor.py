@@ -135,7 +135,7 @@ async def test_without_configuration_no_scheduler_is_sought(home: Path) -> None:
 
 
 async def test_local_without_file(home: Path) -> None:
-    """A local worker without a configuration file meets nobody: that address is Gnaw's."""
+    """A local worker without a configuration file meets no peer: that address is Gnaw's."""
     async with mission(Cores(1), name="me"):
         assert "me(local)" == await (where @ Cores(1))()
 

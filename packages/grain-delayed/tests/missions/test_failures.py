@@ -1,4 +1,4 @@
-"""The ways of an exception: awaited, awaited twice, by two, by nobody."""
+"""The ways of an exception: awaited, awaited twice, by two, not at all."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_one_that_is_awaited_after_it_failed() -> None:
 
 
 def test_one_whose_await_was_given_up() -> None:
-    """A failure after a timeout of its awaiter has been seen by nobody, so it surfaces."""
+    """A failure after a timeout of its awaiter has not been seen, so it surfaces."""
 
     async def main() -> None:
         async with mission(Cores(1), config_file=False):

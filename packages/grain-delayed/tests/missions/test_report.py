@@ -707,7 +707,7 @@ for thread in threads:
 
 
 def test_a_standard_error_that_is_gone() -> None:
-    """A mission goes on when nobody can read its progress any more."""
+    """A mission goes on when its progress cannot be printed any more."""
     program = PROGRAM.replace("PROGRESS", "None")
     for gone in ("sys.stderr = None", "sys.stderr.close()"):
         done = subprocess.run(

@@ -448,7 +448,7 @@ def test_custom_system_needs_its_table(refused: Refused) -> None:
 
 
 def test_custom_table_without_custom_system(loaded: Callable[[str], object]) -> None:
-    """A half-filled [custom_system] is nobody's business while another system is chosen."""
+    """A half-filled [custom_system] does not matter while another system is chosen."""
     loaded("[custom_system]\nsubmit_cmd = 'bsub'")
 
 

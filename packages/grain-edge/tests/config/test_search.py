@@ -1,4 +1,4 @@
-"""The search for a configuration that nobody named, and the trust in the one that is found."""
+"""The search for an unnamed configuration, and the trust in the found one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_search_ends_with_the_root_of_a_repository(project: Path, kind: str)
 
 
 def test_the_search_ends_before_a_public_directory(project: Path) -> None:
-    """In a directory like /tmp anybody may put a file; so nothing that stands there is found."""
+    """In a directory like /tmp any user may put a file; so nothing that stands there is found."""
     project.chmod(0o1777)
 
     assert "" == queue_seen_from(project / "runs" / "first", project.parent)

@@ -52,7 +52,7 @@ def test_spans_of_time_are_seconds_clocks_or_units(written: object, seconds: int
     ["1:60:00", "1:00:60", "m", "30 m", "30m1h", "1:2:3", "٣0m", "9" * 5000 + "m", 1.5, True, []],
 )
 def test_forms_of_time_that_programs_read_differently_are_refused(written: object) -> None:
-    """Forms that other programs read differently, or nobody does, are not guessed at."""
+    """Forms that other programs read differently, or not at all, are not guessed at."""
     with pytest.raises(Unfit):
         parse_walltime(written)
 

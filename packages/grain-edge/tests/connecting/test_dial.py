@@ -207,7 +207,7 @@ def stopped(code: str) -> Iterator[int]:
 
 
 async def logged_by(dialler: Dialler, caplog: pytest.LogCaptureFixture) -> str:
-    """Return what a dialler logs that reaches nobody."""
+    """Return what a dialler logs that reaches no head."""
     caplog.set_level("INFO", "grain.edge")
     with pytest.raises(DialError):
         await dialler.patiently(20.0)

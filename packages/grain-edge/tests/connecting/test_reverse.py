@@ -17,7 +17,7 @@ HELLO = Hello(1, "0", "worker", "w", "host", 1)
 
 
 def reset(port: int) -> None:
-    """Connect, and be gone without a goodbye before anybody looks."""
+    """Connect, and be gone without a goodbye before the head looks."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Ways:
-    """The times at which somebody has looked for a direct way; the last look finds one."""
+    """The times of looks for a direct way; the last look finds one."""
 
     def __init__(self, looks: int) -> None:
         self._looks = looks

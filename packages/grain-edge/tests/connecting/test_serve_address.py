@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """Yield a port of loopback at which nobody listens."""
+    """Yield a port of loopback at which no process listens."""
     with reserved_port() as port:
         yield port
 
@@ -96,7 +96,7 @@ async def test_a_head_without_a_unix_socket_serves_by_other_transports(
 
 
 async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
-    """A socket file that nobody listens on is not a living head."""
+    """A socket file that no process listens on is not a living head."""
     (tmp_path / "s").mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "s" / "sock"))
@@ -174,7 +174,7 @@ async def test_a_port_at_which_the_head_of_the_edge_file_does_not_listen_cannot_
 
 
 async def test_a_port_of_another_host_cannot_be_served(tmp_path: Path) -> None:
-    """192.0.2.1 is nobody's: it is reserved for documentation."""
+    """192.0.2.1 has no host: it is reserved for documentation."""
     (tmp_path / "s").mkdir(mode=0o700)
 
     with pytest.raises(CannotServe, match="none can be started there from this host, .*: Cannot"):

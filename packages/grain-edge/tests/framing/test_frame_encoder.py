@@ -112,7 +112,7 @@ def test_pieces_have_the_limits_of_any_payload() -> None:
 
 @pytest.mark.parametrize("part", [bytearray(b"x"), memoryview(b"x"), bytearray(), "x", None])
 def test_what_could_be_changed_is_no_piece(part: Any) -> None:
-    """It would have to be copied, as nobody knows when it is sent."""
+    """It would have to be copied, as it is unknown when it is sent."""
     with pytest.raises(TypeError, match=type(part).__name__):
         Pieces([b"a", part])
 

@@ -214,7 +214,7 @@ async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
 
 
 async def test_an_ended_meeting_can_be_claimed(meeting: Meeting) -> None:
-    """A clean end says so in the file, so nobody is asked."""
+    """A clean end says so in the file, so no head is asked."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record(open=False))
 

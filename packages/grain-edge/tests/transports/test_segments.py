@@ -189,7 +189,7 @@ def test_a_record_of_another_place_is_not_taken() -> None:
 
 @pytest.mark.parametrize("size", [0, MAX_BLOB + 1, 2**64 - 1])
 def test_a_blob_that_no_writer_makes_is_no_record(size: int) -> None:
-    """So nobody takes memory for it."""
+    """So no memory is taken for it."""
     rest = struct.pack("!QQB", 1, 0, BLOB) + struct.pack("!QI", size, 0)
     reader = SegmentReader("up")
 

@@ -25,7 +25,7 @@ def in_folder_of(path: str) -> list[str]:
 
 
 async def silent(_: int) -> str:
-    """Be the check of a process that answers nobody."""
+    """Be the check of a process that does not answer."""
     return ""
 
 

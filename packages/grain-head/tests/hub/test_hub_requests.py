@@ -232,7 +232,7 @@ def test_a_request_is_looked_at_again_when_workers_come_and_go(harness: HubHarne
 
 
 def test_nothing_is_said_about_a_worker_that_is_away_for_a_moment(harness: HubHarness) -> None:
-    """It may be back; if it is not, its tasks have nobody else."""
+    """It may be back; if it is not, its tasks have no other worker."""
     worker, mission = harness.worker("w", 2), harness.mission(cores=2)
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
@@ -321,7 +321,7 @@ def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHar
 
 
 def test_a_task_that_blocks_its_worker_is_reported_to_its_mission(harness: HubHarness) -> None:
-    """With the name of the worker; one whose mission is over is nobody's."""
+    """With the name of the worker; a task whose mission is over is not reported."""
     worker, mission = harness.worker("w", 1), harness.mission("m")
     harness.send(mission, Synced())
     harness.submit(mission, 1)

@@ -1,4 +1,4 @@
-"""Two processes with one id: the connection that is not in use is closed, and nobody hangs."""
+"""Two processes with one id: the connection that is not in use is closed, and neither hangs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_connection_of_a_worker_that_comes_late_does_not_bring_it_back(
 def test_a_connection_of_a_mission_that_comes_late_does_not_bring_it_back(
     harness: HubHarness,
 ) -> None:
-    """The mission has left meanwhile on a later one; its tasks would run for nobody."""
+    """The mission has left meanwhile on a later one; its tasks would run unwanted."""
     register = RegisterMission("m", "m", connection=5)
     worker = harness.worker("w")
     harness.send("fifth", register, Synced(), Depart())

@@ -1,4 +1,4 @@
-"""A local worker takes CPUs that its process may use and nobody else has."""
+"""A local worker takes CPUs that its process may use and no other worker has."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from grain.worker.messages import Cancel
 from grain.worker.payload import Payloads, interpreter_of
 
 OTHER = f"{INTERPRETER[:-2]}99"
-"""A version of Python that nobody has; its name is as long as that of ours."""
+"""A version of Python that does not exist; its name is as long as that of ours."""
 
 
 def from_elsewhere(payload: Any) -> bytes:

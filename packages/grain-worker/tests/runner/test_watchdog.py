@@ -267,7 +267,7 @@ print("reported")
 
 
 def test_a_process_survives_that_it_is_looked_at_while_it_runs() -> None:
-    """Also after it was stopped; the time for which it was stopped is charged to nobody."""
+    """Also after it was stopped; the time for which it was stopped is not charged."""
     busy = subprocess.Popen(
         [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
