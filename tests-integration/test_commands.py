@@ -128,7 +128,7 @@ async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
     assert ended.stdout.startswith("mission opt is told to end; 1 running and 0 waiting tasks end")
     name = f"{getpass.getuser()} on {socket.gethostname()}"
     assert [
-        f"Cancelled: forever was cancelled by {name} with `grain cancel` (task 1)",
+        f"TaskCancelled: forever was cancelled by {name} with `grain cancel` (task 1)",
         "finally",
     ] == (first + out).splitlines()
     assert 1 == mission.returncode

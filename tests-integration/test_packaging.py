@@ -63,7 +63,7 @@ def checkout(tmp_path: Path) -> Path:
     ):  # fmt: skip
         shutil.copy(ROOT / file, tmp_path)
     skip = shutil.ignore_patterns("__pycache__", "tests", "*.egg-info")
-    for directory in ("packages", "tools", "changes"):
+    for directory in ("packages", "tools", "changes", "tests-integration/simulation"):
         shutil.copytree(ROOT / directory, tmp_path / directory, ignore=skip)
     return tmp_path
 

@@ -3,8 +3,8 @@
 Theory of operation. A line costs some microseconds, of which a task that does next to nothing
 cannot spare any. So nothing is written or made for a task when it is submitted and when it starts:
 records that its executor or hub has anyway keep the times (`grain.head.base.SubmittedTask`,
-`grain.head.hub.state`), or the messages that report them are kept until another process asks. A task that
-ends with a value after a brief run without a program (its worker decides that:
+`grain.head.hub.state`), or the messages that report them are kept until another process asks. A
+task that ends with a value after a brief run without a program (its worker decides that:
 `grain.eventlog.usage.Report`) is added to the count of its function and request; about every second
 the counts are written, each as one `schema.BriefTasks`. All other tasks are *listed*: with a line
 for the submission, for each start and for each end. The first `LISTED` that end in a second are

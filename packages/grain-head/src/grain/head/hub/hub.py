@@ -111,7 +111,7 @@ class Hub:
         waiting: has the tasks that wait.
         outcomes: has those that end.
         runs: has those that run on workers.
-        quarantine: has those that wait to run alone.
+        quarantine: has those that wait to run by themselves.
         prefetch: has the chains of tasks that wait on workers.
         missions: handles what missions send.
         workers: handles what workers send.

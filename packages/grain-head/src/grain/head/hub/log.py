@@ -44,7 +44,7 @@ class HubLog(TaskLog):
         self._last_queue: TaskQueue | None = None
         self._workers: Mapping[str, WorkerRecord] = {}
         self._wall = 0.0
-        # Tasks that somebody has looked at, and that have no line.
+        # Tasks that a question has looked at, and that have no line.
         self._waiting: deque[TaskRecord] = deque()
 
     def mission_joined(self, mission: str, name: str) -> None:

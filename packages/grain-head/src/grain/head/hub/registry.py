@@ -58,15 +58,15 @@ class Outgoing:
             self._acknowledged.setdefault(link, []).append(attempt)
 
     def revoke(self, lease: LeaseRecord) -> None:
-        """Have a run ended that nobody wants; it holds what it holds until its worker reports."""
+        """Have an unwanted run ended; it keeps its resources until its worker reports."""
         lease.revoked = True
         self.post(lease.worker.link, Revoke(lease.attempt))
 
     def replace(self, link: Link, what: str) -> None:
-        """Dismiss a connection whose peer's id is in use on another one.
+        """Disconnect a connection whose peer's id is in use on another one.
 
-        That is most often the peer itself, which has left the old connection: then nobody reads
-        this. Otherwise two processes have one id, and this one is to take another.
+        That is most often the peer itself, which has left the old connection: then no process
+        reads this. Otherwise two processes have one id, and this one is to take another.
         """
         self.drop(link)
         why = f"another connection is in use for this {what}: another process may have its id"
@@ -117,10 +117,10 @@ class Registry:
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
         left: the last workers that have left or were lost: the last connection of each, by id.
-        ended_missions: the last ones that left, for people.
-        ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
+        ended_missions: the last ones that left, for display.
+        ended_tasks: the last ones that were resolved, for display: some 300 bytes each.
         failed_tasks: the last ones of those that have failed.
-        lost_workers: the last ones that were lost, for people.
+        lost_workers: the last ones that were lost, for display.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Tasks that crash, or outlive their workers: how often they may, before they fail. No state.
 
-A task crashes if its process or its worker dies; after `SOLO` crashes it runs by itself on a worker,
-and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that is over:
+A task crashes if its process or its worker dies; after `SOLO` crashes it runs by itself on a
+worker, and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that
+is over:
 
 1. A run that has outlived its worker is not a crash: it is not the task's fault, and the task needs
    no worker to itself afterwards. It is kept beside the crashes, as it has to reach the next head

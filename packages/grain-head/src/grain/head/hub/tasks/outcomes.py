@@ -3,8 +3,8 @@
 1.  A task that is resolved is kept with its outcome until its mission confirms that. So does the
     worker whose run it is of: then it is acknowledged there.
 2.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
-    crashes a task runs by itself on a worker (`grain.head.hub.tasks.quarantine`); after `CRASHES` it
-    fails. A run that was under way when the time of its worker was over is not a crash, and has
+    crashes a task runs by itself on a worker (`grain.head.hub.tasks.quarantine`); after `CRASHES`
+    it fails. A run that was under way when the time of its worker was over is not a crash, and has
     rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not
     count.
 3.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
