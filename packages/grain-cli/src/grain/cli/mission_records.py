@@ -125,7 +125,7 @@ class StartRecord:
 
     @property
     def label(self) -> str:
-        """The name that means this start alone, as in ``opt@2``."""
+        """The name that means only this start, as in ``opt@2``."""
         return label_of(self.start.name, self.number)
 
     @property

@@ -135,7 +135,7 @@ def explain(
     """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
 
     Args:
-        call: False to leave its mission alone, which has the call.
+        call: False to ask nothing of its mission, which has the call.
 
     Raises:
         NoScheduler: as in `ask`.

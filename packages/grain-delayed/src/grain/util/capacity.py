@@ -29,7 +29,7 @@ def check_capacity(n: int, what: str) -> None:
 class Places:
     """A number of places, handed out in the order in which they were asked for.
 
-    `trio.Semaphore` would do in trio alone.
+    `trio.Semaphore` would do where there is only trio.
     """
 
     def __init__(self, places: int) -> None:

@@ -265,7 +265,7 @@ class Config(ConfigTable, frozen=True, kw_only=True):
         address: the place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.
         contextmod: absolute path of the context module, or empty.
-        script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
+        script: only ``[script]``. No job is made from it: see ``worker.script``, ``head.script``.
         shape: the sorts of workers, each complete; empty where ``worker.script`` is the only one.
     """
 

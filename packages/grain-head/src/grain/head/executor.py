@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     """The messages to the local worker, and its answers."""
 
 _LOCAL = 0  # the local worker's id
-_EPOCH = 0  # nobody succeeds this head; a task has one run at a time, which goes by the task's id
+_EPOCH = 0  # no head succeeds this one; a task has one run at a time, which goes by the task's id
 
 
 class LocalTask(SubmittedTask):
@@ -281,7 +281,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
     def _computing(self) -> float | None:
         """Return on how many cores this process and those below it compute, by the last look.
 
-        A look takes a millisecond or so, and there is none unless somebody watches the tasks.
+        A look takes a millisecond or so, and there is none unless a display watches the tasks.
         """
         computing = self._cpu
         if not self._scheduler.running:

@@ -182,7 +182,7 @@ def accepted(
         read: returns the id in the output; empty if there is none.
 
     Raises:
-        SubmissionUnknown: there is no id, or nobody knows whether the batch system has the jobs.
+        SubmissionUnknown: there is no id, or it is unknown whether the batch system has the jobs.
     """
     output = submission(argv, words, jobs, title=title, stdin=stdin)
     if number := read(output):

@@ -71,7 +71,7 @@ def verdict(report: Report, *, running: bool, whole: bool) -> list[Finding]:
 
     Args:
         whole: True if the log has all its lines. What follows from the absence of a line is said
-            of such a log alone.
+            of such a log only.
     """
     found = chain(
         _never_ran(report, running=running) if whole else (),

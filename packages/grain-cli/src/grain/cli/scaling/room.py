@@ -25,7 +25,7 @@ class Room:
 
     Args:
         free: what is free, without time.
-        unknown: the kinds of which it has some, nobody knows how much.
+        unknown: the kinds of which it has an unknown amount.
         interpreter: its interpreter; None if that is not known.
     """
 

@@ -57,7 +57,7 @@ class _Job:
         apart_since: when it was first seen to run without its worker, without a break since.
         unneeded_since: when it was first not needed, without a break since.
         lost: True while its place is given away.
-        doubtful: True while nobody knows whether the batch system has it.
+        doubtful: True while it is unknown whether the batch system has it.
     """
 
     id: str

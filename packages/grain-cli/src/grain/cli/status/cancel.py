@@ -165,7 +165,7 @@ def _whose(
 ) -> tuple[str, StartRecord | None]:
     """Return what the scheduler calls a mission, and its start if `grain run` has started it.
 
-    The first is empty if no scheduler has it: it may run on its own machine alone, have no
+    The first is empty if no scheduler has it: it may run only on its own machine, have no
     scheduler yet, or wait for its job.
 
     Args:

@@ -35,7 +35,7 @@ def shaped(config: Config, word: str | None) -> Config:
     """Return the configuration of one sort of worker.
 
     Args:
-        word: the name of the sort, or the beginning of one name alone; None where there is no more
+        word: the name of the sort, or the beginning of only one name; None where there is no more
             than one.
 
     Raises:

@@ -54,7 +54,7 @@ async def recording(
     log = None
     if wanted is not False:
         if wanted is None and not address:
-            # A small program of somebody who has not heard of logs runs without one as well.
+            # A small program whose author has not heard of logs runs without one as well.
             report = _be_silent
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
         log = _begin(folder, settings, name, number, address, report)

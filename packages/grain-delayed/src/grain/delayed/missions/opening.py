@@ -194,7 +194,7 @@ async def opened(
             options.event_log, log_settings, inside=is_inside(), elsewhere=bool(address)
         )
         name = options.name or mission_name()
-        # A mission that nobody can see needs no label.
+        # A mission that no command can see needs no label.
         seen = logged is not False or address
         number = use_number(name, os.environ.get("GRAIN_MISSION", "")) if seen else 0
         async with recording(

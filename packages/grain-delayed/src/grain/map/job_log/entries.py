@@ -91,7 +91,7 @@ class Past(Enum):
 class History:
     """The ends of jobs in an earlier run, as its result log has them.
 
-    A job is identified by its number, and must then have the same command; or by its command alone,
+    A job is identified by its number, and must then have the same command; or by its command only,
     whatever its number. Of several entries for one job the last one counts.
     """
 

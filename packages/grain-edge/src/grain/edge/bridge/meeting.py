@@ -58,7 +58,7 @@ class BridgeMeeting:
         EdgeError: the key cannot be read.
 
     Attributes:
-        path: a name of the meeting, for people and logs, without its key.
+        path: a name of the meeting, for display and logs, without its key.
         iface: the network interface on which direct connections are offered; empty for all.
     """
 

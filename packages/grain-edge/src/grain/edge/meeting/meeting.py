@@ -168,7 +168,7 @@ class Meeting:
     async def check(self, record: MeetingRecord) -> None:
         """Check that peers find the head, and can leave something in the directory.
 
-        Makes again what somebody removed.
+        Makes again what was removed.
         """
         if not await self.restore(record.epoch):
             await self.watch(record)

@@ -177,5 +177,6 @@ class Questions:
         return self._last
 
     def pop(self, number: int) -> tuple[Link | None, Answer]:
-        """Return who asked a question, and the answer without its data; None if nobody did."""
+        """Return who asked a question, and the answer without its data; None if there is no such
+        question."""
         return self._asked.pop(number, _NOBODY)

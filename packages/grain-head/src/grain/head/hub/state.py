@@ -1,6 +1,6 @@
 """The records of a hub: missions, tasks, leases, chains and workers.
 
-They hold state and no rules, apart from properties that read one record alone. The rules stand
+They hold state and no rules, apart from properties that read only one record. The rules stand
 with those who change the records: `grain.head.hub.tasks.waiting`, `runs`, `outcomes`, `prefetch`,
 `missions` and `workers`. `grain.head.hub.registry` has all records.
 """

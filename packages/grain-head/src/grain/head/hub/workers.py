@@ -329,7 +329,7 @@ class Workers:
             how: what it died of, if a run may have been the reason.
             why: why it has left, for display; empty if it was to leave.
             over: as of `grain.head.hub.tasks.runs.Runs.on_run_lost`.
-            told: why it was to leave, for people.
+            told: why it was to leave, for display.
         """
         silent = now - worker.heard if why else None
         # Before the ends of its runs: `WorkerEnded` promises missions that order.
