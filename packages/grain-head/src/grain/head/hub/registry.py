@@ -177,6 +177,5 @@ class Questions:
         return self._last
 
     def pop(self, number: int) -> tuple[Link | None, Answer]:
-        """Return who asked a question, and the answer without its data; None if there is no such
-        question."""
+        """Return who asked a question, and the answer without its data; None if it is unknown."""
         return self._asked.pop(number, _NOBODY)
