@@ -254,7 +254,7 @@ def test_the_label_of_a_mission_has_its_own_number(harness: HubHarness) -> None:
 def test_a_mission_that_has_left_goes_by_its_label(harness: HubHarness) -> None:
     harness.send("a", RegisterMission("a", "same", number=5), Synced(), Depart())
 
-    assert ("it has ended or was cancelled; the last tasks alone are remembered here",) == (
+    assert ("it has ended or was cancelled; only the last tasks are remembered here",) == (
         harness.hub.why("same@5", 1, 0.0).reasons
     )
     assert "a" == harness.hub.answer_why("same@5", 1, 0.0).mission_id

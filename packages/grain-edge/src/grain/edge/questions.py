@@ -37,8 +37,8 @@ class Ask(Message, frozen=True):
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls`` (`StateAnswer`).
             ``"overview"``: the same in short, for ``grain top`` (`OverviewAnswer`); it may be asked
-                as often as you like. ``"runs"``: runs of the worker whose id is the
-            pattern (`RunsAnswer`). ``"demand"``: what tasks ask for and what workers have, for
+            as often as you like. ``"runs"``: runs of the worker whose id is the pattern
+            (`RunsAnswer`). ``"demand"``: what tasks ask for and what workers have, for
             ``grain scale`` (`DemandAnswer`). ``"why"``: why a task waits or runs (`WhyAnswer`).
             ``"arguments"``: the call of a task, which its mission knows (`CallAnswer`); the answer
             may not come while that is busy. ``"programs"``: the external programs that a task

@@ -56,6 +56,8 @@ def cancel(
             click.echo(_end_local_mission(unasked, task, yes=yes))
             return
         meant = id_of(config, mission)
+        if meant != mission:
+            _refuse_several(config, mission, meant, patience)
         if task:
             mission = meant
         else:
@@ -103,6 +105,29 @@ def parse(what: str) -> tuple[str, int]:
     if not what or what.endswith(":") or what.startswith(":"):
         raise click.UsageError(f"{what!r} is no mission and no task; `grain ls` names them")
     return what, 0
+
+
+def _refuse_several(config: Config, word: str, meant: str, patience: float) -> None:
+    """Refuse a name that another mission here has besides the one that logs tell of.
+
+    The log of a mission that has just begun may not be on the disk yet: its scheduler knows it.
+
+    Raises:
+        click.ClickException: several missions of that name run.
+    """
+    from grain.cli.query import NoScheduler, ask_state
+    from grain.eventlog.store import several_run
+
+    if meant.startswith(word):  # an id
+        return
+    with suppress(NoScheduler):
+        same = [
+            f"{one.label} (id {one.id[:8]}, on {one.host})"
+            for one in ask_state(config, patience=patience).missions
+            if one.connected and one.name == word
+        ]
+        if len(same) > 1:
+            raise click.ClickException(clean(several_run(word, same, len(same))))
 
 
 def _local_mission(config: Config, word: str, patience: float) -> LocalMission | None:
