@@ -44,7 +44,7 @@ class SubmittedTask:
         kind: the tasks with which it is counted.
         deliver: the receiver of its outcome; None for the result queue.
         urgency: larger goes first among those that ask for the same.
-        after: the task for whose end its caller had last waited; 0 for none.
+        after: the task for whose end its caller had last waited, for the log only; 0 for none.
         submitted: when it was submitted, as long as the event log has no line about it; None from
             then on, and where there is no log.
     """

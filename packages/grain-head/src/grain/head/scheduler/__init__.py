@@ -13,7 +13,7 @@ The policy:
     may use what it cannot. Before that can starve it, it gets a reservation (``reservation``,
     ``starvation_guard``).
 3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
-    one with the least time left that suffices (``index``).
+    one with the least time left that suffices (`Scheduler._find`, by ``index``).
 4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
     resource, as nothing of it is used up: queues and workers have it as a label.
 5.  After every ``dispatch``, no task waits that could start.

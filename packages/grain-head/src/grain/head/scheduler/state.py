@@ -90,6 +90,8 @@ class Start(NamedTuple):
 class TaskQueue:
     """The waiting tasks of one owner and priority that ask for the same, the oldest first.
 
+    They may be of any functions, which the scheduler does not know.
+
     Attributes:
         request: what each of the tasks asks for.
         priority: larger goes first.

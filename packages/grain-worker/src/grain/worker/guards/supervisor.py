@@ -55,7 +55,11 @@ class Supervisor:
                 os.close(fd)
 
     def run(self, fds: list[int]) -> tuple[Any, ...]:
-        """Run one program to the end of its last descendant, and return the report."""
+        """Run one program to the end of its last descendant, and return the report.
+
+        This process serves the next program as well, so it may change of itself only what it can
+        change back, such as its CPUs; a nice level belongs in the child.
+        """
         request: ProgramRequest = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
         # By an empty file the caller sees that the program may have run.
         os.ftruncate(self.out, 0)
