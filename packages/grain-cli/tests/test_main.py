@@ -124,6 +124,7 @@ def test_help_says_what_commands_of_other_packages_are_for() -> None:
         ("UP", "did you mean 'up'?"),
         ("status", "did you mean 'ls'?"),
         ("stop", "did you mean 'drain'?"),
+        ("quit", "did you mean 'drain'?"),
         ("nonsense", "there are attach, bridge, cache, "),
     ],
 )

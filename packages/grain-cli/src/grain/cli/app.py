@@ -64,7 +64,8 @@ _MEANT = {
     "abort": "cancel", "check": "doctor", "configure": "init", "down": "drain", "explain": "why",
     "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
     "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls",
-    "qsub": "up", "queue": "ls", "sacct": "history", "sbatch": "up", "scancel": "cancel",
+    "qsub": "up", "queue": "ls", "quit": "drain", "sacct": "history", "sbatch": "up",
+    "scancel": "cancel",
     "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "drain",
     "submit": "up", "watch": "top", "workers": "ls",
 }  # fmt: skip
