@@ -158,7 +158,7 @@ def many_workers(count: int, tasks: int) -> float:
     hub.on_message("m", mission.Synced(), None, 0.0)
     began = time.perf_counter()
     for task in range(tasks):
-        hub.on_message("m", mission.Submit(task, 0, b"f"), b"", 0.0)
+        hub.on_message("m", mission.Submit(task + 1, 0, b"f"), b"", 0.0)
     hub.dispatch(0.0)
     left = tasks
     while left:
@@ -184,7 +184,7 @@ def queued() -> float:
     gc.collect()
     before = resident()
     for task in range(QUEUED):
-        hub.on_message("m", mission.Submit(task, 0, b"f"), bytes(48), 0.0)
+        hub.on_message("m", mission.Submit(task + 1, 0, b"f"), bytes(48), 0.0)
     return (resident() - before) / QUEUED
 
 
