@@ -87,9 +87,9 @@ class CallKindNow(NamedTuple):
 
     Attributes:
         cores: for which each of them asks.
-        waiting: how many wait for room, without jobs that fit no worker.
+        waiting: how many wait for room, without tasks that fit no worker.
         blocked: how many wait that fit no worker.
-        elapsed: the seconds for which each running job has run.
+        elapsed: the seconds for which each running task has run.
         timed: how many runs have ended whose times are known.
         seconds: the times of these, added up.
         longest: the longest of them.

@@ -7,7 +7,7 @@ back. What each of them has to say to peers goes through `grain.head.hub.registr
 Map:
 
 - ``waiting``: tasks that wait: in queues, for workers, for their missions
-- ``quarantine``: tasks that wait to run by itself after crashes
+- ``quarantine``: tasks that crashed, which wait for a worker of their own
 - ``runs``: leases: starting, the end of runs, adoption of those that workers report
 - ``prefetch``: chains of brief tasks that wait on workers
 - ``outcomes``: outcomes, crashes, retraction; missions that do not take their outcomes

@@ -31,7 +31,7 @@ class Waiting:
 
     Args:
         registry: has the scheduler.
-        quarantine: has those that wait to run by itself.
+        quarantine: has tasks that wait to run by themselves.
         reports: informs missions of requests that no worker can meet.
 
     Attributes:
@@ -174,7 +174,7 @@ class Waiting:
 
     @property
     def suspects(self) -> Iterable[TaskRecord]:
-        """The tasks that wait to run by itself."""
+        """The tasks that wait to run by themselves."""
         return self._quarantine.waiting.keys()
 
     def apart(self) -> Iterator[TaskRecord]:
