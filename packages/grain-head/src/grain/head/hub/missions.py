@@ -223,7 +223,7 @@ class Missions:
         mission.deadline = math.inf
         mission.last_submitted = -1
         # All of these belong to the last connection: on this one the mission numbers its requests
-        # again, and gets each notice again.
+        # again, and gets each message again.
         mission.requests.clear()
         mission.refused.clear()
         mission.unschedulable.clear()

@@ -135,7 +135,7 @@ class Waiting:
         return task
 
     def on_worker_over(self, worker: str, now: float) -> None:
-        """Let tasks wait for room that were held back for a worker, which has reported or left."""
+        """Let tasks wait for room that awaited the report of a worker, which has reported or left."""
         if self._named:
             self._named = {task: named for task, named in self._named.items() if named != worker}
         for task in list(self.awaiting_report.get(worker, ())):
@@ -145,7 +145,7 @@ class Waiting:
             self.enqueue(task, now)
 
     def hold_back_no_more(self, now: float) -> None:
-        """Let all tasks wait for room that are held back for workers."""
+        """Let all tasks wait for room that await the report of a worker."""
         self._named.clear()
         for worker in list(self.awaiting_report):
             self.on_worker_over(worker, now)
