@@ -428,7 +428,7 @@ class Missions:
             self._give_up(mission, now)
         if self._limbo_ends > now:
             return
-        self._waiting.hold_back_no_more(now)
+        self._waiting.await_no_reports(now)
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):
             self._functions.sweep()

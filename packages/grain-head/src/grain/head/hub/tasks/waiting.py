@@ -135,7 +135,7 @@ class Waiting:
         return task
 
     def on_worker_over(self, worker: str, now: float) -> None:
-        """Let tasks wait for room that awaited the report of a worker, which has reported or left."""
+        """Let tasks wait for room whose worker, of which they awaited a report, is over."""
         if self._named:
             self._named = {task: named for task, named in self._named.items() if named != worker}
         for task in list(self.awaiting_report.get(worker, ())):
@@ -144,7 +144,7 @@ class Waiting:
             self._registry.outgoing.post(task.mission.link, Started("", (task.number,)))
             self.enqueue(task, now)
 
-    def hold_back_no_more(self, now: float) -> None:
+    def await_no_reports(self, now: float) -> None:
         """Let all tasks wait for room that await the report of a worker."""
         self._named.clear()
         for worker in list(self.awaiting_report):
