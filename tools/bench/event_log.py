@@ -1,8 +1,8 @@
 """The cost of the event log: no-op leaves of missions with one and without, in turns.
 
-CPU times, as the log is written by a thread while others compute: of the mission's process, and of
-Gnaw's where there is one. Each is given as a median and as the best of all rounds, and what the log
-adds as the median of the ratios within rounds, and as the ratio of the best ones: noise only adds.
+CPU times of the mission's process, as the log is written by a thread while others compute. Each is
+given as a median and as the best of all rounds, and what the log adds as the median of the ratios
+within rounds, and as the ratio of the best ones: noise only adds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tools.bench import say
 from tools.bench.cluster import grain_worker, present, running
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Awaitable, Callable
 
 LEAVES = 10_000
@@ -51,12 +50,6 @@ async def settle() -> None:
     await leaves(1000)
 
 
-def cpu_of(process: subprocess.Popen[bytes]) -> float:
-    """Return the CPU seconds that the threads of a process have used, to the nanosecond."""
-    threads = Path(f"/proc/{process.pid}/task").iterdir()
-    return sum(int(Path(thread, "schedstat").read_text().split()[0]) for thread in threads) / 1e9
-
-
 async def local(folder: str, *, isolated: bool, log: bool) -> float:
     """Return the microseconds of CPU time of a leaf on a local worker, in the mission's process."""
     async with mission(
@@ -66,13 +59,11 @@ async def local(folder: str, *, isolated: bool, log: bool) -> float:
         return await leaves(LEAVES) / LEAVES * 1e6
 
 
-async def shared(config: str, gnaw: subprocess.Popen[bytes], *, log: bool) -> tuple[float, float]:
-    """Return the microseconds of CPU time of a leaf in the mission, and in Gnaw."""
+async def shared(config: str, *, log: bool) -> float:
+    """Return the microseconds of CPU time of a leaf in a mission that shares its workers."""
     async with mission(config_file=config, progress=False, event_log=log):
         await settle()
-        before = cpu_of(gnaw)
-        own = await leaves(LEAVES)
-        return own / LEAVES * 1e6, (cpu_of(gnaw) - before) / LEAVES * 1e6
+        return await leaves(LEAVES) / LEAVES * 1e6
 
 
 def report(what: str, pairs: list[tuple[float, float]], budget: float) -> None:
@@ -96,20 +87,11 @@ def main() -> None:
                 }
                 local_pairs.append((one[False], one[True]))
             report("isolated_leaf" if isolated else "local_leaf", local_pairs, 3)
-        own: dict[bool, list[float]] = {False: [], True: []}
-        theirs: dict[bool, list[float]] = {False: [], True: []}
+        shared_pairs: list[tuple[float, float]] = []
         for at in range(ROUNDS):
-            for log in order(at):
-                in_mission, in_gnaw = through_gnaw(folder, log=log)
-                own[log].append(in_mission)
-                theirs[log].append(in_gnaw)
-        for what, times in (("mission", own), ("gnaw", theirs)):
-            report(f"shared_leaf.{what}", list(zip(times[False], times[True], strict=True)), 3)
-        total = [
-            (a + b, c + d)
-            for a, b, c, d in zip(own[False], theirs[False], own[True], theirs[True], strict=True)
-        ]
-        report("shared_leaf", total, 3)
+            one = {log: through_gnaw(folder, log=log) for log in order(at)}
+            shared_pairs.append((one[False], one[True]))
+        report("shared_leaf", shared_pairs, 3)
         log_folder = next(one for one in Path(folder, "logs", "missions").iterdir() if one.is_dir())
         began = time.perf_counter()
         lines = sum(1 for _ in read(log_folder))
@@ -130,7 +112,7 @@ def local_of(folder: str, *, isolated: bool, log: bool) -> Callable[[], Awaitabl
     return run
 
 
-def through_gnaw(folder: str, *, log: bool) -> tuple[float, float]:
+def through_gnaw(folder: str, *, log: bool) -> float:
     """Measure a leaf with a Gnaw of its own."""
     place = tempfile.mkdtemp(dir=folder)
     address = f"edge://{place}/meeting"
@@ -138,12 +120,11 @@ def through_gnaw(folder: str, *, log: bool) -> tuple[float, float]:
     config.write_text(
         f'address = "{address}"\n[head.event_log]\nfolder = "{folder}/logs"\nkeep_size = 20\n'
     )
-    words = [f"--event-log={folder}/logs", "--event-log-size=20"] if log else []
-    with running("grain.head", "--address", address, *words) as gnaw, grain_worker(address, 16):
+    with running("grain.head", "--address", address), grain_worker(address, 16):
         trio.run(present, address, 1)
 
-        async def run() -> tuple[float, float]:
-            return await shared(str(config), gnaw, log=log)
+        async def run() -> float:
+            return await shared(str(config), log=log)
 
         return trio.run(run)
 

@@ -52,7 +52,7 @@ def logged(
     file.parent.mkdir(parents=True)
     lines = (
         LogStarted(
-            time=began, version=1, grain="1", source="mission", id=id, name=name, host="login1",
+            time=began, version=1, grain="1", id=id, name=name, host="login1",
             pid=pid,
         ),
         TaskSubmitted(time=began, task=1, function=f"of_{id}"),

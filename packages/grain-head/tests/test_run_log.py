@@ -10,9 +10,9 @@ from grain.eventlog import schema
 from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
 from grain.eventlog.usage import RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
+from grain.head.log_words import amounts, one_line
 from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
-from grain.head.run_log import RunLog, one_line
-from grain.head.task_log import amounts
+from grain.head.run_log import RunLog
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
 from grain.worker.job import LEFT_OUT, CallLabels
 from grain.worker.messages import TIME_OVER, Outlived

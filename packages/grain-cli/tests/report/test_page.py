@@ -16,7 +16,6 @@ from grain.cli.report.page import render
 from grain.eventlog.schema import (
     LogEnded,
     LogStarted,
-    MissionJoined,
     Remark,
     RunEnded,
     TaskStarted,
@@ -37,7 +36,7 @@ HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     "'\"&amp;\u2028\u202e\x00]]>{{7*7}}"
 )
-HEADER = LogStarted(time=1000.0, version=1, grain="1.0.0", source="mission", id="i", name="opt")
+HEADER = LogStarted(time=1000.0, version=1, grain="1.0.0", id="i", name="opt")
 
 
 class Page(HTMLParser):
@@ -120,22 +119,21 @@ def test_nothing_of_a_user_is_taken_for_markup() -> None:
     one = page(
         [
             LogStarted(
-                time=1000.0, version=1, grain=HOSTILE, source="scheduler", id=HOSTILE,
+                time=1000.0, version=1, grain=HOSTILE, id=HOSTILE,
                 name=HOSTILE, command=(HOSTILE,), directory=HOSTILE, host=HOSTILE,
             ),
-            MissionJoined(time=1000.0, mission=HOSTILE, name=HOSTILE),
             WorkerJoined(
                 time=1000.0, worker=HOSTILE, host=HOSTILE, job=HOSTILE,
                 resources={"Cores": 4.0, HOSTILE: 2.0},
             ),
             TaskSubmitted(
                 time=1001.0, task=1, function=HOSTILE, request={"Cores": 4.0, HOSTILE: 1.0},
-                request_text=HOSTILE, mission=HOSTILE,
+                request_text=HOSTILE,
             ),
-            TaskStarted(time=1002.0, task=1, worker=HOSTILE, mission=HOSTILE),
+            TaskStarted(time=1002.0, task=1, worker=HOSTILE),
             RunEnded(
                 time=1009.0, task=1, outcome="error", worker=HOSTILE, host=HOSTILE, started=1002.0,
-                ended=1009.0, error=HOSTILE, message=HOSTILE, mission=HOSTILE, call=HOSTILE,
+                ended=1009.0, error=HOSTILE, message=HOSTILE, call=HOSTILE,
                 usage=Usage(user=1.0, peak_memory=1.0, measured_by="cgroup"),
             ),
             Remark(time=1010.0, text=HOSTILE),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.schema import AnyLine
 
-HEADER = LogStarted(time=1000.0, version=1, grain="1", source="mission", id="i", name="n")
+HEADER = LogStarted(time=1000.0, version=1, grain="1", id="i", name="n")
 
 
 def events(lines: Iterable[AnyLine]) -> list[dict[str, Any]]:

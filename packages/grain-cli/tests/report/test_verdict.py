@@ -17,7 +17,6 @@ from grain.eventlog.schema import (
     CachedResults,
     LogEnded,
     LogStarted,
-    MissionJoined,
     RunEnded,
     TaskStarted,
     TaskSubmitted,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from grain.cli.report.collecting import Report
     from grain.eventlog.schema import AnyLine
 
-HEADER = LogStarted(time=1000.0, version=1, grain="1", source="mission", id="i", name="n")
+HEADER = LogStarted(time=1000.0, version=1, grain="1", id="i", name="n")
 WORKER = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 4.0, "Memory": 16.0})
 
 
@@ -322,23 +321,6 @@ def test_the_wait_for_the_first_start_is_said_once() -> None:
     assert ["Tasks waited 1 min before a worker took the first one."] == said(*lines)
 
 
-def test_the_log_of_a_scheduler_has_no_critical_path_of_all_its_missions() -> None:
-    more: dict[str, Any] = {"mission": "m"}
-    lines: list[AnyLine] = [
-        MissionJoined(time=1000.0, mission="m", name="opt"),
-        WORKER,
-        TaskSubmitted(time=1000.0, task=1, function="f", **more),
-        TaskStarted(time=1000.0, task=1, worker="w", **more),
-        ended(1, **more),
-        TaskSubmitted(time=1010.0, task=2, function="f", after=(1,), **more),
-        TaskStarted(time=1090.0, task=2, worker="w", **more),
-        ended(2, 1100.0, 1090.0, **more),
-        end(1100.0),
-    ]
-
-    assert [] == said(*lines)
-
-
 # ---- all of them
 
 
@@ -374,7 +356,6 @@ MISSIONS = st.builds(
     cores=st.sampled_from([2, 8, 16]),
     failing=st.sampled_from([0.0, 0.1, 1.0]),
     ended=st.sampled_from(["done", "failed", "interrupted", None]),
-    mission=st.sampled_from(["", "m"]),
 )
 CAMPAIGNS = st.builds(
     Campaign, st.integers(22, 30), gpu_tasks=st.integers(0, 2), loses_a_worker=st.booleans()

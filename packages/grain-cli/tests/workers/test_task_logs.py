@@ -33,7 +33,7 @@ def worker(folder: Path, name: str, log: str) -> None:
 def event_log(started: float, *lines: Any, mission: str = "1234abcd", number: int = 0) -> None:
     folder = logs_folder() / folder_name(started, "opt", mission, number)
     folder.mkdir(parents=True)
-    first = LogStarted(time=started, version=1, grain="1", source="mission", id=mission, name="opt")
+    first = LogStarted(time=started, version=1, grain="1", id=mission, name="opt")
     (folder / "events.jsonl").write_bytes(b"".join(map(encode, (first, *lines))))
 
 

@@ -68,7 +68,7 @@ def test_the_log_of_a_local_mission_has_each_task_from_its_call_to_its_end(tmp_p
     local(main, tmp_path, name="opt")
     started, joined, submitted, begun, ended, left, end = lines(tmp_path)
     assert isinstance(started, LogStarted)
-    assert ("mission", "opt", "") == (started.source, started.name, started.address)
+    assert ("opt", "") == (started.name, started.address)
     assert isinstance(joined, WorkerJoined)
     assert {"Cores": 2, "Memory": 4} == joined.resources
     assert isinstance(submitted, TaskSubmitted)

@@ -40,7 +40,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., LogWriter]]:
     ids = itertools.count(1)
 
     def begin(folder: Path = tmp_path, **options: Any) -> LogWriter:
-        header = first_line("mission", f"id{next(ids)}", "opt", grain="1.0")
+        header = first_line(f"id{next(ids)}", "opt", grain="1.0")
         logs.append(LogWriter(LogStore(folder), header, **options))
         return logs[-1]
 
@@ -286,11 +286,11 @@ def test_a_clock_that_is_set_is_a_line_and_times_never_go_back_without_it(
 
 def test_the_command_of_a_header_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python", "x" * 10_000, "\udcff"])
-    header = first_line("mission", "1", "opt", grain="1")
+    header = first_line("1", "opt", grain="1")
     assert 4000 == len("".join(header.command))
     assert header.python == sys.version.split()[0].rstrip("+")
     monkeypatch.setattr(sys, "orig_argv", ["python", "\udcff"])
-    assert ("python", "\ufffd") == first_line("mission", "1", "opt", grain="1").command
+    assert ("python", "\ufffd") == first_line("1", "opt", grain="1").command
 
 
 def test_lines_that_come_together_are_written_together_and_those_too_many_counted(

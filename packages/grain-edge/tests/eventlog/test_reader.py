@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def header(part: int = 0, version: int = VERSION) -> bytes:
-    return encode(
-        LogStarted(
-            time=1.0, version=version, grain="1", source="mission", id="7", name="opt", part=part
-        )
-    )
+    return encode(LogStarted(time=1.0, version=version, grain="1", id="7", name="opt", part=part))
 
 
 def remark(number: int) -> bytes:

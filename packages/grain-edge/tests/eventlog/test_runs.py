@@ -134,14 +134,6 @@ def test_a_run_without_its_submission_has_no_function() -> None:
     assert ("", None) == (second.submission.function, second.started)
 
 
-def test_tasks_of_several_missions_may_have_the_same_number() -> None:
-    both = [TaskSubmitted(time=1.0, task=1, function=m, mission=m) for m in "ab"]
-    end = RunEnded(time=2.0, task=1, outcome="value", mission="a")
-    [run] = runs(*both, end)
-
-    assert "a" == run.submission.function
-
-
 def test_open_tasks_are_counted_and_listed() -> None:
     assembly = RunAssembly()
     counts = []

@@ -43,7 +43,7 @@ def log(
     folder = store / folder_name(started, name, id, number)
     folder.mkdir(parents=True)
     first = LogStarted(
-        time=started, version=VERSION, grain="1", source="mission", id=id, name=name,
+        time=started, version=VERSION, grain="1", id=id, name=name,
         host=host or socket.gethostname(), pid=pid, label=f"{name}@{number}" if number else "",
     )  # fmt: skip
     path = folder / "events.jsonl"
@@ -70,7 +70,6 @@ def test_a_name_survives_its_folder(tmp_path: Path) -> None:
 def test_logs_are_in_the_state_directory_unless_elsewhere(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": "/s"}
     assert "/s/grain/missions" == str(logs_folder(env=env))
-    assert "/s/grain/schedulers" == str(logs_folder(source="scheduler", env=env))
     assert tmp_path / "missions" == logs_folder(str(tmp_path), env=env)
 
 
@@ -165,7 +164,7 @@ def test_a_stored_log_has_its_header_its_end_and_its_size(tmp_path: Path) -> Non
     assert header is not None
     assert ("opt", "done") == (header.name, getattr(done.end(), "status", None))
     assert (None, True) == (open_.end(), open_.size() > 100)
-    newer = LogStarted(time=1, version=VERSION + 1, grain="9", source="mission", id="x", name="x")
+    newer = LogStarted(time=1, version=VERSION + 1, grain="9", id="x", name="x")
     (done.folder / "events.jsonl").write_bytes(encode(newer))
     with pytest.raises(NewerLog):
         done.header()
@@ -336,7 +335,7 @@ def test_no_file_is_made_behind_a_link_of_another_user(tmp_path: Path) -> None:
     missions.parent.mkdir()
     missions.symlink_to(ours)
     header = LogStarted(
-        time=NOW, version=VERSION, grain="1", source="mission", id="a1", name="opt"
+        time=NOW, version=VERSION, grain="1", id="a1", name="opt"
     )  # fmt: skip
     folder = missions / folder_name(NOW, "opt", "a1")
     LogFiles(folder, header, part_size=10**6, most=10**7).write(b"{}\n")  # a link of our own
@@ -355,7 +354,7 @@ def test_no_part_is_removed_from_a_directory_that_has_taken_the_place_of_the_log
     """Another user may have put a link to it there, where others may write."""
     folder, ours = tmp_path / "log", tmp_path / "ours"
     header = LogStarted(
-        time=NOW, version=VERSION, grain="1", source="mission", id="a1", name="opt"
+        time=NOW, version=VERSION, grain="1", id="a1", name="opt"
     )  # fmt: skip
     files = LogFiles(folder, header, part_size=1, most=1)
     for _ in range(3):

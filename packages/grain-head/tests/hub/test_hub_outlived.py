@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.eventlog import schema
 from grain.head.hub.answers.demand import demand
-from grain.head.hub.log import HubLog
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
@@ -14,7 +12,6 @@ from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
 from grain.worker.messages import TIME_OVER, ArrivedCount, Lease, Leaving, Outlived
 from grain_testkit.hub_harness import HubHarness
-from grain_testkit.kept_lines import KeptLines
 
 OVER = Outlived(110.0, 115.0)
 
@@ -250,21 +247,3 @@ def test_such_a_task_goes_where_the_most_time_is_left_also_with_a_time_limit() -
     cluster.settle()
 
     assert 1 == cluster.starts[7].worker
-
-
-def test_the_log_of_a_scheduler_has_each_of_the_runs_and_the_failure() -> None:
-    recorder = KeptLines()
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(log=log)
-    submitted(own)
-    for number in range(RUNS):
-        hand_back(own, own.worker(f"w{number}", seconds=115.0))
-    log.close()
-
-    *runs, end = (line for line in recorder.lines if isinstance(line, schema.RunEnded))
-    assert [("returned", False, TIME_OVER)] * RUNS == [
-        (run.outcome, run.final, run.message) for run in runs
-    ]
-    assert ("error", True, "TaskOutlivesWorkers", "no worker lasts as long as it takes") == (
-        end.outcome, end.final, end.error, end.message
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Missions learn of the workers that run their tasks; the log of a scheduler has all of them."""
+"""Missions learn of the workers that run their tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from grain.eventlog import schema
-from grain.eventlog.usage import RunReport, encode_report
 from grain.head.hub import reports
-from grain.head.hub.log import HubLog
-from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
-from grain.head.task_log import HELD
+from grain.head.messages import Retract, Started, Synced, WorkerEnded, WorkerFacts
 from grain.worker.messages import ArrivedCount, Draining, Lease, Leaving
 from grain_testkit.hub_harness import HubHarness, held
-from grain_testkit.kept_lines import KeptLines
 
 
 @pytest.fixture
@@ -144,129 +139,3 @@ def test_two_workers_of_one_name_have_two_names_in_a_log(harness: HubHarness) ->
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
     assert {"w", "w@2"} == {facts.name for facts in harness.sent(mission, WorkerFacts)}
-
-
-def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
-    recorder = KeptLines()
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(wall=1000.0, log=log)
-    mission = own.mission("m", cores=2)
-    own.worker("w", job="j8")
-    own.send(mission, Synced())
-    own.submit(mission, 1, 2, 3)
-    own.now += HELD
-    recorder.flush()
-    report = encode_report(RunReport(started=5.0, ended=6.0, host="host", cpus=(1, 2)))
-    (lease,) = own.sent("w", Lease)
-    own.send("w", own.ended(lease, report=report), payload=b"")
-    (lease,) = own.sent("w", Lease)
-    own.now += 1
-    own.send("w", own.ended(lease, "crashed", detail="signal 9"))
-    own.now += 1
-    own.send(mission, Retract((3,)))
-    own.lose("w")
-    own.wait(100)
-    own.send(mission, Depart())
-
-    log.close()
-    assert [
-        "mission joined", "worker joined", "submitted", "submitted", "submitted", "started",
-        "run ended", "started", "run ended", "started", "run ended", "worker left", "run ended",
-        "mission left",
-    ] == [line.__struct_config__.tag for line in recorder.lines]  # fmt: skip
-    submitted = next(x for x in recorder.lines if isinstance(x, schema.TaskSubmitted))
-    assert ("m", {"Cores": 2}, "Cores(2)") == (
-        submitted.mission, submitted.request, submitted.request_text
-    )  # fmt: skip
-    first, crash, cancelled, lost = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
-    assert ("m", 1, "value", True, 5.0, 6.0, (1, 2)) == (
-        first.mission, first.task, first.outcome, first.final, first.started, first.ended,
-        first.cpus,
-    )  # fmt: skip
-    assert (2, "crashed", False, "signal 9", "w") == (
-        crash.task, crash.outcome, crash.final, crash.message, crash.worker
-    )  # fmt: skip
-    assert (3, "cancelled", True, None) == (
-        cancelled.task, cancelled.outcome, cancelled.final, cancelled.started
-    )  # fmt: skip
-    assert (2, "returned", False, 2) == (lost.task, lost.outcome, lost.final, lost.attempt)
-
-
-def test_in_the_log_of_a_scheduler_a_lost_worker_and_its_run_end_when_it_was_last_heard() -> None:
-    recorder = KeptLines(offset=1000.0)
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(wall=1000.0, log=log)
-    own.now += 1
-    mission = own.mission()
-    own.worker("w", cores=1)
-    own.worker("v", cores=1)
-    own.send(mission, Synced())
-    own.submit(mission, 1, 2)
-    own.send("w", ArrivedCount(1))
-    own.now += 50
-    own.lose("w", silent=9.0)
-    own.wait(60)
-    own.send("v", Leaving())
-    log.close()
-
-    heard = own.now + 1000.0 - 69.0
-    lost, left = (line for line in recorder.lines if isinstance(line, schema.WorkerLeft))
-    assert [("w", heard), ("v", None)] == [(one.worker, one.heard) for one in (lost, left)]
-    assert 69.0 == lost.time - heard
-    run = next(line for line in recorder.lines if isinstance(line, schema.RunEnded))
-    assert ("w", "lost", heard) == (run.worker, run.outcome, run.ended)
-
-
-def test_in_the_log_of_a_scheduler_a_task_that_waited_on_a_lost_worker_has_no_start() -> None:
-    recorder = KeptLines(offset=1000.0)
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(wall=1000.0, log=log, prefetch_seconds=2.0)
-    own.now += 1
-    mission = own.mission()
-    own.worker("w", cores=1)
-    own.send(mission, Synced())
-    own.submit(mission, 1, 2)
-    own.send("w", ArrivedCount(2))
-    own.lose("w")
-    own.wait(60)
-    log.close()
-
-    ends = [line for line in recorder.lines if isinstance(line, schema.RunEnded)]
-    assert {(1, "lost", 1001.0), (2, "returned", None)} == {
-        (line.task, line.outcome, line.started) for line in ends
-    }
-
-
-def test_a_failure_in_the_log_of_a_scheduler_has_its_class_and_its_text() -> None:
-    recorder = KeptLines()
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(log=log)
-    mission = own.mission()
-    own.worker("w")
-    own.send(mission, Synced())
-    own.submit(mission, 1)
-    (lease,) = own.sent("w", Lease)
-    detail = "ExternalError: xtb a.xyz: exit status 1"
-    own.send("w", own.ended(lease, "error", detail=detail), payload=b"")
-    log.close()
-    [end] = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
-    assert ("error", "ExternalError", "xtb a.xyz: exit status 1") == (
-        end.outcome, end.error, end.message
-    )  # fmt: skip
-
-
-def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
-    recorder = KeptLines()
-    log = HubLog(lambda: recorder, lambda: own.now)
-    own = HubHarness(log=log)
-    mission = own.mission()
-    own.worker("w")
-    own.send(mission, Synced())
-    own.submit(mission, 1)
-    for _ in range(5):
-        (lease,) = own.sent("w", Lease)
-        own.send("w", own.ended(lease, "crashed", detail="signal 9"))
-    log.close()
-    ends = [x for x in recorder.lines if isinstance(x, schema.RunEnded)]
-    assert [False] * 5 + [True] == [end.final for end in ends]
-    assert ("crashed", "its process died 5 times") == (ends[-1].outcome, ends[-1].message)

@@ -47,9 +47,7 @@ class Log:
 
     def __init__(self) -> None:
         self.lines: list[AnyLine] = [
-            LogStarted(
-                time=AT, version=VERSION, grain="1.0.0", source="mission", id="a1b2", name="opt"
-            )
+            LogStarted(time=AT, version=VERSION, grain="1.0.0", id="a1b2", name="opt")
         ]
         self._last = 0
 
@@ -438,29 +436,6 @@ def test_what_was_urgent_goes_first_again() -> None:
     log.run(5, 40, 70)
 
     assert 40.0 == replay(log.workload(), workers(1)).makespan
-
-
-def test_missions_of_a_scheduler_take_turns() -> None:
-    log = Log()
-    log.join(0, "w", 1)
-    number = 0
-    for mission in ("a", "b"):
-        for _ in range(3):
-            number += 1
-            log.lines.append(
-                TaskSubmitted(
-                    time=AT, task=number, function=mission, request={"Cores": 1.0}, mission=mission
-                )
-            )
-            log.lines.append(
-                TaskStarted(time=AT + number, task=number, worker="w", mission=mission)
-            )
-            log.lines.append(
-                RunEnded(time=AT + 10 + number, task=number, outcome="value", mission=mission)
-            )
-    workload = log.workload()
-
-    assert (2, 60.0) == (workload.missions, replay(workload, workers(1)).makespan)
 
 
 def test_a_clock_that_was_set_changes_nothing() -> None:

@@ -220,7 +220,6 @@ class Campaign:
             time=BEGAN,
             version=VERSION,
             grain="1.0.0",
-            source="mission",
             id="5ca1ab1e0ddba11",
             name="campaign",
             command=("python", "campaign.py"),

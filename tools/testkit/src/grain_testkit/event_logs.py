@@ -18,8 +18,6 @@ from grain.eventlog.schema import (
     VERSION,
     LogEnded,
     LogStarted,
-    MissionJoined,
-    MissionLeft,
     Remark,
     RunEnded,
     TaskStarted,
@@ -115,7 +113,6 @@ class SyntheticMission:
         memory: the memory of each, in GB.
         failing: the share of runs that fail.
         ended: how the log ends; None for a mission that still runs.
-        mission: its id in the lines of tasks, as in the log of a scheduler; empty in its own.
         with_cpus: False where workers do not know the numbers of their CPUs.
     """
 
@@ -129,7 +126,6 @@ class SyntheticMission:
         memory: float = 64.0,
         failing: float = 0.03,
         ended: Literal["done", "failed", "interrupted"] | None = "done",
-        mission: str = "",
         with_cpus: bool = True,
         name: str = "screening",
     ) -> None:
@@ -139,7 +135,6 @@ class SyntheticMission:
         self._cores, self._memory = cores, memory
         self._failing = failing
         self._ended = ended
-        self._mission = mission
         self._with_cpus = with_cpus
         self._numbers = count(1)
         self._order = count()
@@ -174,7 +169,6 @@ class SyntheticMission:
             version=VERSION,
             grain="1.0.0",
             python="3.12.4",
-            source="scheduler" if self._mission else "mission",
             id=f"{self._rng.getrandbits(64):016x}",
             name=self.name,
             command=("python", f"{self.name}.py", "--level", "gfn2"),
@@ -183,8 +177,6 @@ class SyntheticMission:
             pid=4242,
             address="edge:///home/me/.local/share/edge-file-default",
         )
-        if self._mission:
-            yield MissionJoined(time=BEGAN, mission=self._mission, name=self.name)
         for number in range(self._planned):
             self._at(BEGAN + self._rng.uniform(1, 60) * number, "join", number)
         # A first wave fills the queue; then each molecule that is finished lets another one begin.
@@ -201,8 +193,6 @@ class SyntheticMission:
             elif isinstance(subject, _Run):
                 yield from self._end(subject)
             yield from self._start_tasks()
-        if self._mission:
-            yield MissionLeft(time=self._now + 1, mission=self._mission)
         if self._ended is not None:
             why = "" if self._ended == "done" else "ExternalError: xtb mol7.xyz --opt: exit code 1"
             yield LogEnded(time=self._now + 1, status=self._ended, message=why)
@@ -253,7 +243,6 @@ class SyntheticMission:
                 error="WorkerLost",
                 message=f"{worker.name}: its node does not answer any more",
                 final=False,
-                mission=self._mission,
             )
             again = run.task._replace(attempt=run.task.attempt + 1)
             self._waiting[again.step].appendleft(again)
@@ -283,7 +272,6 @@ class SyntheticMission:
             request_text=f"Cores({function.cores}) & Memory({memory:g}) & WTime('2h')",
             after=after,
             retry_of=retry_of,
-            mission=self._mission,
         )
 
     def _start_tasks(self) -> Iterator[AnyLine]:
@@ -311,9 +299,7 @@ class SyntheticMission:
         run = _Run(task, worker, self._now, cpus, "error" if fails else "value")
         worker.tasks[task.number] = run
         self._at(self._now + seconds * (0.5 if fails else 1), "end", run)
-        return TaskStarted(
-            time=self._now, task=task.number, worker=worker.name, mission=self._mission
-        )
+        return TaskStarted(time=self._now, task=task.number, worker=worker.name)
 
     def _end(self, run: _Run) -> Iterator[AnyLine]:
         task, worker = run.task, run.worker
@@ -351,7 +337,6 @@ class SyntheticMission:
                 programs=1,
                 exit_statuses={1 if error else 0: 1},
             ),
-            mission=self._mission,
         )
         self._last = task.number
         if run.outcome == "error" and not task.retry_of:

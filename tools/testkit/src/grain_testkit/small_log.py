@@ -28,7 +28,6 @@ HEADER = LogStarted(
     time=BEGAN,
     version=VERSION,
     grain="1.0.0",
-    source="mission",
     id="a1b2c3d4e5",
     name="opt",
     command=("python", "opt.py", "--level", "2"),

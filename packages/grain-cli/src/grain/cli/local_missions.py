@@ -79,7 +79,7 @@ def local_missions(
                 continue
             with suppress(LogError, OSError):
                 header = log.header()
-                if header is None or header.source != "mission":
+                if header is None:
                     continue
                 # A mission with another address may be with the scheduler there; and where no
                 # scheduler answers here, it may be about to start one.

@@ -121,10 +121,10 @@ class Gnaw(ConfigTable, frozen=True, kw_only=True):
 
 
 class EventLog(ConfigTable, frozen=True, kw_only=True):
-    """``[head.event_log]``: the logs of missions and of Gnaw, for ``grain history`` and the like.
+    """``[head.event_log]``: the logs of missions, for ``grain history`` and the like.
 
     Attributes:
-        enabled: True if missions write one, and Gnaw.
+        enabled: True if missions write one.
         folder: the directory of the logs; empty for ``grain`` in the user's state directory.
         keep: seconds for which a log is kept after its end.
         keep_size: GB of all logs together; the oldest go first.

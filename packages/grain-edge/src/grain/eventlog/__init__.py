@@ -1,4 +1,4 @@
-"""The event log of a mission or of a scheduler: JSON lines that others read while it is written.
+"""The event log of a mission: JSON lines that others read while it is written.
 
 Rules:
 

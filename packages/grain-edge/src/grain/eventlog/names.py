@@ -20,7 +20,7 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,12 +64,8 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
     return base / "grain"
 
 
-def logs_folder(
-    folder: str = "",
-    source: Literal["mission", "scheduler"] = "mission",
-    env: Mapping[str, str] = os.environ,
-) -> Path:
-    """Return the folder that has the folders of all logs of missions, or of schedulers.
+def logs_folder(folder: str = "", env: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder that has the folders of all logs.
 
     Args:
         folder: ``head.event_log.folder`` of the configuration; empty for `state_folder`.
@@ -77,7 +73,7 @@ def logs_folder(
     Raises:
         RuntimeError: the user has no home directory.
     """
-    return (Path(folder).absolute() if folder else state_folder(env)) / f"{source}s"
+    return (Path(folder).absolute() if folder else state_folder(env)) / "missions"
 
 
 def folder_name(started: float, name: str, id: str, number: int = 0) -> str:  # noqa: A002

@@ -43,13 +43,11 @@ class Submission(NamedTuple):
     """A task as it was submitted.
 
     Attributes:
-        mission: the id of its mission in the log of a scheduler; empty in a mission's own.
         request: amounts by kind.
         after: the tasks that its branch has awaited, or whose values it takes.
         retry_of: the task of which this is a further attempt; 0 if it is the first.
     """
 
-    mission: str
     task: int
     function: str
     request: Mapping[str, float]
@@ -158,7 +156,7 @@ class RunAssembly:
         self.waiting = 0
         self.running = 0
         self.clock_change = 0.0
-        self._open: dict[tuple[str, int], OpenTask] = {}
+        self._open: dict[int, OpenTask] = {}
         # Requests are equal for thousands of tasks: one object for each.
         self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
 
@@ -179,13 +177,13 @@ class RunAssembly:
         """Take the next line; return the run that ends with it."""
         now = self.advance(line)
         if isinstance(line, TaskSubmitted):
-            self._remove(line.mission, line.task)  # a number that is used twice
+            self._remove(line.task)  # a number that is used twice
             # Of very many tasks that wait, some lines come late.
             since = max(min(line.time - self.clock_change, now), self.first or 0.0)
-            self._open[line.mission, line.task] = OpenTask(self._submission(line, since))
+            self._open[line.task] = OpenTask(self._submission(line, since))
             self.waiting += 1
         elif isinstance(line, TaskStarted):
-            task = self._task(line.mission, line.task)
+            task = self._task(line.task)
             if task.started is None:
                 self.waiting -= 1
                 self.running += 1
@@ -196,7 +194,7 @@ class RunAssembly:
             return self._ended(line, now)
         elif isinstance(line, LogStarted):
             # A mission is informed of the workers of others when they take a task of it.
-            self.never_ran.all_workers = line.source == "scheduler" or not line.address
+            self.never_ran.all_workers = not line.address
         elif isinstance(line, WorkerJoined):
             self.never_ran.offered(line.resources)
             if self._learns:
@@ -217,16 +215,16 @@ class RunAssembly:
         """Yield the tasks that wait or run, the oldest first."""
         return iter(self._open.values())
 
-    def _task(self, mission: str, number: int) -> OpenTask:
-        task = self._open.get((mission, number))
+    def _task(self, number: int) -> OpenTask:
+        task = self._open.get(number)
         if task is None:  # its submission was torn, or stood in a part that was deleted
-            unknown = Submission(mission, number, "", {}, "", (), 0, self.now)
-            task = self._open[mission, number] = OpenTask(unknown)
+            unknown = Submission(number, "", {}, "", (), 0, self.now)
+            task = self._open[number] = OpenTask(unknown)
             self.waiting += 1
         return task
 
-    def _remove(self, mission: str, number: int) -> None:
-        task = self._open.pop((mission, number), None)
+    def _remove(self, number: int) -> None:
+        task = self._open.pop(number, None)
         if task is not None and task.started is None:
             self.waiting -= 1
         elif task is not None:
@@ -235,7 +233,6 @@ class RunAssembly:
     def _submission(self, line: TaskSubmitted, now: float) -> Submission:
         request = self._requests.setdefault(tuple(line.request.items()), line.request)
         return Submission(
-            line.mission,
             line.task,
             line.function,
             request,
@@ -246,7 +243,7 @@ class RunAssembly:
         )
 
     def _ended(self, line: RunEnded, now: float) -> EndedRun:
-        task = self._task(line.mission, line.task)
+        task = self._task(line.task)
         started, ended = self._framed(line, task, now)
         slack = 0.0
         if started is not None and task.started is not None and _is_only_length(line):
@@ -256,7 +253,7 @@ class RunAssembly:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED
                 self.never_ran.add(task.submission.request, how)
-            self._remove(line.mission, line.task)
+            self._remove(line.task)
             return run
         if task.started is not None:
             self.running -= 1
@@ -302,7 +299,7 @@ def clocks_of(lines: Iterable[AnyLine]) -> WorkerClocks:
     It looks at nothing else, and so takes less time than a `RunAssembly`.
     """
     clocks = WorkerClocks()
-    given: dict[tuple[str, int], float] = {}
+    given: dict[int, float] = {}
     now, change = 0.0, 0.0
     for line in lines:
         if isinstance(line, ClockChanged):
@@ -311,9 +308,9 @@ def clocks_of(lines: Iterable[AnyLine]) -> WorkerClocks:
         time = line.time - change
         now = max(now, time)
         if isinstance(line, TaskStarted):
-            given[line.mission, line.task] = time
+            given[line.task] = time
         elif isinstance(line, RunEnded):
-            begin = given.pop((line.mission, line.task), None)
+            begin = given.pop(line.task, None)
             if begin is None or line.started is None or line.ended is None:
                 continue
             if line.usage is not None and not _is_only_length(line):

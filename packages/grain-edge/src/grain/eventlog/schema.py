@@ -45,8 +45,7 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
         version: the version of the format.
         grain: the version of Grain that writes it.
         python: the version of Python that runs it.
-        source: who writes it.
-        id: the id of the mission, or of the scheduler.
+        id: the id of the mission.
         name: its name, for display.
         label: the name and a number that no other mission of that name has, as ``opt@2``; empty if
             it has none.
@@ -61,7 +60,6 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
     version: Count
     grain: str
     python: str = ""
-    source: Literal["mission", "scheduler"]
     id: str
     name: str
     label: str = ""
@@ -121,7 +119,6 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
             one could not come earlier; empty if it had waited for none.
         retry_of: the first attempt, where this task is a further one of the same call; else 0.
         urgency: larger goes first among the tasks of its mission that ask for the same.
-        mission: the id of its mission, in the log of a scheduler.
     """
 
     task: Count
@@ -131,7 +128,6 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     after: tuple[Count, ...] = ()
     retry_of: Count = 0
     urgency: float = 0.0
-    mission: str = ""
 
 
 class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
@@ -140,12 +136,10 @@ class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
     Attributes:
         task: its number.
         worker: the name of the worker.
-        mission: the id of its mission, in the log of a scheduler.
     """
 
     task: Count
     worker: str
-    mission: str = ""
 
 
 class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
@@ -169,10 +163,9 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
             its middle.
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as for a run that was handed back.
-        call: for a failed run, in the log of its mission: the function with its arguments in
+        call: for a failed run: the function with its arguments in
             one line, 160 characters at most, with "…" for what is left out; for a program its
             command line. Empty where that is not known.
-        mission: the id of its mission, in the log of a scheduler.
     """
 
     task: Count
@@ -188,7 +181,6 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     final: bool = True
     usage: Usage | None = None
     call: str = ""
-    mission: str = ""
 
 
 class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
@@ -205,7 +197,6 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
         waited: all other times from their submissions to their ends, added up.
         request: what each asks for, as in `TaskSubmitted`.
         request_text: the request as it was written.
-        mission: the id of their mission, in the log of a scheduler.
     """
 
     function: str
@@ -215,7 +206,6 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
     waited: Amount = 0.0
     request: dict[str, Amount] = {}
     request_text: str = ""
-    mission: str = ""
 
 
 class CachedResults(Line, frozen=True, kw_only=True, tag="cached results"):
@@ -228,30 +218,6 @@ class CachedResults(Line, frozen=True, kw_only=True, tag="cached results"):
 
     function: str
     results: Count
-
-
-class MissionJoined(Line, frozen=True, kw_only=True, tag="mission joined"):
-    """A mission has joined, in the log of a scheduler.
-
-    Attributes:
-        mission: its id.
-        name: its name.
-    """
-
-    mission: str
-    name: str
-
-
-class MissionLeft(Line, frozen=True, kw_only=True, tag="mission left"):
-    """A mission has left, in the log of a scheduler.
-
-    Attributes:
-        mission: its id.
-        why: the reason, for display; empty if it has ended.
-    """
-
-    mission: str
-    why: str = ""
 
 
 class ClockChanged(Line, frozen=True, kw_only=True, tag="clock"):
@@ -298,8 +264,6 @@ AnyLine = (
     | RunEnded
     | BriefTasks
     | CachedResults
-    | MissionJoined
-    | MissionLeft
     | ClockChanged
     | Remark
     | LogEnded

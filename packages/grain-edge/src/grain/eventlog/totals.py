@@ -132,7 +132,7 @@ class FailedCall(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of its last attempt.
-        call: as in `schema.RunEnded`: empty in the log of a scheduler, or of an older Grain.
+        call: as in `schema.RunEnded`: empty in the log of an older Grain.
     """
 
     task: int
@@ -144,7 +144,7 @@ class Failures:
 
     Attributes:
         final: how many of them ended their task; the others were tried again.
-        calls: those that ended their task, in their order, by its mission and first attempt.
+        calls: those that ended their task, in their order, by the first attempt.
     """
 
     __slots__ = ("calls", "cause", "final", "first", "runs", "workers")
@@ -155,7 +155,7 @@ class Failures:
         self.runs = 0
         self.final = 0
         self.workers: Counter[str] = Counter()
-        self.calls: dict[tuple[str, int], FailedCall] = {}
+        self.calls: dict[int, FailedCall] = {}
 
 
 class FunctionTotals:
@@ -244,7 +244,7 @@ class Totals:
         self.runs = 0
         self.lost = 0
         # The failed tasks, by their first attempts: a further attempt takes the failure back.
-        self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
+        self._failed: dict[int, tuple[FunctionTotals, Failures]] = {}
 
     def feed(self, line: AnyLine, run: EndedRun | None) -> None:
         """Count a line, and the run that ends with it, as `RunAssembly.feed` has returned it."""
@@ -266,13 +266,12 @@ class Totals:
         if not task.retry_of:
             function.tasks += 1
             return
-        first = task.mission, task.retry_of
-        earlier = self._failed.pop(first, None)
+        earlier = self._failed.pop(task.retry_of, None)
         if earlier is not None:
             before, failures = earlier
             before.failed -= 1
             failures.final -= 1
-            failures.calls.pop(first, None)
+            failures.calls.pop(task.retry_of, None)
 
     def _brief(self, line: BriefTasks) -> None:
         """Count tasks that have no lines of their own; each counts with their mean."""
@@ -357,7 +356,7 @@ class Totals:
         if line.final:
             function.failed += 1
             failures.final += 1
-            first = line.mission, run.submission.retry_of or line.task
+            first = run.submission.retry_of or line.task
             self._failed[first] = function, failures
             failures.calls[first] = FailedCall(line.task, line.call)
 

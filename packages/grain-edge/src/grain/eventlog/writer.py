@@ -53,7 +53,6 @@ Status = Literal["done", "failed", "interrupted"]
 
 
 def first_line(
-    source: Literal["mission", "scheduler"],
     id: str,  # noqa: A002 - its name
     name: str,
     *,
@@ -82,7 +81,6 @@ def first_line(
         version=VERSION,
         grain=grain,
         python=platform.python_version(),
-        source=source,
         id=id,
         name=name,
         label=label,

@@ -16,8 +16,8 @@ Map:
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
-- ``task_log``: lines about tasks, kept so that many brief ones can be counted
 - ``run_log``: what happens to the tasks of a mission, for its event log
+- ``log_words``: requests, amounts and texts, as they stand in it
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one
 - ``testing``: a cluster in memory, for tests of policies

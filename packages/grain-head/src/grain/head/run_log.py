@@ -1,70 +1,107 @@
-"""`RunLog`: what happens to the tasks of one mission, as lines of its event log."""
+"""`RunLog`: what happens to the tasks of one mission, as lines of its event log.
+
+Theory of operation. A line costs some microseconds, of which a task that does next to nothing
+cannot spare any. So nothing is written or made for a task when it is submitted and when it starts:
+the records that its executor has anyway keep the times (`grain.head.base.SubmittedTask`). A task
+that ends with a value after a brief run without a program (its worker decides that:
+`grain.eventlog.usage.Report`) is added to the count of its function and request; about every second
+the counts are written, each as one `schema.BriefTasks`. All other tasks are *listed*: with a line
+for the submission, for each start and for each end. The first `LISTED` that end in a second are
+listed in any case, so only a mission with many more has counts.
+
+The lines of a task that waits or runs are made `HELD` seconds after its submission and its start.
+`WAITING` of the waiting tasks get them each second, as there may be a million brief ones, and
+`LISTED` while others are counted. The rest get them when they turn out not to be brief, and so too
+late.
+
+All lines are held here for as long, and so are written in the order of their times. `_flush` does
+that, in the thread of the event loop. While nothing is held, no task is woken.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, deque
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import trio
 
 from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, decode_report
+from grain.head.log_words import RequestWords, amounts, one_line
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
-from grain.head.task_log import TaskLog
+from grain.resource import ZERO
 from grain.worker.job import CallLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.edge.messages import Message
+    from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Report
     from grain.head.base import SubmittedTask
     from grain.head.messages import Crash
-    from grain.head.task_log import BriefCount, Lines
+    from grain.resource import Resource
 
 Outcome = Literal["value", "error", "cancelled", "crashed"]
 
 _NO_CPUS: tuple[int, ...] = ()
-_MESSAGE = 500  # characters of an exception's text
+
+HELD = 2.0
+"""Seconds for which a line is held, so that lines of earlier times may come."""
+
+LISTED = 100
+"""Brief tasks that are listed each second all the same."""
+
+WAITING = 2000
+"""Tasks that are listed each second because they wait."""
+
+_LATEST = 5.0  # seconds after which lines are written without being asked for
+
+_time = attrgetter("time")
 
 
-def one_line(text: str) -> str:
-    """Return a text in one line, with a semicolon for each end of a line, and shortened.
+class Lines(Protocol):
+    """The log as a writer of lines needs it: see `grain.eventlog.writer.LogWriter`."""
 
-    What is left out is in the middle: a program that fails often says why in its last lines.
+    def time_of(self, reading: float) -> float:
+        """Return the time for a line, of a reading of the clock."""
+
+    def clock_is_off(self) -> bool:
+        """Return True if the clock of the machine was set, so that times will change."""
+
+    def write(self, lines: Sequence[AnyLine]) -> None:
+        """Take lines."""
+
+    def remind(self, flush: Callable[[], None]) -> None:
+        """Call a function in about a second, in the thread of the event loop."""
+
+
+class BriefCount:
+    """The brief tasks of one function that ask for the same, since counts were last written.
+
+    Attributes:
+        function: the name of the function.
+        request: what they ask for.
+        began: when the first task to end began to run, by the clock of the log.
+        key: an object that those of the function mostly share, such as the function itself.
+        tasks: how many there are.
+        seconds: the lengths of their runs, added up.
+        taken: the times from their submissions to their ends, likewise.
     """
-    lines = [words for line in text.splitlines() if (words := " ".join(line.split()))]
-    whole = _joined(lines)
-    if len(whole) <= _MESSAGE:
-        return whole
-    first = _whole_lines(lines)
-    last = _whole_lines(lines[:0:-1])[::-1]
-    if not first or not last or len(lines) < 3:
-        half = (_MESSAGE - 3) // 2
-        return f"{whole[:half]}...{whole[half + 3 - _MESSAGE :]}"
-    return f"{_joined(first)}; ...; {_joined(last)}"
 
+    __slots__ = ("began", "function", "key", "request", "seconds", "taken", "tasks")
 
-def _joined(lines: Iterable[str]) -> str:
-    text = ""
-    for line in lines:
-        between = "" if not text else " " if text.endswith((":", ";", ",")) else "; "
-        text = f"{text}{between}{line}"
-    return text
-
-
-def _whole_lines(lines: Iterable[str]) -> list[str]:
-    """Return as many lines from the first on as are half a message at most."""
-    room = _MESSAGE // 2 - 5
-    some: list[str] = []
-    for line in lines:
-        room -= len(line) + 2
-        if room < 0:
-            break
-        some.append(line)
-    return some
+    def __init__(self, function: str, request: Resource, began: float) -> None:
+        self.function = function
+        self.request = request
+        self.began = began
+        self.key: object = None
+        self.tasks = 0
+        self.seconds = self.taken = 0.0
 
 
 class CurrentRun:
@@ -90,17 +127,21 @@ class CurrentRun:
         self.report: Report | RunReport = b""
 
 
-class RunLog(TaskLog):
+class RunLog:
     """The part of a mission's log that its executor writes, and the mission itself.
 
     Args:
         log: takes the lines.
         id: the mission's.
-        clock: as in `TaskLog`.
+        clock: the clock of the executor, which the log has, too.
 
     Attributes:
         id: as the argument.
         labels: makes the labels of calls that failed.
+        room: how many tasks are listed, brief or not, before brief ones are counted.
+        last: the count to which the last brief task was added; most tasks are like the one before.
+        now: the last reading of the clock, which holds for all that is noted. A caller that has a
+            reading sets it; else `tick` reads the clock.
     """
 
     def __init__(
@@ -109,8 +150,17 @@ class RunLog(TaskLog):
         id: str,  # noqa: A002 - its name
         clock: Callable[[], float] = trio.current_time,
     ) -> None:
-        super().__init__(lambda: log, clock)
         self.id = id
+        self.room = LISTED
+        self.last = BriefCount("", ZERO, 0.0)
+        self.now = -math.inf
+        self._log = log
+        self._clock = clock
+        self._words = RequestWords()
+        self._lines: list[AnyLine] = []
+        # By identity, as to hash a request costs more than all else here: each keeps its request.
+        self._counts: dict[tuple[str, int], BriefCount] = {}
+        self._latest = -math.inf  # when lines are written without a reminder
         self.labels = CallLabels()
         # The workers by id, also workers that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
@@ -130,6 +180,20 @@ class RunLog(TaskLog):
         self._unlisted: deque[int] = deque()
         # The calls whose results were found in the cache since counts were last written.
         self._cached: Counter[str] = Counter()
+
+    def tick(self) -> float:
+        """Read the clock, and have what is noted from now on written in a while."""
+        self.now = now = self._clock()
+        if now > self._latest:
+            self._hold(now)
+        return now
+
+    def close(self) -> None:
+        """Write what is held, as nothing is to come any more."""
+        if self._latest != -math.inf:
+            self.tick()
+            self._write(math.inf, math.inf, math.inf)
+            self._latest = -math.inf
 
     # ---- what the mission does
 
@@ -196,7 +260,16 @@ class RunLog(TaskLog):
         self._look_at_starts()
         self._workers[worker.worker] = worker
         self._left.pop(worker.worker, None)
-        super().worker_joined(worker)
+        self._add(
+            schema.WorkerJoined(
+                time=self._now(),
+                worker=worker.name,
+                host=worker.host,
+                job=worker.job,
+                resources=amounts(worker.total),
+                ends=worker.ends,
+            )
+        )
 
     def worker_left(self, worker: str, why: str = "", silent: float | None = None) -> None:
         """Note that a worker has left.
@@ -239,9 +312,15 @@ class RunLog(TaskLog):
 
         Args:
             record: that of the task.
-            began: when its run began.
+            began: when its run began: if there is no such count yet, it is the first.
         """
-        return self._counted_as(record.function, "", record.name, record.request, began)
+        counted_as = record.name, id(record.request)
+        count = self._counts.get(counted_as)
+        if count is None:
+            count = self._counts[counted_as] = BriefCount(record.name, record.request, began)
+        count.key = record.function
+        self.last = count
+        return count
 
     def crashed(self, task: int, crash: Crash, report: Report | RunReport = b"") -> None:
         """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
@@ -354,6 +433,15 @@ class RunLog(TaskLog):
             self._unlisted.append(task)
 
     def _list_tasks(self, horizon: float, most: float) -> bool:
+        """Make lines of the tasks that were submitted and have begun up to a time, and go on.
+
+        Args:
+            horizon: the reading of the clock.
+            most: how many waiting tasks are listed at most.
+
+        Returns:
+            True if there are others, which may need lines later.
+        """
         self._note_starts()
         self._look_at_starts()
         tasks, runs, unlisted = self._tasks, self._runs, self._unlisted
@@ -381,13 +469,6 @@ class RunLog(TaskLog):
                 self._list_start(task, run)
             unlisted.popleft()
         return self._next <= last or bool(unlisted)
-
-    def _write_counts(self) -> None:
-        super()._write_counts()
-        now = self._log.time_of(self.now)
-        for function, results in self._cached.items():
-            self._lines.append(schema.CachedResults(time=now, function=function, results=results))
-        self._cached.clear()
 
     def _list(self, task: int, record: SubmittedTask | None, retry_of: int = 0) -> None:
         """Make the line of a submission, unless there is one."""
@@ -455,6 +536,84 @@ class RunLog(TaskLog):
     def _host(self, worker: str) -> str:
         facts = self._workers.get(worker)
         return "" if facts is None else facts.host
+
+    # ---- lines
+
+    def _now(self) -> float:
+        """Return the time for a line."""
+        return self._log.time_of(self._clock())
+
+    def _add(self, line: AnyLine) -> None:
+        """Take a line, which is written when all that is older has been."""
+        self._lines.append(line)
+        now = self._clock()
+        if now > self._latest:
+            self._hold(now)
+
+    def _hold(self, now: float) -> None:
+        """Have what is held written in a while, or at once if that was asked for and not done."""
+        if self._latest == -math.inf:
+            self._latest = now + _LATEST
+            self._log.remind(self._flush)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what has been held for long enough."""
+        self.now = now = self._clock()
+        # If the clock was set, lines by the old one are written before the line that says so.
+        held = 0.0 if self._log.clock_is_off() else HELD
+        # Where brief tasks end, waiting ones are most likely brief, too.
+        if self._write(now - held, now - HELD, LISTED if self._counts else WAITING):
+            self._latest = now + _LATEST
+            self._log.remind(self._flush)
+        else:
+            self._latest = -math.inf
+
+    def _write(self, horizon: float, listed: float, most: float) -> bool:
+        """Write lines that are not younger than a reading of the clock.
+
+        Args:
+            horizon: the reading.
+            listed: that up to which tasks are listed.
+            most: how many waiting tasks are listed at most.
+
+        Returns:
+            True if there is more to come.
+        """
+        self._latest = math.inf  # what is listed now needs no reminder
+        more = self._list_tasks(listed, most)
+        self._write_counts()
+        lines = self._lines
+        lines.sort(key=_time)
+        at = bisect_right(lines, self._log.time_of(horizon), key=_time)
+        ready, self._lines = lines[:at], lines[at:]
+        if ready:
+            self._log.write(ready)
+        return more or bool(self._lines)
+
+    def _write_counts(self) -> None:
+        self.room = LISTED
+        for count in self._counts.values():
+            numbers, text = self._words.of(count.request)
+            self._lines.append(
+                schema.BriefTasks(
+                    time=self._log.time_of(self.now),
+                    function=count.function,
+                    tasks=count.tasks,
+                    began=self._log.time_of(count.began),
+                    seconds=count.seconds,
+                    waited=max(0.0, count.taken - count.seconds),
+                    request=numbers,
+                    request_text=text,
+                )
+            )
+        self._counts.clear()
+        self.last = BriefCount("", ZERO, 0.0)
+        now = self._log.time_of(self.now)
+        for function, results in self._cached.items():
+            self._lines.append(schema.CachedResults(time=now, function=function, results=results))
+        self._cached.clear()
 
 
 def _read(report: Report | RunReport, now: float) -> RunReport | None:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello, Message
-    from grain.head.hub.log import HubLog
     from grain.head.hub.state import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
@@ -60,7 +59,6 @@ class HubService:
         max_silence: seconds for which a mission that does not run its event loop is waited for
             while its process, or over a network its host, is there.
         max_missions: how many missions may be connected at a time.
-        log: takes note of what happens.
 
     Attributes:
         hub: the decisions.
@@ -72,7 +70,6 @@ class HubService:
         grace: float = GRACE,
         max_silence: float = MAX_SILENCE,
         max_missions: float = math.inf,
-        log: HubLog | None = None,
     ) -> None:
         epoch = epoch_at(time.time_ns(), secrets.randbits(20))
         self.hub = Hub(
@@ -81,7 +78,6 @@ class HubService:
             grace=grace,
             wall=time.time(),
             versions=own_versions(),
-            log=log,
         )
         self._max_missions = max_missions
         self._max_silence = max_silence

@@ -8,14 +8,13 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.scheduler.fair_share import FairShare, Share
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
 from grain.resource import Cores, Memory, Resource, Supply, WTime
 from grain.whatif.workload import Stay
 
 if TYPE_CHECKING:
-    from grain.head.scheduler.state import Start, TaskQueue
+    from grain.head.scheduler.state import Start
     from grain.whatif.scenario import Scenario
     from grain.whatif.workload import LoggedTask, Workload
 
@@ -115,8 +114,6 @@ class _Replay:
         self._waiters: dict[int, list[int]] = {}  # by the task whose end they wait for
         self._progress: dict[int, _Progress] = {}
         self._requests: dict[tuple[str, int], tuple[Resource, str]] = {}
-        self._fair = FairShare()
-        self._shares = [Share() for _ in range(workload.missions)]
         self._first = math.inf
         self._end = 0.0
         self._left = len(self._tasks)
@@ -294,14 +291,9 @@ class _Replay:
         memory = request.get(Memory)
         if memory is not None and task.peak_memory is not None:
             self._over_memory += task.peak_memory > memory.M
-        queue = self._scheduler.queue(request, share=task.mission)
+        queue = self._scheduler.queue(request)
         self._progress[index] = _Progress(self._now, _cores(request))
-        self._wait(index, task, queue)
-
-    def _wait(self, index: int, task: LoggedTask, queue: TaskQueue, age: int | None = None) -> None:
-        if age is None and len(self._shares) > 1:
-            age = self._fair.age(self._shares[task.mission], 0)
-        self._scheduler.on_submitted(index, queue, age, task.urgency)
+        self._scheduler.on_submitted(index, queue, urgency=task.urgency)
 
     def _start(self, start: Start) -> None:
         # By its id a task may have exchanged its place with another one: nothing else is kept.
@@ -312,9 +304,6 @@ class _Replay:
         task.begun += 1
         task.began = self._now
         self._waited += self._now - task.queued
-        if len(self._shares) > 1:
-            share, age = self._shares[logged.mission], self._scheduler.tasks[index].age
-            self._fair.started(share, age, 0)
         self._at(self._now + min(seconds, start.limit), _END, index, task.begun)
 
     def _on_end(self, index: int, begun: int) -> None:
@@ -332,7 +321,7 @@ class _Replay:
         if crashed and task.run + 1 < len(logged.runs):
             task.run += 1
             task.queued = self._now
-            self._wait(index, logged, ended.queue, ended.age)
+            self._scheduler.on_submitted(index, ended.queue, ended.age, logged.urgency)
         else:
             del self._progress[index]
             self._resolve(index)

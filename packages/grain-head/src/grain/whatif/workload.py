@@ -69,12 +69,11 @@ class LoggedTask:
     """A task of a workload.
 
     Attributes:
-        mission: the number of its mission.
         function: the name of its function.
         request: what it asks for.
         after: the tasks, by index, after whose ends it is submitted.
         follows: the task, by index, after whose submission it is submitted; None if ``after`` is
-            not empty, or if it is the first of its mission.
+            not empty, or if it is the first.
         delay: the seconds from then to its submission.
         runs: its runs, in order; none if it never ran.
         waited: the seconds until its end without any run.
@@ -84,12 +83,11 @@ class LoggedTask:
     """
 
     __slots__ = (
-        "after", "delay", "failed", "follows", "function", "mission", "peak_memory", "request",
-        "runs", "urgency", "waited",
+        "after", "delay", "failed", "follows", "function", "peak_memory", "request", "runs",
+        "urgency", "waited",
     )  # fmt: skip
 
-    def __init__(self, mission: int, function: str, request: Resource) -> None:
-        self.mission = mission
+    def __init__(self, function: str, request: Resource) -> None:
         self.function = function
         self.request = request
         self.after: tuple[int, ...] = ()
@@ -106,11 +104,10 @@ class Workload(NamedTuple):
     """The tasks of a log and its workers; times are seconds since the log began.
 
     Attributes:
-        name: the name of the mission, or of the scheduler.
+        name: the name of the mission.
         tasks: the tasks in the order of their submission; each attempt at one counts.
         repeated: how many of these are further attempts at a task that failed.
         stays: the workers that were there.
-        missions: the number of missions.
         makespan: the seconds from the first submission to the end of the last task that ran.
         guessed: the number of tasks that had not ended, whose run times are means.
         unknown: the number of tasks that had not ended, and of whose function nothing has, so they
@@ -125,7 +122,6 @@ class Workload(NamedTuple):
     tasks: list[LoggedTask]
     repeated: int
     stays: list[Stay]
-    missions: int
     makespan: float
     guessed: int
     unknown: int
@@ -190,15 +186,14 @@ class WorkloadBuilder:
         self._requests = Requests()
         self._tasks: list[LoggedTask] = []
         self._repeated = 0
-        self._indices: dict[tuple[str, int], int] = {}
+        self._indices: dict[int, int] = {}
         self._submitted: list[float] = []
         self._ended: list[float | None] = []
-        self._open: dict[tuple[str, int], _Open] = {}
-        self._missions: dict[str, int] = {}
-        # The last submission of each mission, and the last end of one of its tasks.
-        self._last: dict[str, int] = {}
-        self._last_end: dict[str, int] = {}
-        self._attempts: dict[tuple[str, int], int] = {}  # the last one at a task, by the first
+        self._open: dict[int, _Open] = {}
+        # The last task that was submitted, and the last one that ended, by index.
+        self._last: int | None = None
+        self._last_end: int | None = None
+        self._attempts: dict[int, int] = {}  # the last one at a task, by the first
         self._stays: dict[str, Stay] = {}
         self._past_stays: list[Stay] = []
         self._last_outcome = 0.0
@@ -218,7 +213,7 @@ class WorkloadBuilder:
         elif isinstance(line, TaskSubmitted):
             self._on_submitted(line, now)
         elif isinstance(line, TaskStarted):
-            task = self._open.get((line.mission, line.task))
+            task = self._open.get(line.task)
             if task is not None:
                 task.given = now
         elif isinstance(line, WorkerJoined):
@@ -264,7 +259,6 @@ class WorkloadBuilder:
             tasks=self._tasks,
             repeated=self._repeated,
             stays=sorted(stays, key=lambda stay: stay.joins),
-            missions=len(self._missions),
             makespan=max(0.0, self._last_outcome - min(self._submitted)),
             guessed=guessed,
             unknown=unknown,
@@ -281,8 +275,7 @@ class WorkloadBuilder:
                 f"the log has more than {self._most:,} tasks, which a replay cannot hold in "
                 "memory; choose the log of a smaller mission"
             )
-        mission = self._missions.setdefault(line.mission, len(self._missions))
-        task = LoggedTask(mission, line.function, self._requests.of(line.request))
+        task = LoggedTask(line.function, self._requests.of(line.request))
         index = len(self._tasks)
         self._repeated += bool(line.retry_of)
         task.urgency = line.urgency
@@ -290,20 +283,19 @@ class WorkloadBuilder:
         self._tasks.append(task)
         self._submitted.append(now)
         self._ended.append(None)
-        self._indices[line.mission, line.task] = index
-        self._open[line.mission, line.task] = _Open(index)
-        self._last[line.mission] = index
+        self._indices[line.task] = index
+        self._open[line.task] = _Open(index)
+        self._last = index
 
     def _wire(self, task: LoggedTask, line: TaskSubmitted, now: float) -> None:
         """Find out after what a task was submitted, and how long after it."""
-        key = line.mission, line.retry_of
         numbers = line.after
         if line.retry_of:
-            numbers = (*numbers, self._attempts.get(key, line.retry_of))
-            self._attempts[key] = line.task
-        indices = (self._indices.get((line.mission, number)) for number in numbers)
+            numbers = (*numbers, self._attempts.get(line.retry_of, line.retry_of))
+            self._attempts[line.retry_of] = line.task
+        indices = map(self._indices.get, numbers)
         after = {i: end for i in indices if i is not None and (end := self._ended[i]) is not None}
-        last, last_end = self._last.get(line.mission), self._last_end.get(line.mission)
+        last, last_end = self._last, self._last_end
         if not after and last is not None and last_end is not None:
             gap, end = now - self._submitted[last], self._ended[last_end]
             assert end is not None
@@ -319,8 +311,7 @@ class WorkloadBuilder:
             task.delay = now
 
     def _on_ended(self, run: EndedRun, line: RunEnded, now: float) -> None:
-        key = line.mission, line.task
-        opened = self._open.get(key)
+        opened = self._open.get(line.task)
         if opened is None:
             return  # its submission is not in the log
         ran = opened.given is not None or run.started is not None
@@ -336,7 +327,7 @@ class WorkloadBuilder:
         opened.given = None
         if not line.final:
             return
-        del self._open[key]
+        del self._open[line.task]
         task = self._tasks[opened.index]
         task.failed = line.outcome != "value"
         if line.usage is not None and line.usage.measured_by != "none":
@@ -347,7 +338,7 @@ class WorkloadBuilder:
             task.waited = max(0.0, now - self._submitted[opened.index])
             return
         self._last_outcome = now
-        self._last_end[line.mission] = opened.index
+        self._last_end = opened.index
 
     def _needed(self, stay: Stay) -> Stay:
         """Return a stay without an end after that of the last task: it lasts while it is needed."""
@@ -392,14 +383,14 @@ class WorkloadBuilder:
         now = self._assembly.now - (self._assembly.first or 0.0)
         unknown = hopeless = 0
         waiting = {
-            (task.submission.mission, task.submission.task): task.submission.request
+            task.submission.task: task.submission.request
             for task in self._assembly.open_tasks()
             if task.started is None and not task.ran_before
         }
         never_ran = self._assembly.never_ran
-        for key, opened in self._open.items():
+        for number, opened in self._open.items():
             task = self._tasks[opened.index]
-            request = waiting.get(key)
+            request = waiting.get(number)
             if request is not None and not never_ran.fits(request):
                 never_ran.add(request, WAITING)
                 hopeless += 1

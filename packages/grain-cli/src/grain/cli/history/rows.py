@@ -58,7 +58,7 @@ def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = Fals
     """Yield a row for each run, in the order of their ends; then one for each task that is open.
 
     Args:
-        mission: the id of the mission, as the lines of its own log do not name it.
+        mission: the id of the mission, as the lines do not name it.
         failed: True for only the tasks that failed, crashed or were lost.
     """
     assembly = RunAssembly()
@@ -75,7 +75,7 @@ def _row(run: EndedRun, mission: str) -> Row:
     line, submission = run.line, run.submission
     usage = line.usage
     row: Row = {
-        "mission": line.mission or mission,
+        "mission": mission,
         "task": line.task,
         "function": submission.function,
         "outcome": line.outcome,
@@ -124,7 +124,6 @@ def _open_row(task: OpenTask, now: float, mission: str) -> Row:
         outcome="value",
         worker=task.worker,
         final=False,
-        mission=submission.mission,
     )
     row = _row(EndedRun(submission, line, task.queued, task.started, now), mission)
     state = "waiting" if task.started is None else "running"

@@ -100,7 +100,6 @@ class LogSummary(msgspec.Struct, kw_only=True):
     """The counts of a log.
 
     Attributes:
-        source: ``"mission"`` or ``"scheduler"``.
         began: when the log began, in Unix seconds.
         last: the time of its last line, by the clock with which it began.
         clock_change: seconds that were added to that clock since.
@@ -112,7 +111,6 @@ class LogSummary(msgspec.Struct, kw_only=True):
 
     id: str = ""
     name: str = ""
-    source: str = "mission"
     command: list[str] = []
     directory: str = ""
     host: str = ""
@@ -190,7 +188,7 @@ class Summariser:
             missing=missing,
         )
         if (start := self._start) is not None:
-            counts.id, counts.name, counts.source = start.id, start.name, start.source
+            counts.id, counts.name = start.id, start.name
             counts.command, counts.directory = list(start.command), start.directory
             counts.host, counts.pid = start.host, start.pid
         if (end := self._end) is not None:

@@ -22,7 +22,6 @@ from grain.eventlog.schema import (
     ClockChanged,
     LogEnded,
     LogStarted,
-    MissionJoined,
     Remark,
     TaskStarted,
     TaskSubmitted,
@@ -109,14 +108,12 @@ class Report:
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
-        steps: the critical path, of the mission that ended last.
+        steps: the critical path.
         never_ran: how many tasks never ran, by reason; waiting tasks are not among them.
         left_waiting: how many have not begun by the end of the log, by reason.
         first_wait: how long the oldest task had waited when a worker took the first one; 0 if that
             is not known.
         last_run: when the last run ended; 0 if none has.
-        missions: the names of missions in the log of a scheduler, by their ids.
-        path_mission: the mission of the critical path; empty in the log of a mission.
     """
 
     header: LogStarted | None
@@ -136,8 +133,6 @@ class Report:
     left_waiting: dict[str, int]
     first_wait: float
     last_run: float
-    missions: dict[str, str]
-    path_mission: str
     remarks: list[tuple[float, str]]
     more_remarks: int
 
@@ -162,11 +157,10 @@ class Collector:
         self._waiting = Staircase(BINS)
         self._running = Staircase(BINS)
         self._timeline = Timeline(bars)
-        self._paths: dict[str, CriticalPath] = {}
+        self._path = CriticalPath()
         self._first_taken: float | None = None
         self._oldest = 0.0  # since when the oldest task waited by then
         self._last_run = 0.0
-        self._missions: dict[str, str] = {}
         self._remarks: list[tuple[float, str]] = []
         self._more_remarks = 0
 
@@ -199,8 +193,6 @@ class Collector:
             self._header = self._header or line
         elif isinstance(line, LogEnded):
             self._end = line
-        elif isinstance(line, MissionJoined):
-            self._missions[line.mission] = line.name
         elif isinstance(line, Remark):
             self._remark(line.text)
         elif isinstance(line, ClockChanged):
@@ -234,7 +226,6 @@ class Collector:
                     vague=True,
                 )
         self._timeline.order(self._workers)
-        mission = max(self._paths, key=lambda one: self._paths[one].last_end, default="")
         kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
         return Report(
             header=self._header,
@@ -249,13 +240,11 @@ class Collector:
             waiting=self._waiting,
             running=self._running,
             timeline=self._timeline,
-            steps=self._paths[mission].steps() if self._paths else [],
+            steps=self._path.steps(),
             never_ran=never_ran.reasons(),
             left_waiting=left.reasons(),
             first_wait=max(0.0, (self._first_taken or 0.0) - self._oldest),
             last_run=self._last_run,
-            missions=self._missions,
-            path_mission=mission,
             remarks=self._remarks,
             more_remarks=self._more_remarks,
         )
@@ -318,10 +307,8 @@ class Collector:
 
     def _submitted(self, line: TaskSubmitted) -> None:
         now = self._now
-        path = self._paths.get(line.mission)
-        if path is None:
-            path = self._paths[line.mission] = CriticalPath()
-        path.submitted(line.task, self._number(line.function), now, line.after, line.retry_of)
+        number = self._number(line.function)
+        self._path.submitted(line.task, number, now, line.after, line.retry_of)
 
     def _taken(self, line: TaskStarted) -> None:
         """Keep when the first task was taken; a line may come later than that of a later start."""
@@ -355,12 +342,11 @@ class Collector:
             if self._first_taken is None:
                 self._first_taken = 0.0  # the line of its start was torn
             self._show(run)
-        path = self._paths.get(line.mission)
-        if line.final and path is not None:
+        if line.final:
             first = self._assembly.first or 0.0
             started = None if run.started is None else run.started - first
             unsure = math.inf if run.ran_before else run.slack
-            path.ended(line.task, started, run.ended - first, unsure)
+            self._path.ended(line.task, started, run.ended - first, unsure)
 
     def _show(self, run: EndedRun) -> None:
         first = self._assembly.first or 0.0

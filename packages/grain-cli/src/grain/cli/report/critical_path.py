@@ -55,11 +55,7 @@ class _Chunk:
 
 
 class CriticalPath:
-    """The tasks of one mission. Their numbers begin with 1; 0 is none.
-
-    Attributes:
-        last_end: when the last of the tasks that ran has ended; -1 if none has.
-    """
+    """The tasks of a mission. Their numbers begin with 1; 0 is none."""
 
     def __init__(self) -> None:
         # By number // _CHUNK: a torn log may have any number, and must not need memory for all.
@@ -67,7 +63,7 @@ class CriticalPath:
         # The latest attempt at each task that was tried again, by the first.
         self._latest: dict[int, int] = {}
         self._last = 0
-        self.last_end = -1.0
+        self._last_end = -1.0
 
     def submitted(
         self, task: int, function: int, time: float, after: Iterable[int], retry_of: int = 0
@@ -103,8 +99,8 @@ class CriticalPath:
         chunk.started[at] = ended if started is None else started
         chunk.ended[at] = ended
         chunk.unsure[at] = unsure
-        if started is not None and ended >= self.last_end:
-            self._last, self.last_end = task, ended
+        if started is not None and ended >= self._last_end:
+            self._last, self._last_end = task, ended
 
     def steps(self) -> list[PathStep]:
         """Return the chain, the first task first."""

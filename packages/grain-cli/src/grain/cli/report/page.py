@@ -200,8 +200,6 @@ class _View:
             yield f"host {header.host}"
         if header.directory:
             yield header.directory
-        if report.missions:
-            yield f"{len(report.missions):,} missions"
         python = f", Python {header.python}" if header.python else ""
         yield f"Grain {header.grain}{python}, log {header.id}"
 
@@ -439,7 +437,7 @@ class _View:
             "final": f"{one.final:,}",
             "function": one.cause.function or _NAMELESS,
             "cause": one.cause.error or one.cause.outcome,
-            "first": f"task {self._task(line.mission, line.task)}{where}{after}",
+            "first": f"task {line.task}{where}{after}",
             "message": line.message or "(it has no message)",
             "workers": ", ".join(workers),
             "calls": "\n".join(map(clean, calls[:_CALLS])),
@@ -450,9 +448,6 @@ class _View:
     def _since_start(self, moment: float) -> float:
         header = self._report.header
         return 0.0 if header is None else min(moment - header.time, self._report.span)
-
-    def _task(self, mission: str, task: int) -> str:
-        return f"{self._report.missions.get(mission, mission)}:{task}" if mission else str(task)
 
     # ---- the critical path
 
@@ -482,15 +477,13 @@ class _View:
                 }
             )
             at += width
-        mission = report.missions.get(report.path_mission, report.path_mission)
-        of = f" of the mission {mission}" if mission else ""
         sentence = (
-            f"{len(steps):,} tasks{of}, each submitted after the one before had ended, led to the "
+            f"{len(steps):,} tasks, each submitted after the one before had ended, led to the "
             "end: the mission could not have ended sooner unless one of them had, or had waited "
             "less."
         )
         if len(steps) == 1:
-            sentence = f"The task that ended last{of} was submitted after no other."
+            sentence = "The task that ended last was submitted after no other."
         return {
             "sentence": sentence,
             "shares": shares,
@@ -519,7 +512,7 @@ class _View:
 
         return {
             "gap": "",
-            "task": self._task(self._report.path_mission, step.task),
+            "task": str(step.task),
             "function": self._report.functions[step.function] or _NAMELESS,
             "submitted": span(step.submitted),
             "own": span(max(0.0, step.submitted - step.after)),

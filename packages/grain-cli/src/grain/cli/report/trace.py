@@ -98,7 +98,7 @@ class Tracer:
             if run.started is not None:
                 yield from self._run(run)
         elif isinstance(line, LogStarted):
-            yield _name("process_name", MISSION, 0, f"{line.source} {line.name}")
+            yield _name("process_name", MISSION, 0, f"mission {line.name}")
         elif isinstance(line, WorkerJoined):
             yield from self._process(line.worker, line.host)
             self._processes[line.worker].cores = line.resources.get("Cores", 0.0)
@@ -220,7 +220,6 @@ def _args(run: EndedRun) -> Event:
     line, submission = run.line, run.submission
     args: Event = {
         "task": line.task,
-        "mission": line.mission,
         "attempt": line.attempt,
         "retry of": submission.retry_of,
         "outcome": line.outcome,

@@ -200,9 +200,8 @@ def _room(worker: WorkerTrack, request: Mapping[str, float]) -> int:
 
 
 def _waits(report: Report, *, running: bool) -> Iterator[Finding]:
-    # The path of a mission that goes on is that up to now. In the log of a scheduler it is that of
-    # one mission of several.
-    if running or report.path_mission or report.span <= 0:
+    # The path of a mission that goes on is that up to now.
+    if running or report.span <= 0:
         return
     unsure = sum(step.unsure for step in report.steps)
     waited = sum(step.started - step.submitted for step in report.steps) - unsure

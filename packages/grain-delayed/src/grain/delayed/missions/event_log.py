@@ -176,7 +176,6 @@ def _begin(
     return LogWriter(
         store,
         first_line(
-            "mission",
             id_,
             name,
             grain=own_versions().grain,
@@ -193,7 +192,7 @@ def _begin(
 
 def _ending(error: BaseException) -> tuple[Status, str]:
     """Return how a mission has ended that was left by an exception."""
-    from grain.head.run_log import one_line
+    from grain.head.log_words import one_line
 
     text = str(error)
     words = one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__)

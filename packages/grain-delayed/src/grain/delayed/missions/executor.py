@@ -108,10 +108,6 @@ class _Maker:
             words += [f"--metrics={gnaw.metrics}"]
         if gnaw.pool:
             words += [f"--pool={gnaw.pool}", f"--config={config.source or ''}"]
-        if config.head.event_log.enabled:
-            logs = config.head.event_log
-            words += [f"--event-log={logs.folder}", f"--event-log-keep={logs.keep}"]
-            words += [f"--event-log-size={logs.keep_size}"]
         arguments = (*words, *gnaw.extra_args)
         name = options.name or mission_name()
         finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)

@@ -28,9 +28,7 @@ from grain.edge.errors import (
     MeetingTaken,
     Superseded,
 )
-from grain.eventlog.store import KEEP, KEEP_GB
 from grain.head.collapse import collapsing
-from grain.head.gnaw.event_log import EventLogOptions, recording
 from grain.head.gnaw.pool import PoolSize, keep_pool, pool_size, withdraw_pool
 from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, HubService
@@ -89,18 +87,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--metrics", default="", metavar="PLACE", help="where it serves them, as 127.0.0.1:9100"
     )
     parser.add_argument(
-        "--event-log",
-        default=None,
-        metavar="FOLDER",
-        help="where its event log is, '' for the state directory; by default there is none",
-    )
-    parser.add_argument(
-        "--event-log-keep", type=float, default=KEEP, metavar="SECONDS", help="for which logs stay"
-    )
-    parser.add_argument(
-        "--event-log-size", type=float, default=KEEP_GB, metavar="GB", help="of all logs together"
-    )
-    parser.add_argument(
         "--frozen",
         type=float,
         default=FROZEN,
@@ -123,7 +109,6 @@ async def run_gnaw(
     metrics: str = "",
     frozen: float = FROZEN,
     log: LogFile | None = None,
-    event_log: EventLogOptions | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until there has been nothing to do for a while, or a signal says so.
@@ -139,7 +124,6 @@ async def run_gnaw(
         metrics: where it serves metrics; empty for nowhere.
         frozen: as in `serve`.
         log: where it logs; missions are informed when nothing can be stored there.
-        event_log: where its event log is; None for none.
         task_status: gets the serving, with its address and targets, once peers may come.
 
     Raises:
@@ -147,10 +131,8 @@ async def run_gnaw(
         grain.edge.errors.Superseded: another scheduler took over.
         grain.edge.errors.EdgeError: it cannot serve there.
     """
-    with recording(event_log, address) as hub_log, collapsing():
-        service = HubService(
-            grace=grace, max_silence=max_silence, max_missions=max_conn, log=hub_log
-        )
+    with collapsing():
+        service = HubService(grace=grace, max_silence=max_silence, max_missions=max_conn)
         async with trio.open_nursery() as nursery:
             head = partial(
                 serve,
@@ -283,11 +265,6 @@ def main(words: Sequence[str] | None = None) -> int:
                 metrics=options.metrics,
                 frozen=options.frozen,
                 log=log if isinstance(log, LogFile) else None,
-                event_log=None
-                if options.event_log is None
-                else EventLogOptions(
-                    options.event_log, options.event_log_keep, options.event_log_size
-                ),
             )
         )
     except (MeetingTaken, Superseded) as error:

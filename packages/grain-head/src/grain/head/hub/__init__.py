@@ -46,6 +46,5 @@ Map:
 - ``reports``: what missions learn of workers, of requests that none can meet, of troubles
   here
 - ``names``: the names of peers, as people and commands use them
-- ``log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``answers/``: the state of everything, for ``grain ls`` and ``grain top``
 """

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import DrainingWorker, StateAnswer
-    from grain.head.hub.log import HubLog
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
 
 GRACE = 60.0
@@ -103,7 +102,6 @@ class Hub:
         max_overtakes: see `Scheduler`.
         parts: the classes of its parts.
         versions: this head's.
-        log: takes note of what happens; None for no log.
 
     Attributes:
         registry: the missions and workers with their tasks and leases.
@@ -129,12 +127,9 @@ class Hub:
         max_overtakes: int | None = None,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
         versions: Versions = Versions(),  # noqa: B008 - as above
-        log: HubLog | None = None,
     ) -> None:
         self.scheduler = Scheduler(max_overtakes=max_overtakes, guard=parts.guard)
-        self.registry = registry = Registry(epoch, wall - now, versions, self.scheduler, log)
-        if log is not None:
-            log.follow(registry.workers, wall - now)
+        self.registry = registry = Registry(epoch, wall - now, versions, self.scheduler)
         functions = parts.functions(registry)
         self._outgoing = registry.outgoing
         self._reports = reports = MissionReports(registry)
@@ -249,12 +244,9 @@ class Hub:
         leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str], list[int]] = {}
-        if self.registry.log is not None:
-            self.registry.log.on_dispatch(now)
         for lease in leases:
             task = lease.task
             assert task is not None
-            lease.given = now
             key = (task.mission.link, lease.worker.id)
             numbers = started.get(key)
             if numbers is None:

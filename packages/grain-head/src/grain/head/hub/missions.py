@@ -93,7 +93,6 @@ class Missions:
         self._missions = registry.missions
         self._scheduler = registry.scheduler
         self._outgoing = registry.outgoing
-        self._log = registry.log
         self._waiting = waiting
         self._outcomes = outcomes
         self._functions = functions
@@ -202,7 +201,6 @@ class Missions:
             # on that. Or its sender is not the process that has registered before.
             self._outgoing.replace(link, "mission")
             return
-        first = before is None or not before.connection
         mission = self.get(message.mission, now)
         mission.connection = message.connection
         if mission.link is not None:
@@ -210,11 +208,6 @@ class Missions:
             self._outgoing.replace(mission.link, "mission")
             self._detach(mission)
         mission.ordinal = message.number
-        if self._log is not None:
-            if first:
-                self._log.mission_joined(message.mission, message.name)
-            else:
-                self._log.mission_back(message.mission, mission.tasks)
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
@@ -251,7 +244,6 @@ class Missions:
         task = mission.tasks.get(message.task)
         # What only waits is forgotten with its connection: what is still here ran, or runs.
         has_run = task is not None or message.worker != "" or message.crashes != ()
-        new = task is None or task.queue is None
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
         # The queue is looked up again: one without tasks may have been discarded meanwhile.
@@ -265,9 +257,6 @@ class Missions:
         task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
         task.function = message.function
         task.arguments = arguments
-        if new and self._log is not None and task.number not in mission.logged:
-            task.submitted = now
-            self._log.fresh.append(task)
         if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]
@@ -330,7 +319,6 @@ class Missions:
         # The mission has submitted or retracted all that it wants; it has no use for the rest.
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._outcomes.discard(task)
-        mission.logged.clear()
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._registry.epoch, runs, now - lost_at, label)
@@ -380,8 +368,6 @@ class Missions:
             self._waiting.withdraw(task)
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
-                if task.submitted is None and self._log is not None:
-                    mission.logged.add(task.number)
 
     def _give_up(self, mission: MissionRecord, now: float) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""
@@ -410,8 +396,6 @@ class Missions:
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came
-            if self._log is not None:
-                self._log.mission_left(mission.id)
             self._remember(self._removed, mission.id, mission.connection)
             self._registry.ended_missions.append(EndedMission(mission, now))
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import Ask
     from grain.edge.version import Versions
-    from grain.head.hub.log import HubLog
     from grain.head.hub.state import (
         EndedMission,
         EndedTask,
@@ -105,10 +104,9 @@ class Registry:
         wall: the difference between the clock of Unix and that of the hub, in seconds.
         versions: this head's.
         scheduler: decides what starts.
-        log: takes note of what happens; None for no log.
 
     Attributes:
-        epoch: as the argument, like `versions`, `scheduler` and `log`.
+        epoch: as the argument, like `versions` and `scheduler`.
         outgoing: takes the messages.
         shares: the turns of missions.
         scheduler_ids: the next ids for tasks of the scheduler.
@@ -129,12 +127,10 @@ class Registry:
         wall: float,
         versions: Versions,
         scheduler: Scheduler,
-        log: HubLog | None = None,
     ) -> None:
         self.epoch = epoch
         self.versions = versions
         self.scheduler = scheduler
-        self.log = log
         self.outgoing = Outgoing()
         self.shares = FairShare()
         self.scheduler_ids = count(1)

@@ -139,7 +139,6 @@ class MissionRecord(PeerRecord):
         "functions",
         "last_away",
         "last_submitted",
-        "logged",
         "outlook",
         "parked",
         "paused",
@@ -189,9 +188,6 @@ class MissionRecord(PeerRecord):
         # The workers that the mission was last said to wait for, and for nothing else.
         self.last_away: frozenset[str] = frozenset()
         self.last_submitted = -1
-        # The tasks that were forgotten with the last connection, and have a line in the event log:
-        # submitted again, they need no other one.
-        self.logged: set[int] = set()
         # As its runs take them along: opaque.
         self.settings = b""
         # The characters of lines that its tasks print, where it wants them; and the number of lines
@@ -259,7 +255,6 @@ class TaskRecord:
         "request",
         "retracted",
         "scheduler_id",
-        "submitted",
         "suspect",
         "urgency",
     )
@@ -286,8 +281,6 @@ class TaskRecord:
         self.outcome: Payload = None
         # Of the worker on the run whose outcome it is: opaque.
         self.report: Report = b""
-        # When it was submitted, as long as the event log has no line of it; else None.
-        self.submitted: float | None = None
         # The worker that keeps the outcome, by id, and the run that it is of.
         self.kept_by: tuple[str, Attempt] | None = None
 
@@ -332,7 +325,6 @@ class LeaseRecord:
         "attempt",
         "began",
         "chain",
-        "given",
         "index",
         "revoked",
         "scheduler_id",
@@ -353,9 +345,6 @@ class LeaseRecord:
         self.worker = worker
         self.scheduler_id = scheduler_id
         self.began = 0.0
-        # When it was sent to its worker; None for a run that has a line in the event log, or that
-        # another head has sent.
-        self.given: float | None = None
         self.revoked = False
         self.alone = False
         # The session of the worker in which the lease was sent or last confirmed, and its place

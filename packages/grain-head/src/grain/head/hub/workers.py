@@ -226,8 +226,6 @@ class Workers:
         self._scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
-        if self._registry.log is not None:
-            self._registry.log.worker_joined(self._reports.facts(worker))
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
@@ -334,8 +332,6 @@ class Workers:
         silent = now - worker.heard if why else None
         # Before the ends of its runs: `WorkerEnded` promises missions that order.
         self._reports.on_worker_left(worker, why, silent, told)
-        if self._registry.log is not None:
-            self._registry.log.worker_left(worker, why)
         if why:
             runs = sum(lease.current and lease.task is not None for lease in worker.leases.values())
             lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)

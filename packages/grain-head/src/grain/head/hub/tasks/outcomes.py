@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask
 from grain.head.messages import Crash, Crashed, Resolved, Retracted
-from grain.head.scheduler.outlived import CRASHES, given_up
+from grain.head.scheduler.outlived import given_up
 from grain.worker.messages import TIME_OVER
 
 if TYPE_CHECKING:
@@ -124,11 +124,8 @@ class Outcomes:
                 self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if given_up(task.crashes):
             task.report = report
-            if outlived is None:
-                self._log_over(task, "crashed", f"its process died {CRASHES} times")
-            else:
+            if outlived is not None:
                 how = f"{TaskOutlivesWorkers.__name__}: no worker lasts as long as it takes"
-                self._log_over(task, "error", how)
             self.resolve(task, "crashed")
             seen = (task, worker, lease.began, now, how)
             self._registry.ended_tasks.append(seen)
@@ -203,7 +200,6 @@ class Outcomes:
             task.retracted = True
             if task.lease is None:
                 self._waiting.withdraw(task)
-                self._log_over(task, "cancelled")
                 self._forget_retracted(task)
             elif not task.lease.revoked:
                 self._outgoing.revoke(task.lease)
@@ -256,12 +252,6 @@ class Outcomes:
             if one.ended[0] is task:
                 one.retried = True
                 return
-
-    def _log_over(
-        self, task: TaskRecord, outcome: Literal["cancelled", "crashed", "error"], how: str = ""
-    ) -> None:
-        if self._registry.log is not None:
-            self._registry.log.on_task_over(task, outcome, how)
 
     # ---- missions that do not take their outcomes
 

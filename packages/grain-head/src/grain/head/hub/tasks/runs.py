@@ -205,8 +205,6 @@ class Runs:
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
         self._end(lease, now, measured=ended.status in ("value", "error"))
-        if self._registry.log is not None:
-            self._registry.log.on_run_ended(ended, lease, task, now)
         if task is None or task.ending is not None:
             self._outgoing.acknowledge(worker.link, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
@@ -232,8 +230,6 @@ class Runs:
                 worker that had time left.
         """
         ran = lease.begun and lease.scheduler_id is not None
-        if lease.task is not None and self._registry.log is not None:
-            self._registry.log.on_run_lost(lease, lease.task, how or "", ran=ran)
         self._end(lease, now, measured=False)
         if lease.current:
             assert lease.task is not None

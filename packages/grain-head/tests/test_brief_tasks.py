@@ -10,14 +10,11 @@ from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted, WorkerLeft
 from grain.eventlog.totals import Totals
 from grain.eventlog.usage import RunReport, encode_report
-from grain.head import task_log
-from grain.head.hub.log import HubLog
-from grain.head.messages import Depart, Started, Synced, WorkerEnded, WorkerFacts
-from grain.head.run_log import RunLog
-from grain.head.task_log import HELD, LISTED, RequestWords
+from grain.head import run_log
+from grain.head.log_words import RequestWords
+from grain.head.messages import Started, WorkerEnded, WorkerFacts
+from grain.head.run_log import HELD, LISTED, RunLog
 from grain.resource import Cores
-from grain.worker.messages import Lease
-from grain_testkit.hub_harness import HubHarness
 from grain_testkit.kept_lines import KeptLines
 from grain_testkit.submitted_tasks import SubmittedTasks
 
@@ -218,7 +215,7 @@ def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(task_log, "WAITING", 3)
+    monkeypatch.setattr(run_log, "WAITING", 3)
     tasks = [kept.submit("f", CORES) for _ in range(8)]
     clock.reading += HELD
     seen = []
@@ -269,27 +266,6 @@ def test_a_counted_task_leaves_nothing_behind(
         clock.reading += HELD
     assert [] == listed(written)
     assert [("f", 1)] == counts(written)
-
-
-def test_the_counts_of_missions_of_a_scheduler_are_apart(clock: Clock) -> None:
-    written = KeptLines()
-    log = HubLog(lambda: written, clock)
-    harness = HubHarness(log=log)
-    harness.worker("w", cores=2)
-    for name in "ab":
-        link = harness.mission(name)
-        harness.send(link, Synced())
-        harness.submit(link, *range(1, LISTED + 4))
-    while leases := harness.sent("w", Lease):
-        for lease in leases:
-            harness.send("w", harness.ended(lease, report=0.125), payload=b"")
-    for task in harness.hub.registry.missions["a"].tasks.values():
-        assert task.submitted is None
-    harness.send("a", Depart())
-    log.close()
-    assert LISTED + 6 == sum(line.tasks for line in written.of(BriefTasks))
-    assert {"a", "b"} == {line.mission for line in written.of(BriefTasks)}
-    assert LISTED == len(written.of(RunEnded)) == len(written.of(TaskStarted))
 
 
 def test_readers_add_counted_and_listed_tasks_up(
@@ -346,33 +322,3 @@ def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_el
     for number in range(1, 9):
         assert ({"Cores": number}, f"Cores({number})") == words.of(Cores(number))
         assert len(words) <= 3
-
-
-@pytest.mark.parametrize(
-    ("waits", "tasks"),
-    [(None, [2, 3, 4]), (HELD / 4, [2, 3, 4]), (2 * HELD, [1, 2, 3, 4])],
-)
-def test_tasks_that_a_mission_submits_again_on_another_connection_are_listed_once(
-    waits: float | None, tasks: list[int], clock: Clock
-) -> None:
-    """One that it does not want any more is, if it has waited for long enough."""
-    written = KeptLines()
-    log = HubLog(lambda: written, clock)
-    harness = HubHarness(log=log)
-    harness.now = clock.reading
-    link = harness.mission("a")
-    harness.submit(link, 1, 2)
-    harness.send(link, Synced())
-    if waits is not None:
-        clock.reading += waits
-        written.flush()
-    harness.lose(link)
-    harness.mission("a", connection=2)
-    harness.submit(link, 2, 3)
-    harness.send(link, Synced())
-    assert set() == harness.hub.registry.missions["a"].logged
-    harness.submit(link, 4)
-    harness.send(link, Depart())
-    log.close()
-
-    assert tasks == [line.task for line in written.of(TaskSubmitted)]
