@@ -24,7 +24,7 @@ def test_packages_depend_on_a_sibling_directly_or_not() -> None:
     ("path", "expected"),
     [
         pytest.param(
-            "packages/grain-worker/src/grain/worker/job.py",
+            "packages/grain-worker/src/grain/worker/call.py",
             ["packages/grain-head", "packages/grain-worker"],
             id="a package asks for itself and what needs it",
         ),

@@ -14,7 +14,7 @@ from grain.head.log_words import amounts, one_line
 from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
-from grain.worker.job import LEFT_OUT, CallLabels
+from grain.worker.call import LEFT_OUT, CallLabels
 from grain.worker.messages import TIME_OVER, Outlived
 from grain_testkit.kept_lines import KeptLines
 from grain_testkit.submitted_tasks import SubmittedTasks

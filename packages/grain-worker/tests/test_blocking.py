@@ -14,7 +14,7 @@ from grain import GVAR
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.blocking import call_in_thread, in_thread
-from grain.worker.job import run_job
+from grain.worker.call import run_call
 
 
 def look(key: str, *, other: str) -> tuple[str, str, bool]:
@@ -24,7 +24,7 @@ def look(key: str, *, other: str) -> tuple[str, str, bool]:
 
 async def test_a_function_in_a_thread_has_its_arguments_and_the_resources_of_its_task() -> None:
     call = Call(call_in_thread, (look, ("a",), {"other": "b"}), {})
-    ended = await run_job(call, Cores([3]), "me", float("inf"), None)
+    ended = await run_call(call, Cores([3]), "me", float("inf"), None)
     assert ended is not None
     assert ("a b", "CPU_Cores([3])", False) == ended.unwrap()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grain.worker.job import LONGEST_LABEL, CallLabels
+from grain.worker.call import LONGEST_LABEL, CallLabels
 
 
 @dataclass

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from grain.edge.channel import MemoryChannel
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     HeadChannel = MemoryChannel[Call | None, Outcome | None]
     RunnerChannel = MemoryChannel[Outcome | None, Call | None]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.edge.channel import MemoryChannel
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
 
 class ForProcess(ProcessNumber):

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.resource import Cores, Memory
+from grain.worker.call import name_of
 from grain.worker.errors import ExternalError, Failure, PayloadError
-from grain.worker.job import name_of
 from grain.worker.payload import Failed, Payloads, describe, failure_in
 
 if sys.version_info < (3, 11):

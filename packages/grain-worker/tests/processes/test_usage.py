@@ -16,10 +16,10 @@ from grain import GVAR
 from grain.eventlog.usage import Usage
 from grain.resource import Cores
 from grain.worker import Call
+from grain.worker.call import run_call
 from grain.worker.errors import ExternalError, ExternalStartError, ExternalTimeoutError
 from grain.worker.external import run_external
 from grain.worker.guards.meter import SAVED, SHARE, Budget, in_memory, kibibytes
-from grain.worker.job import run_job
 from grain.worker.processes.account import Programs, RunAccount
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def in_run(tasklet: Callable[[], Awaitable[Any]], account: RunAccount | No
     """Call a tasklet as a run, and return its result."""
     scope = trio.CancelScope()
     call = Call(tasklet, (), {})
-    ended = await run_job(call, Cores([3]), "w", math.inf, scope, account=account)
+    ended = await run_call(call, Cores([3]), "w", math.inf, scope, account=account)
     return None if ended is None else ended.unwrap()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from grain import GVAR
 from grain.resource import ZERO
-from grain.worker.job import RunSettings
+from grain.worker.call import RunSettings
 from grain.worker.runner.output import LabelledOutput
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import MemoryChannel
     from grain.edge.messages import Message
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     HeadChannel = MemoryChannel[Call | None, Outcome | None]
     RunnerChannel = MemoryChannel[Outcome | None, Call | None]

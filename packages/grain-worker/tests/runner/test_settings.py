@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.config import WorkerSettings
+from grain.worker.call import RunSettings
 from grain.worker.errors import PayloadError
-from grain.worker.job import RunSettings
 from grain.worker.messages import StartRun
 from grain.worker.runner.settings import (
     RunnerSettings,

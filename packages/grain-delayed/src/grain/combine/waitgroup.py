@@ -16,7 +16,7 @@ from grain.delayed.function import check_argument
 from grain.delayed.graph import Outcome, TaskNode, waited_for
 from grain.head import TaskCancelled, collapsed
 from grain.resource import ZERO, Resource
-from grain.worker.job import Call, name_of
+from grain.worker.call import Call, name_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from grain.resource import Cores, Memory, Token, WTime
+from grain.worker.call import note_other_loop
 from grain.worker.errors import add_note_once
-from grain.worker.job import note_other_loop
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup

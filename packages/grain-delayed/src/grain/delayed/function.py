@@ -21,7 +21,7 @@ from typing import (
 from grain.delayed.missions.current import current_mission
 from grain.delayed.value import Delayed
 from grain.resource import ZERO, Resource
-from grain.worker.job import Call, name_of, not_async
+from grain.worker.call import Call, name_of, not_async
 from grain.worker.undelayed import Undelayed
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import trio
 from grain.delayed.errors import NotInMission
 from grain.delayed.host import checkpoint, event_here
 from grain.head import TaskCancelled
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ from grain.delayed import Delayed
 from grain.delayed.host import checkpoint, event_here
 from grain.delayed.watch import Watch
 from grain.util.capacity import Places, check_capacity
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     import asyncio

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from grain.head.messages import Outlook
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     Deliver = Callable[[Outcome], object]
 

@@ -40,7 +40,7 @@ from grain.worker import (
     RunSettings,
     local_offer,
 )
-from grain.worker.job import call_text, name_of
+from grain.worker.call import call_text, name_of
 from grain.worker.messages import Cancel, Ended, StartRun
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
     from grain.worker import RunAccount
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
     """The messages to the local worker, and its answers."""

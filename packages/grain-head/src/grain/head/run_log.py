@@ -34,7 +34,7 @@ from grain.eventlog.usage import RunReport, decode_report
 from grain.head.log_words import RequestWords, amounts, one_line
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.resource import ZERO
-from grain.worker.job import CallLabels
+from grain.worker.call import CallLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

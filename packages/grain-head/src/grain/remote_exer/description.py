@@ -14,7 +14,7 @@ from grain.edge.messages import Pieces
 
 if TYPE_CHECKING:
     from grain.edge.messages import WireBytes
-    from grain.worker.job import CallLabels
+    from grain.worker.call import CallLabels
     from grain.worker.payload import Payloads
 
 LARGEST = 1_000_000

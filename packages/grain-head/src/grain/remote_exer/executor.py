@@ -48,8 +48,8 @@ from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution
 from grain.resource import from_data, to_data
+from grain.worker.call import call_text
 from grain.worker.errors import PayloadError
-from grain.worker.job import call_text
 from grain.worker.messages import DefineFunction
 from grain.worker.payload import Function, Payloads, failure_in, interpreter_of
 from grain.worker.session import mission_settings
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from grain.remote_exer.link import Connect
     from grain.resource import Resource
     from grain.worker import Call
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _LOAD = 2.0  # seconds between two questions about the load, where a user looks at it

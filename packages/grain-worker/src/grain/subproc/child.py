@@ -21,8 +21,8 @@ import outcome
 
 from grain import GVAR
 from grain.subproc import wire
+from grain.worker.call import Call, aborted
 from grain.worker.errors import PayloadError
-from grain.worker.job import Call, aborted
 from grain.worker.payload import Payloads
 from grain.worker.processes.child_setup import set_up_child
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.subproc.target import Target
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     Buffer = bytes | bytearray | memoryview
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 from grain.worker.runner.context import load
 
 if TYPE_CHECKING:

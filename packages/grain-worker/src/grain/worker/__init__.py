@@ -7,7 +7,7 @@ everything that must survive a task which takes its process down. The *runner*
 
 Map:
 
-- ``job``: one run of a task: GVAR, time limit, outcome; calls in one line
+- ``call``: one run of a task: GVAR, time limit, outcome; calls in one line
 - ``blocking``: functions that block, in threads
 - ``undelayed``: delayed functions on a worker
 - ``external``: external programs; ``processes/`` and ``guards/`` start, watch and end them
@@ -27,10 +27,10 @@ Map:
 - ``node/``: facts and limits of the node
 """
 
+from grain.worker.call import Call as Call
+from grain.worker.call import RunSettings as RunSettings
 from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
-from grain.worker.job import Call as Call
-from grain.worker.job import RunSettings as RunSettings
 from grain.worker.node.cpus import LocalOffer as LocalOffer
 from grain.worker.node.cpus import local_offer as local_offer
 from grain.worker.processes.account import RunAccount as RunAccount

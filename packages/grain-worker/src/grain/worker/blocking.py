@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import trio
 
 from grain import GVAR
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 from grain.worker.node.library_threads import library_threads
 from grain.worker.processes.environment import allocated
 

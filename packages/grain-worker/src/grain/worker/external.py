@@ -39,6 +39,7 @@ import trio
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.worker.call import program_listener
 from grain.worker.errors import (
     ExternalError as ExternalError,
 )
@@ -55,7 +56,6 @@ from grain.worker.errors import (
     ExternalTimeoutError as ExternalTimeoutError,
 )
 from grain.worker.errors import Failure, command_line, explain_start
-from grain.worker.job import program_listener
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment

@@ -33,7 +33,7 @@ import outcome
 
 from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
-from grain.worker import job
+from grain.worker.call import name_of
 from grain.worker.errors import PayloadError, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
@@ -45,7 +45,7 @@ from grain.worker.pickling.pickler import whole as whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from grain.worker.job import Outcome
+    from grain.worker.call import Outcome
 
     Buffer = bytes | bytearray | memoryview
 
@@ -112,7 +112,7 @@ class Payloads:
         Raises:
             PayloadError: it cannot be serialised; the message names the part to blame.
         """
-        name = job.name_of(fn)
+        name = name_of(fn)
         payload = self._dump(fn, f"the function {name}", name)
         digest = hashlib.blake2b(payload, digest_size=16).digest()
         interpreter = INTERPRETER if has_code(payload) else ""
@@ -126,7 +126,7 @@ class Payloads:
         Args:
             least: the size from which a part counts.
         """
-        return find_large(fn, job.name_of(fn), self._dump_part, least)
+        return find_large(fn, name_of(fn), self._dump_part, least)
 
     def load_function(self, payload: Buffer | Pieces) -> Callable[..., Any]:
         """Return the function behind the bytes.

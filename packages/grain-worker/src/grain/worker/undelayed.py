@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NoReturn
 
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 
 class Undelayed(functools.partial[Any]):

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from grain.delayed.cache.digest import code_digest, digest
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

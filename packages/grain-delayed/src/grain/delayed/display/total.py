@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     from typing import Any

@@ -27,7 +27,7 @@ from grain.delayed.function import is_async
 from grain.head import ExecutorClosed, TaskCancelled
 from grain.worker import Call
 from grain.worker.blocking import call_in_thread
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
 from grain.resource import ZERO, Infeasible
-from grain.worker.job import call_text, capture, name_of
+from grain.worker.call import call_text, capture, name_of
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed.cache.key import Caching
 from grain.delayed.leaves.retry import Retry, make_retry
-from grain.worker.job import name_of
+from grain.worker.call import name_of
 
 if TYPE_CHECKING:
     from grain.worker import Call

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.delayed.cache.digest import digest
 from grain.worker import Call
-from grain.worker.job import name_of, not_async
+from grain.worker.call import name_of, not_async
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

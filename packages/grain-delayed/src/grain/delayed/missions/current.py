@@ -10,7 +10,7 @@ import trio
 from grain import GVAR
 from grain.delayed.errors import NotInMission
 from grain.delayed.missions.ending import in_ipython
-from grain.worker.job import name_of, program_listener, runs_asyncio
+from grain.worker.call import name_of, program_listener, runs_asyncio
 
 if TYPE_CHECKING:
     from grain.delayed.missions.mission import Mission

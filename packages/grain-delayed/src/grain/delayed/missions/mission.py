@@ -16,7 +16,7 @@ from grain.delayed.missions.turns import Turns
 from grain.head import GrainExecutor, TaskCancelled
 from grain.resource import ZERO
 from grain.worker import look_at
-from grain.worker.job import capture, name_of
+from grain.worker.call import capture, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.delayed.missions.turns import Turns
 from grain.delayed.overload import WARN_QUEUED
 from grain.delayed.value import Delayed
-from grain.worker.job import not_async
+from grain.worker.call import not_async
 
 if TYPE_CHECKING:
     import os

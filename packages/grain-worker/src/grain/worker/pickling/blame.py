@@ -6,7 +6,7 @@ import functools
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from grain.worker import job
+from grain.worker.call import name_of
 from grain.worker.pickling.functions import global_names
 from grain.worker.pickling.in_process import is_in_process
 
@@ -73,7 +73,7 @@ def find_large(
         if size >= least:
             inner = []
             if isinstance(part, FunctionType | MethodType | functools.partial):
-                inner = find_large(part, job.name_of(part), dump, least)
+                inner = find_large(part, name_of(part), dump, least)
             large += inner or [(path, size)]
     return sorted(large, key=lambda one: -one[1])
 

@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, cast
 
 from grain import GVAR
-from grain.worker.job import RunSettings, name_of
+from grain.worker.call import RunSettings, name_of
 from grain.worker.logs import PatientWriter
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import outcome
 import trio
 
+from grain.worker.call import run_call
 from grain.worker.errors import ExternalLostError, PayloadError, all_behind, command_line
-from grain.worker.job import run_job
 from grain.worker.messages import (
     Cancel,
     DefineFunction,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
-    from grain.worker.job import Call, Outcome, RunSettings
+    from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.messages import Attempt
     from grain.worker.runner.translation import Translation
 
@@ -68,7 +68,7 @@ class Runner(Generic[Arriving, Departing]):
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         channel: the channel to the head or the agent. The runner does not close it.
         on_ended: called when a run that had begun has ended, before that is reported.
-        interruptible: False in a process that Ctrl-C has no effect on, see `run_job`.
+        interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class _Execution(Generic[Arriving, Departing]):
         ended: Outcome | None = None
         account = RunAccount(res, run.attempt)
         try:
-            ended = await self._job(run, call, res, settings, None, account)
+            ended = await self._call(run, call, res, settings, None, account)
             if type(ended) is outcome.Error:
                 await self._await_late_signal(ended.error)
         except BaseException as error:
@@ -297,13 +297,13 @@ class _Execution(Generic[Arriving, Departing]):
         scope: trio.CancelScope,
     ) -> None:
         account = RunAccount(res, run.attempt)
-        ended = await self._job(run, call, res, settings, scope, account)
+        ended = await self._call(run, call, res, settings, scope, account)
         if type(ended) is outcome.Error:
             await self._await_late_signal(ended.error)
         self._end(run, ended, call, account)
         self._start_successor(run)
 
-    def _job(
+    def _call(
         self,
         run: StartRun,
         call: Call,
@@ -315,7 +315,7 @@ class _Execution(Generic[Arriving, Departing]):
         limit = math.inf if run.limit is None else run.limit
         if cores := self._threads.begin_run(res):
             self._cores[run.attempt] = cores
-        return run_job(
+        return run_call(
             call,
             res,
             self._name,

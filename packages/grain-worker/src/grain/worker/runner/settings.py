@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.config import WorkerSettings
+from grain.worker.call import RunSettings
 from grain.worker.errors import PayloadError
-from grain.worker.job import RunSettings
 from grain.worker.messages import MissionSettings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from grain.worker.errors import PayloadError
 
 if TYPE_CHECKING:
     from grain.resource import Resource
-    from grain.worker.job import Call, Outcome, RunSettings
+    from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
     from grain.worker.processes.account import RunAccount
 

@@ -10,8 +10,8 @@ import outcome
 
 from grain.eventlog.usage import BRIEF, encode_report
 from grain.resource import ResourceError, from_data
+from grain.worker.call import Call, name_of
 from grain.worker.errors import PayloadError
-from grain.worker.job import Call, name_of
 from grain.worker.messages import DefineFunction, Ended
 from grain.worker.payload import Payloads, failed
 from grain.worker.processes.account import cpus_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload, WireBytes
     from grain.eventlog.usage import Report
     from grain.resource import Resource
-    from grain.worker.job import Outcome, RunSettings
+    from grain.worker.call import Outcome, RunSettings
     from grain.worker.messages import ForgetFunctions, StartRun
     from grain.worker.processes.account import RunAccount
 

@@ -15,8 +15,8 @@ from trio.testing import wait_all_tasks_blocked
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.worker import Call
+from grain.worker.call import capture, name_of, run_call
 from grain.worker.errors import TaskletAborted
-from grain.worker.job import capture, name_of, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def run(fn: Callable[..., Any], *args: object, limit: float = math.inf) -> Any:
-    return await run_job(Call(fn, args, {}), ZERO, "here", limit, trio.CancelScope())
+    return await run_call(Call(fn, args, {}), ZERO, "here", limit, trio.CancelScope())
 
 
 def error_of(ended: Any) -> BaseException:
@@ -59,7 +59,7 @@ async def test_a_tasklet_sees_its_allocation_and_its_workers_name() -> None:
     async def tasklet() -> Any:
         return GVAR.res, GVAR.instance
 
-    ended = await run_job(Call(tasklet, (), {}), Cores([3]), "w", math.inf, trio.CancelScope())
+    ended = await run_call(Call(tasklet, (), {}), Cores([3]), "w", math.inf, trio.CancelScope())
 
     assert ended == outcome.Value((Cores([3]), "w"))
 
@@ -88,7 +88,7 @@ async def test_a_run_that_was_cancelled_is_cancelled_whatever_failed_meanwhile()
 
     call = Call(fails_while_stopped, (scope.cancel,), {})
 
-    assert await run_job(call, ZERO, "w", math.inf, scope) is None
+    assert await run_call(call, ZERO, "w", math.inf, scope) is None
 
 
 async def test_a_value_that_was_ready_when_the_run_was_cancelled_is_its_outcome() -> None:
@@ -98,7 +98,7 @@ async def test_a_value_that_was_ready_when_the_run_was_cancelled_is_its_outcome(
         scope.cancel()
         return 1
 
-    assert await run_job(Call(tasklet, (), {}), ZERO, "w", math.inf, scope) == outcome.Value(1)
+    assert await run_call(Call(tasklet, (), {}), ZERO, "w", math.inf, scope) == outcome.Value(1)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("x")])
@@ -136,7 +136,7 @@ async def test_an_interrupt_is_the_failure_of_its_tasklet_where_ctrl_c_has_no_ef
     for fn in (tasklet, in_a_group):
         for limit in (math.inf, 60.0):
             call = Call(fn, (), {})
-            ended = await run_job(call, Cores(1), "w", limit, None, interruptible=False)
+            ended = await run_call(call, Cores(1), "w", limit, None, interruptible=False)
             assert isinstance(error_of(ended), TaskletAborted)
             assert "KeyboardInterrupt" in str(error_of(ended))
 
@@ -160,7 +160,7 @@ async def test_a_cancellation_from_outside_is_passed_on_beside_an_interrupt_of_t
             scope.cancel()
 
     with scope:
-        await run_job(Call(tasklet, (), {}), ZERO, "w", math.inf, None, interruptible=False)
+        await run_call(Call(tasklet, (), {}), ZERO, "w", math.inf, None, interruptible=False)
     assert scope.cancelled_caught
 
 
@@ -176,7 +176,7 @@ async def test_a_tasklet_that_returns_a_generator_fails_with_advice(limit: float
     async def tasklet() -> Any:
         return (i for i in range(3))
 
-    error = error_of(await run_job(Call(tasklet, (), {}), Cores(1), "w", limit, None))
+    error = error_of(await run_call(Call(tasklet, (), {}), Cores(1), "w", limit, None))
     assert isinstance(error, TypeError)
     assert "returned a generator" in str(error)
     assert "return the values, as in `return list(...)`" in str(error)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 program_listener: ContextVar[Callable[[Sequence[object]], object] | None] = ContextVar(
-    "grain.worker.job program listener", default=None
+    "grain.worker.call program listener", default=None
 )
 """Called with the command of each program that code without an allocation runs: in a mission's own
 process. None elsewhere."""
@@ -73,7 +73,7 @@ Outcome = outcome.Value[Any] | outcome.Error
 _PASS = (KeyboardInterrupt, trio.Cancelled)
 
 
-async def run_job(
+async def run_call(
     call: Call,
     res: Resource,
     instance: str,
