@@ -19,7 +19,13 @@ def remote_task(
 ) -> RemoteTask:
     """Return a task of a request, which a session numbers."""
     return RemoteTask(
-        "f", digest, arguments, asked, request=ZERO, kind=CallKind("f", 0), urgency=urgency
+        "f",
+        ZERO,
+        CallKind("f", 0),
+        urgency=urgency,
+        digest=digest,
+        arguments=arguments,
+        asked=asked,
     )
 
 
@@ -61,4 +67,4 @@ class SubmittedTasks:
 
 def _task_of(function: str, request: Resource, after: int = 0) -> RemoteTask:
     kind = CallKind(function, 0)
-    return RemoteTask(function, b"", b"", 0, request=request, kind=kind, after=after)
+    return RemoteTask(function, request, kind, after=after, digest=b"", arguments=b"", asked=0)

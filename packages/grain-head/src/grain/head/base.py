@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 import outcome
 import trio
 
@@ -35,7 +36,7 @@ class Result(NamedTuple):
     outcome: Outcome
 
 
-class SubmittedTask:
+class SubmittedTask(msgspec.Struct, eq=False):
     """A task from its submission until its outcome is handed over, as its executor keeps it.
 
     Attributes:
@@ -49,25 +50,13 @@ class SubmittedTask:
             then on, and where there is no log.
     """
 
-    __slots__ = ("after", "deliver", "function", "kind", "request", "submitted", "urgency")
-
-    def __init__(
-        self,
-        function: object,
-        request: Resource,
-        kind: CallKind,
-        deliver: Deliver | None = None,
-        urgency: float = 0.0,
-        after: int = 0,
-        submitted: float | None = None,
-    ) -> None:
-        self.function = function
-        self.request = request
-        self.kind = kind
-        self.deliver = deliver
-        self.urgency = urgency
-        self.after = after
-        self.submitted = submitted
+    function: object
+    request: Resource
+    kind: CallKind
+    deliver: Deliver | None = None
+    urgency: float = 0.0
+    after: int = 0
+    submitted: float | None = None
 
     @property
     def name(self) -> str:
@@ -105,7 +94,7 @@ class CallKindNow(NamedTuple):
     longest: float
 
 
-class CallKind:
+class CallKind(msgspec.Struct, eq=False):
     """The tasks of one function that ask for as many cores.
 
     Attributes:
@@ -114,14 +103,12 @@ class CallKind:
         timed: as in `CallKindNow`; so are seconds and longest.
     """
 
-    __slots__ = ("cores", "function", "left", "longest", "seconds", "timed")
-
-    def __init__(self, function: str, cores: float) -> None:
-        self.function = function
-        self.cores = cores
-        self.left = 0
-        self.timed = 0
-        self.seconds = self.longest = 0.0
+    function: str
+    cores: float
+    left: int = 0
+    timed: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
 
     def ended(self, seconds: float | None) -> None:
         """Count the end of a task.

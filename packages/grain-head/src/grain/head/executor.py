@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import outcome
 import trio
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.eventlog.usage import RunReport
-    from grain.head.base import CallKind, CallKindNow, Deliver
+    from grain.head.base import CallKindNow, Deliver
     from grain.head.messages import Crash, WorkerFacts
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
@@ -62,27 +63,14 @@ _LOCAL = 0  # the local worker's id
 _EPOCH = 0  # no head succeeds this one; a task has one run at a time, which goes by the task's id
 
 
-class LocalTask(SubmittedTask):
+class LocalTask(SubmittedTask, eq=False, kw_only=True):
     """A task of the local worker."""
 
-    __slots__ = ("call", "cancelled")
-
-    def __init__(
-        self,
-        call: Call,
-        request: Resource,
-        kind: CallKind,
-        deliver: Deliver | None,
-        urgency: float,
-        after: int,
-        submitted: float | None,
-    ) -> None:
-        super().__init__(call.fn, request, kind, deliver, urgency, after, submitted)
-        self.call = call
-        self.cancelled = False
+    call: Call
+    cancelled: bool = False
 
 
-class CrashedTask:
+class CrashedTask(msgspec.Struct, eq=False):
     """The crashes of a task that is not resolved.
 
     Attributes:
@@ -91,10 +79,9 @@ class CrashedTask:
         alone: True if it is given the whole worker; it may use what it asked for.
     """
 
-    def __init__(self, request: Resource) -> None:
-        self.request = request
-        self.crashes: tuple[Crash, ...] = ()
-        self.alone = False
+    request: Resource
+    crashes: tuple[Crash, ...] = ()
+    alone: bool = False
 
     def part_of(self, allocation: Resource) -> Resource:
         """Return what its next run may use of what it is given."""
@@ -249,7 +236,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if name != kinds.function or queue.request is not kinds.request:
             kind = kinds.of(name, queue.request)
         kind.left += 1
-        self._tasks[task] = LocalTask(call, queue.request, kind, deliver, urgency, after, submitted)
+        self._tasks[task] = LocalTask(
+            call.fn, queue.request, kind, deliver, urgency, after, submitted, call=call
+        )
         return task
 
     def cancel(self, task: int) -> None:

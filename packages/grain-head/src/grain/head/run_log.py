@@ -27,6 +27,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+import msgspec
 import trio
 
 from grain.eventlog import schema
@@ -80,7 +81,7 @@ class Lines(Protocol):
         """Call a function in about a second, in the thread of the event loop."""
 
 
-class BriefCount:
+class BriefCount(msgspec.Struct, eq=False):
     """The brief tasks of one function that ask for the same, since counts were last written.
 
     Attributes:
@@ -93,18 +94,16 @@ class BriefCount:
         taken: the times from their submissions to their ends, likewise.
     """
 
-    __slots__ = ("began", "function", "key", "request", "seconds", "taken", "tasks")
-
-    def __init__(self, function: str, request: Resource, began: float) -> None:
-        self.function = function
-        self.request = request
-        self.began = began
-        self.key: object = None
-        self.tasks = 0
-        self.seconds = self.taken = 0.0
+    function: str
+    request: Resource
+    began: float
+    key: object = None
+    tasks: int = 0
+    seconds: float = 0.0
+    taken: float = 0.0
 
 
-class CurrentRun:
+class CurrentRun(msgspec.Struct, eq=False):
     """The present run of a task that is not over, or its last one.
 
     Attributes:
@@ -116,15 +115,12 @@ class CurrentRun:
         report: of its worker on it, likewise.
     """
 
-    __slots__ = ("attempt", "began", "crash", "listed", "report", "worker")
-
-    def __init__(self) -> None:
-        self.attempt = 0
-        self.worker = ""
-        self.began = 0.0
-        self.listed = False
-        self.crash: Crash | None = None
-        self.report: Report | RunReport = b""
+    attempt: int = 0
+    worker: str = ""
+    began: float = 0.0
+    listed: bool = False
+    crash: Crash | None = None
+    report: Report | RunReport = b""
 
 
 class RunLog:

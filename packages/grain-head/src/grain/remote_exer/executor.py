@@ -242,7 +242,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if function.name != kinds.function or asked is not kinds.request:
             kind = kinds.of(function.name, asked)
         record = RemoteTask(
-            function.name, function.digest, arguments, request, asked, kind, deliver, urgency, after
+            function.name,
+            asked,
+            kind,
+            deliver,
+            urgency,
+            after,
+            digest=function.digest,
+            arguments=arguments,
+            asked=request,
         )
         task = self._session.submit(record)
         unsent = len(self._session.to_head)

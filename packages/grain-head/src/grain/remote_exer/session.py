@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
-    from grain.head.base import CallKind, Deliver
-    from grain.resource import Resource
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
@@ -137,7 +135,7 @@ class StoppedWorker(NamedTuple):
     why: str
 
 
-class RemoteTask(SubmittedTask):
+class RemoteTask(SubmittedTask, eq=False, kw_only=True):
     """A task of a mission, with all that is needed to submit it again.
 
     Attributes:
@@ -150,27 +148,12 @@ class RemoteTask(SubmittedTask):
         retracted: True from the call of `MissionSession.cancel` on.
     """
 
-    __slots__ = ("arguments", "asked", "crashes", "digest", "retracted", "worker")
-
-    def __init__(
-        self,
-        function: str,
-        digest: bytes,
-        arguments: Payload,
-        asked: int,
-        request: Resource,
-        kind: CallKind,
-        deliver: Deliver | None = None,
-        urgency: float = 0.0,
-        after: int = 0,
-    ) -> None:
-        super().__init__(function, request, kind, deliver, urgency, after)
-        self.digest = digest
-        self.arguments = arguments
-        self.asked = asked
-        self.worker = ""
-        self.crashes: tuple[Crash, ...] = ()
-        self.retracted = False
+    digest: bytes
+    arguments: Payload
+    asked: int
+    worker: str = ""
+    crashes: tuple[Crash, ...] = ()
+    retracted: bool = False
 
 
 class MissionSession:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     Link = Hashable
 
 
+PRINTS, PRINTS_SAVED = 32_768, 131_072
+"""Characters a second of what its tasks print that a mission gets, and how many at once."""
+
+
 class EndedMission(NamedTuple):
     """A mission that has left.
 
@@ -47,6 +52,7 @@ EndedTask = tuple["TaskRecord", str, float, float, str]
 the reason in a line if it has failed. A plain tuple, as one is made for every task."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FailedTask:
     """A task that has failed.
 
@@ -54,11 +60,8 @@ class FailedTask:
         retried: True if its mission tries it again, by a task of another number.
     """
 
-    __slots__ = ("ended", "retried")
-
-    def __init__(self, ended: EndedTask) -> None:
-        self.ended = ended
-        self.retried = False
+    ended: EndedTask
+    retried: bool = False
 
 
 class LostWorker(NamedTuple):
@@ -78,6 +81,7 @@ class LostWorker(NamedTuple):
     runs: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PeerRecord:
     """A peer that connects, is away, and comes back: the common part of missions and workers.
 
@@ -94,28 +98,15 @@ class PeerRecord:
         versions: of its Python, and others.
     """
 
-    __slots__ = (
-        "connection",
-        "deadline",
-        "host",
-        "id",
-        "link",
-        "name",
-        "number",
-        "ordinal",
-        "versions",
-    )
-
-    def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
-        self.id = id
-        self.number = number
-        self.name = ""
-        self.ordinal = 0
-        self.host = ""
-        self.link: Link | None = None
-        self.connection = 0
-        self.deadline = math.inf
-        self.versions = Versions()
+    id: str
+    number: int
+    name: str = ""
+    ordinal: int = 0
+    host: str = ""
+    link: Link | None = None
+    connection: int = 0
+    deadline: float = math.inf
+    versions: Versions = field(default_factory=Versions)
 
     @property
     def unique_name(self) -> str:
@@ -123,6 +114,7 @@ class PeerRecord:
         return self.name if self.ordinal < 2 else f"{self.name}@{self.ordinal}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MissionRecord(PeerRecord):
     """A mission.
 
@@ -130,81 +122,50 @@ class MissionRecord(PeerRecord):
     tasks on that link.
     """
 
-    __slots__ = (
-        "cancelled",
-        "cancelled_by",
-        "done",
-        "failed",
-        "function_names",
-        "functions",
-        "last_away",
-        "last_submitted",
-        "outlook",
-        "parked",
-        "paused",
-        "prints",
-        "prints_lost",
-        "refused",
-        "reported",
-        "requests",
-        "retried",
-        "settings",
-        "share",
-        "since",
-        "synced",
-        "tasks",
-        "unconfirmed",
-        "unconfirmed_bytes",
-        "unschedulable",
-        "workers",
-    )
+    synced: bool = False
+    # When this head first met it, for display.
+    since: float = 0.0
+    # The outcomes that the mission has not confirmed, and their bytes. While there are too many
+    # it is paused, and what would wait in the scheduler is parked here.
+    unconfirmed: int = 0
+    unconfirmed_bytes: int = 0
+    paused: bool = False
+    parked: dict[TaskRecord, None] = field(default_factory=dict)
+    tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    functions: dict[bytes, Payload] = field(default_factory=dict)
+    # For display, as are the counts of tasks that have resolved with a value, that have failed
+    # for good, and that have failed and were tried again.
+    function_names: dict[bytes, str] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    # How far it is, as it estimates itself; None if it has not said so on this link.
+    outlook: Outlook | None = None
+    # The requests of this link by number: the resources, and the queue for them.
+    requests: dict[int, tuple[Resource, TaskQueue]] = field(default_factory=dict)
+    # The requests of this link that were looked at, each with the last message about it.
+    unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
+    # The versions of workers that were reported to the mission on this link.
+    reported: set[Versions] = field(default_factory=set)
+    # The ids of the workers that the mission was informed of on this link.
+    workers: set[str] = field(default_factory=set)
+    # The workers that the mission was last said to wait for, and for nothing else.
+    last_away: frozenset[str] = frozenset()
+    last_submitted: int = -1
+    # As its runs take them along: opaque.
+    settings: bytes = b""
+    # The characters of lines that its tasks print, where it wants them; and the number of lines
+    # that were too many.
+    prints: Allowance = field(default_factory=lambda: Allowance(PRINTS, PRINTS_SAVED))
+    prints_lost: int = 0
+    share: Share = field(default_factory=Share)
+    # The person who has cancelled the mission from outside, or single tasks of it. A mission
+    # that was away, or whose connection was lost meanwhile, is informed when it is back.
+    cancelled_by: str = ""
+    cancelled: dict[int, str] = field(default_factory=dict)
+    # The tasks of these that the mission submitted on this link all the same.
+    refused: set[int] = field(default_factory=set)
 
-    def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
-        super().__init__(id, number)
-        self.synced = False
-        # When this head first met it, for display.
-        self.since = 0.0
-        # The outcomes that the mission has not confirmed, and their bytes. While there are too many
-        # it is paused, and what would wait in the scheduler is parked here.
-        self.unconfirmed = self.unconfirmed_bytes = 0
-        self.paused = False
-        self.parked: dict[TaskRecord, None] = {}
-        self.tasks: dict[int, TaskRecord] = {}
-        self.functions: dict[bytes, Payload] = {}
-        # For display, as are the counts of tasks that have resolved with a value, that have failed
-        # for good, and that have failed and were tried again.
-        self.function_names: dict[bytes, str] = {}
-        self.done = self.failed = self.retried = 0
-        # How far it is, as it estimates itself; None if it has not said so on this link.
-        self.outlook: Outlook | None = None
-        # The requests of this link by number: the resources, and the queue for them.
-        self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
-        # The requests of this link that were looked at, each with the last message about it.
-        self.unschedulable: dict[int, Unschedulable | None] = {}
-        # The versions of workers that were reported to the mission on this link.
-        self.reported: set[Versions] = set()
-        # The ids of the workers that the mission was informed of on this link.
-        self.workers: set[str] = set()
-        # The workers that the mission was last said to wait for, and for nothing else.
-        self.last_away: frozenset[str] = frozenset()
-        self.last_submitted = -1
-        # As its runs take them along: opaque.
-        self.settings = b""
-        # The characters of lines that its tasks print, where it wants them; and the number of lines
-        # that were too many.
-        self.prints = Allowance(PRINTS, PRINTS_SAVED)
-        self.prints_lost = 0
-        self.share = Share()
-        # The person who has cancelled the mission from outside, or single tasks of it. A mission
-        # that was away, or whose connection was lost meanwhile, is informed when it is back.
-        self.cancelled_by = ""
-        self.cancelled: dict[int, str] = {}
-        # The tasks of these that the mission submitted on this link all the same.
-        self.refused: set[int] = set()
-
-
-PRINTS, PRINTS_SAVED = 32_768, 131_072
-"""Characters a second of what its tasks print that a mission gets, and how many at once."""
 
 ITS_MISSION = "\0"
 """The id of what a parked task awaits: no worker has it."""
@@ -228,6 +189,7 @@ class TaskState(Enum):
     """None of them: its mission is away and will submit it again; only its crashes are kept."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TaskRecord:
     """A task, in exactly one `TaskState`.
 
@@ -237,52 +199,29 @@ class TaskRecord:
     """
 
     # A million of these may wait: a field more is 8 MB.
-    __slots__ = (
-        "age",
-        "arguments",
-        "awaits",
-        "claimed",
-        "crashes",
-        "ending",
-        "function",
-        "kept_by",
-        "lease",
-        "mission",
-        "number",
-        "outcome",
-        "queue",
-        "report",
-        "request",
-        "retracted",
-        "scheduler_id",
-        "suspect",
-        "urgency",
-    )
-
-    def __init__(self, mission: MissionRecord, number: int) -> None:
-        self.mission = mission
-        self.number = number
-        self.claimed = False
-        self.queue: TaskQueue | None = None
-        self.request = 0
-        self.age = 0
-        self.urgency = 0.0
-        self.function = b""
-        self.arguments: Payload = None
-        self.crashes: tuple[Crash, ...] = ()
-        self.scheduler_id: int | None = None
-        self.suspect = False
-        self.awaits = ""
-        self.lease: LeaseRecord | None = None
-        # The mission does not want it any more, and waits for `Retracted`. No state of its own: a
-        # retracted task stays leased until its worker has ended the run.
-        self.retracted = False
-        self.ending: Ending | None = None
-        self.outcome: Payload = None
-        # Of the worker on the run whose outcome it is: opaque.
-        self.report: Report = b""
-        # The worker that keeps the outcome, by id, and the run that it is of.
-        self.kept_by: tuple[str, Attempt] | None = None
+    mission: MissionRecord
+    number: int
+    claimed: bool = False
+    queue: TaskQueue | None = None
+    request: int = 0
+    age: int = 0
+    urgency: float = 0.0
+    function: bytes = b""
+    arguments: Payload = None
+    crashes: tuple[Crash, ...] = ()
+    scheduler_id: int | None = None
+    suspect: bool = False
+    awaits: str = ""
+    lease: LeaseRecord | None = None
+    # The mission does not want it any more, and waits for `Retracted`. No state of its own: a
+    # retracted task stays leased until its worker has ended the run.
+    retracted: bool = False
+    ending: Ending | None = None
+    outcome: Payload = None
+    # Of the worker on the run whose outcome it is: opaque.
+    report: Report = b""
+    # The worker that keeps the outcome, by id, and the run that it is of.
+    kept_by: tuple[str, Attempt] | None = None
 
     @property
     def state(self) -> TaskState:
@@ -313,6 +252,7 @@ class TaskRecord:
         return f"<TaskRecord {self.mission.id}:{self.number}, {self.state.value}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LeaseRecord:
     """A run on a worker. It holds resources there as long as it has a scheduler id.
 
@@ -320,41 +260,24 @@ class LeaseRecord:
     without a task, a run that no mission wants.
     """
 
-    __slots__ = (
-        "alone",
-        "attempt",
-        "began",
-        "chain",
-        "index",
-        "revoked",
-        "scheduler_id",
-        "session",
-        "task",
-        "worker",
-    )
+    attempt: Attempt
+    task: TaskRecord | None
+    worker: WorkerRecord
+    scheduler_id: int | None
+    began: float = 0.0
+    revoked: bool = False
+    alone: bool = False
+    # The session of the worker in which the lease was sent or last confirmed, and its place
+    # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
+    # that it has arrived for certain: a later session counts from the beginning, and cannot
+    # undo that.
+    session: int = 0
+    index: int = 0
+    # The chain that the run is the head of, or waits in.
+    chain: Chain | None = None
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        task: TaskRecord | None,
-        worker: WorkerRecord,
-        scheduler_id: int | None,
-    ) -> None:
-        self.attempt = attempt
-        self.task = task
-        self.worker = worker
-        self.scheduler_id = scheduler_id
-        self.began = 0.0
-        self.revoked = False
-        self.alone = False
-        # The session of the worker in which the lease was sent or last confirmed, and its place
-        # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
-        # that it has arrived for certain: a later session counts from the beginning, and cannot
-        # undo that.
-        self.session = worker.session
-        self.index = 0
-        # The chain that the run is the head of, or waits in.
-        self.chain: Chain | None = None
+    def __post_init__(self) -> None:
+        self.session = self.worker.session
 
     @property
     def waits(self) -> bool:
@@ -383,6 +306,7 @@ class LeaseRecord:
         return f"<LeaseRecord {self.attempt} of {self.task} on {self.worker.name}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Chain:
     """A run, and those that take its place in turn: see `grain.head.hub.tasks.prefetch`.
 
@@ -394,15 +318,13 @@ class Chain:
         resources: what each of them may use, as plain data.
     """
 
-    __slots__ = ("head", "number", "resources", "waiting")
-
-    def __init__(self, head: LeaseRecord, number: int, resources: dict[str, Any]) -> None:
-        self.number = number
-        self.head = head
-        self.waiting: deque[LeaseRecord] = deque()
-        self.resources = resources
+    head: LeaseRecord
+    number: int
+    resources: dict[str, Any]
+    waiting: deque[LeaseRecord] = field(default_factory=deque)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class WorkerRecord(PeerRecord):
     """A worker.
 
@@ -410,62 +332,39 @@ class WorkerRecord(PeerRecord):
     nothing new goes there, and nothing of what it has is started elsewhere.
     """
 
-    __slots__ = (
-        "arrived",
-        "away_since",
-        "backlog",
-        "chain_heads",
-        "cluster",
-        "computing",
-        "draining",
-        "functions",
-        "handed_back",
-        "heard",
-        "job",
-        "leases",
-        "over",
-        "reserved",
-        "sent",
-        "serving",
-        "session",
-        "told_to_drain",
-    )
-
-    def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
-        super().__init__(id, number)
-        self.serving = False
-        self.draining = False
-        # How many outcomes wait there to be confirmed by their missions, and their bytes, while
-        # that keeps it from taking runs; None if it does not.
-        self.backlog: tuple[int, int] | None = None
-        # True while the worker is reserved for a task that is to have the worker to itself, or runs
-        # it.
-        self.reserved = False
-        # None until the worker is asked to leave; then True if it is to leave at once.
-        self.told_to_drain: bool | None = None
-        # This hub's count of its connections; in the present one, how many leases were sent, and
-        # how many of those have arrived.
-        self.session = 0
-        self.sent = 0
-        self.arrived = 0
-        # In the order of sending: leases that wait in a chain come after its head.
-        self.leases: dict[Attempt, LeaseRecord] = {}
-        self.functions: set[bytes] = set()
-        # How many runs that had begun it has handed back as it leaves, by mission.
-        self.handed_back: dict[str, int] = {}
-        # Its job, as the batch system calls it.
-        self.job = ""
-        self.cluster = ""  # its display name
-        # On how many cores something is computed there; None where that is not known.
-        self.computing: float | None = None
-        # While it reports: the first run of each chain reported so far, by the attempt that began
-        # the chain.
-        self.chain_heads: dict[Attempt, LeaseRecord] = {}
-        self.away_since = math.inf
-        # While it is away, when there was the last sign of it.
-        self.heard = math.inf
-        # Why it does not come back, once its process or its job is known to have ended.
-        self.over = ""
+    serving: bool = False
+    draining: bool = False
+    # How many outcomes wait there to be confirmed by their missions, and their bytes, while
+    # that keeps it from taking runs; None if it does not.
+    backlog: tuple[int, int] | None = None
+    # True while the worker is reserved for a task that is to have the worker to itself, or runs
+    # it.
+    reserved: bool = False
+    # None until the worker is asked to leave; then True if it is to leave at once.
+    told_to_drain: bool | None = None
+    # This hub's count of its connections; in the present one, how many leases were sent, and
+    # how many of those have arrived.
+    session: int = 0
+    sent: int = 0
+    arrived: int = 0
+    # In the order of sending: leases that wait in a chain come after its head.
+    leases: dict[Attempt, LeaseRecord] = field(default_factory=dict)
+    functions: set[bytes] = field(default_factory=set)
+    # How many runs that had begun it has handed back as it leaves, by mission.
+    handed_back: dict[str, int] = field(default_factory=dict)
+    # Its job, as the batch system calls it.
+    job: str = ""
+    cluster: str = ""  # its display name
+    # On how many cores something is computed there; None where that is not known.
+    computing: float | None = None
+    # While it reports: the first run of each chain reported so far, by the attempt that began
+    # the chain.
+    chain_heads: dict[Attempt, LeaseRecord] = field(default_factory=dict)
+    away_since: float = math.inf
+    # While it is away, when there was the last sign of it.
+    heard: float = math.inf
+    # Why it does not come back, once its process or its job is known to have ended.
+    over: str = ""
 
     def on_handed_back(self, lease: LeaseRecord) -> None:
         """Count a run that it hands back as it leaves, if it had begun and is still wanted."""

@@ -43,23 +43,6 @@ class QueueTable:
             returned something, or their resources are no longer reserved.
     """
 
-    __slots__ = (
-        "_by_priority",
-        "_free_bits",
-        "_run_times",
-        "by_bit",
-        "by_identity",
-        "by_request",
-        "levels",
-        "nonempty",
-        "order",
-        "outlived",
-        "reserved",
-        "shapes",
-        "unplaced",
-        "untried",
-    )
-
     def __init__(self, run_times: RunTimes) -> None:
         self._run_times = run_times
         self._free_bits: list[int] = []

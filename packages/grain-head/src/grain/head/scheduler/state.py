@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
+from dataclasses import dataclass, field
 from heapq import heapify, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,7 @@ DURATIONS = 100
 """The number of ended runs of a queue whose durations are kept."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Task:
     """A task: it waits in its queue, or it runs and holds resources of a worker.
 
@@ -40,34 +42,15 @@ class Task:
         until: when its hard time limit ends it; ``math.inf`` without one.
     """
 
-    __slots__ = (
-        "age",
-        "cancelled",
-        "held",
-        "id",
-        "queue",
-        "started",
-        "until",
-        "urgency",
-        "worker",
-    )
-
-    def __init__(
-        self,
-        id: int,  # noqa: A002 - its name
-        queue: TaskQueue,
-        age: int,
-        urgency: float = 0.0,
-    ) -> None:
-        self.id = id
-        self.queue = queue
-        self.age = age
-        self.urgency = urgency
-        self.cancelled = False
-        self.worker: WorkerAccount | None = None
-        self.held = ZERO
-        self.started = 0.0
-        self.until = math.inf
+    id: int
+    queue: TaskQueue
+    age: int
+    urgency: float = 0.0
+    cancelled: bool = False
+    worker: WorkerAccount | None = None
+    held: Resource = ZERO
+    started: float = 0.0
+    until: float = math.inf
 
     def __repr__(self) -> str:
         return f"<Task {self.id}: {self.queue.request.ask()}>"
@@ -255,6 +238,7 @@ class TaskQueue:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class WorkerAccount:
     """A worker: its account, the tasks that run on it, and its place in the index.
 
@@ -282,48 +266,25 @@ class WorkerAccount:
         reservation: the reservation on it, if there is one.
     """
 
-    __slots__ = (
-        "draining",
-        "end",
-        "id",
-        "idle_since",
-        "joined",
-        "level",
-        "name",
-        "open_to_all",
-        "order",
-        "peers",
-        "reservation",
-        "returned",
-        "shape",
-        "supply",
-        "tasks",
-    )
+    id: int
+    name: str
+    supply: Supply
+    shape: Shape
+    peers: dict[Hashable, Level]
+    end: float
+    joined: float
+    idle_since: float = 0.0
+    order: tuple[float, int] = (0.0, 0)
+    level: Level | None = None
+    tasks: dict[int, Task] = field(default_factory=dict)
+    returned: list[tuple[TaskQueue, Resource]] = field(default_factory=list)
+    open_to_all: bool = True
+    draining: bool = False
+    reservation: Reservation | None = None
 
-    def __init__(
-        self,
-        id: int,  # noqa: A002 - its name
-        name: str,
-        supply: Supply,
-        shape: Shape,
-        peers: dict[Hashable, Level],
-        end: float,
-        now: float,
-    ) -> None:
-        self.id = id
-        self.name = name
-        self.supply = supply
-        self.end = end
-        self.idle_since = self.joined = now
-        self.order = (end, id)
-        self.shape = shape
-        self.peers = peers
-        self.level: Level | None = None
-        self.tasks: dict[int, Task] = {}
-        self.returned: list[tuple[TaskQueue, Resource]] = []
-        self.open_to_all = True
-        self.draining = False
-        self.reservation: Reservation | None = None
+    def __post_init__(self) -> None:
+        self.idle_since = self.joined
+        self.order = (self.end, self.id)
 
     @property
     def life(self) -> float:
@@ -341,6 +302,7 @@ class WorkerAccount:
             self.open_to_all = True
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Shape:
     """All workers that are alike when nothing runs on them.
 
@@ -352,16 +314,14 @@ class Shape:
         workers: the number of these workers.
     """
 
-    __slots__ = ("interpreter", "key", "mask", "sample", "workers")
-
-    def __init__(self, key: Hashable, interpreter: str, sample: Supply) -> None:
-        self.key = key
-        self.interpreter = interpreter
-        self.sample = sample
-        self.mask = 0
-        self.workers = 0
+    key: Hashable
+    interpreter: str
+    sample: Supply
+    mask: int = 0
+    workers: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Level:
     """All workers with the same interpreter and resources free, ordered by the time they have left.
 
@@ -380,30 +340,16 @@ class Level:
         workers: the workers, ascending by the time at which they end.
     """
 
-    __slots__ = (
-        "in_heap",
-        "interpreter",
-        "key",
-        "mask",
-        "number",
-        "order",
-        "sample",
-        "slack",
-        "untried",
-        "workers",
-    )
-
-    def __init__(self, key: Hashable, number: int, interpreter: str, sample: Supply) -> None:
-        self.key = key
-        self.interpreter = interpreter
-        self.number = number
-        self.sample = sample
-        self.mask = 0
-        self.untried = 0
-        self.in_heap = 0
-        self.slack: dict[int, float] = {}
-        self.order: list[tuple[float, int]] = []
-        self.workers: list[WorkerAccount] = []
+    key: Hashable
+    number: int
+    interpreter: str
+    sample: Supply
+    mask: int = 0
+    untried: int = 0
+    in_heap: int = 0
+    slack: dict[int, float] = field(default_factory=dict)
+    order: list[tuple[float, int]] = field(default_factory=list)
+    workers: list[WorkerAccount] = field(default_factory=list)
 
     def add(self, worker: WorkerAccount) -> None:
         """Put a worker into its place."""
@@ -429,6 +375,7 @@ class Level:
         return map(self.workers.__getitem__, enough if queue.spares_time else reversed(enough))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Reservation:
     """Room on a worker, kept for one of the oldest tasks of a queue.
 
@@ -440,28 +387,21 @@ class Reservation:
         future: an account of what the worker will have free beside the task at ``start``.
         beside: what is taken out of ``future`` already, by task: the runs that may still go on
             at ``start``.
-        sticky: True if the start is not known: the worker empties, and stays reserved after that.
         beside_mask: the bits of the queues whose requests fit into ``future``, kept by
             `QueueTable`; None if they are to be worked out again.
     """
 
-    __slots__ = ("beside", "beside_mask", "future", "queue", "start", "sticky", "worker")
+    queue: TaskQueue
+    worker: WorkerAccount
+    start: float
+    future: Supply
+    beside: dict[int, Resource]
+    beside_mask: int | None = None
 
-    def __init__(
-        self,
-        queue: TaskQueue,
-        worker: WorkerAccount,
-        start: float,
-        future: Supply,
-        beside: dict[int, Resource],
-    ) -> None:
-        self.queue = queue
-        self.worker = worker
-        self.start = start
-        self.future = future
-        self.beside = beside
-        self.sticky = start == math.inf
-        self.beside_mask: int | None = None
+    @property
+    def sticky(self) -> bool:
+        """True if the start is not known: the worker empties, and stays reserved after that."""
+        return self.start == math.inf
 
     def allows(self, queue: TaskQueue, now: float) -> bool:
         """Return True if another task may start on the worker without pushing back the start."""
