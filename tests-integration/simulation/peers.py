@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Started
+from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
 from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
@@ -512,7 +513,7 @@ class SimulatedMission(SimulatedPeer):
             self.flush()
 
     def flush(self) -> None:
-        for resolution in self.session.take_resolved():
+        for resolution in taken(self.session.resolved):
             self.world.laws.on_resolved(self, resolution)
             self.story.resolved[resolution.task] = resolution
         self.send(self.session.take_mail())

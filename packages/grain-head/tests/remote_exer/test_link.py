@@ -55,6 +55,7 @@ from grain.head.messages import (
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
+from grain.remote_exer.session import taken
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.messages import TIME_OVER, Disconnect, Outlived
@@ -392,7 +393,7 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     for request in (0, 1):
         session.on_message(Unschedulable(request, "no worker is here", workers=False), None)
     assert (2, 1) == session.count_stuck()
-    session.take_notifications()
+    taken(session.notifications)
     session.on_disconnected()
     assert (0, 0) == session.count_stuck()
 
@@ -402,7 +403,7 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     assert [
         Unschedulable(1, "no worker is here", workers=False),
         Unschedulable(0, ""),
-    ] == session.take_notifications()
+    ] == taken(session.notifications)
     assert (1, 2) == session.count_stuck()
 
 
@@ -463,14 +464,14 @@ def test_a_trouble_of_the_scheduler_before_is_taken_back_unless_its_successor_ha
     for what in "ab":
         session.on_message(Trouble(what, "is full"), None)
     session.on_message(MissionRegistered(1), None)
-    assert [Trouble("a", "is full"), Trouble("b", "is full")] == session.take_notifications()
+    assert [Trouble("a", "is full"), Trouble("b", "is full")] == taken(session.notifications)
     for _ in range(2):
         session.on_disconnected()
         session.on_connected()
     session.on_message(Trouble("b", "is full"), None)
     session.on_message(MissionRegistered(2), None)
 
-    assert [Trouble("a", "")] == session.take_notifications()
+    assert [Trouble("a", "")] == taken(session.notifications)
 
 
 class Stalling(MemoryChannel[Payload, Payload]):
@@ -743,8 +744,8 @@ def test_cores_are_those_of_others_if_no_task_of_the_mission_ran_when_they_were_
     for message, given in ((Started("w", (task,)), 2), (Started("", (task,)), 2), (None, 0)):
         if message is not None:
             session.on_message(message, None)
-        seen.append(session.load.others)  # the answer is older
+        seen.append(session.others)  # the answer is older
         session.on_message(Answer("load"), pack(LoadAnswer(given, 2, None)))
-        seen.append(session.load.others)
+        seen.append(session.others)
 
     assert [False, False, False, True, True, False] == seen

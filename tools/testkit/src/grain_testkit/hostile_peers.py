@@ -18,7 +18,7 @@ from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
 from grain.head.testing import check_hub
-from grain.remote_exer.session import MissionSession
+from grain.remote_exer.session import MissionSession, taken
 from grain.resource import Cores
 from grain.worker.agent.session import WorkerSession
 from grain.worker.messages import CODEC as AGENT_CODEC
@@ -188,7 +188,7 @@ def lie_to_a_hub(script: Script, counts: Counter[str]) -> None:
         honest.now += 5.0
         hub.on_tick(honest.now)
         honest.exchange()
-    resolved = {resolution.task: resolution for resolution in honest.mission.take_resolved()}
+    resolved = {resolution.task: resolution for resolution in taken(honest.mission.resolved)}
     assert honest.mission.pending == {}
     assert honest.expected == resolved.keys()
 
@@ -227,14 +227,14 @@ def lie_to_a_mission(script: Script, counts: Counter[str]) -> None:
         except ChannelError:
             session.on_disconnected()
             session.on_connected()
-        for question in session.take_questions():
+        for question in taken(session.questions):
             session.call_of(question.task)
             session.describe(question, "call")
         session.confirm()
         session.count_stuck()
         for message, _ in session.take_mail():
             CODEC.encode(message, None)
-        resolved += [resolution.task for resolution in session.take_resolved()]
+        resolved += [resolution.task for resolution in taken(session.resolved)]
         assert len(resolved) == len(set(resolved))
         assert tasks == {*resolved, *session.pending}
         running = {task for task, p in session.pending.items() if p.worker}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from grain.delayed.graph import check_here, tasks_behind, waited_for
@@ -26,8 +27,8 @@ class AsCompleted(Generic[T]):
 
     def __init__(self, dos: list[Delayed[T]]) -> None:
         self._left = len(dos)
-        self._ready = _Ready[T]()
-        self._watches = [Watch(do._node, self._ready.of(do), first_failure=True) for do in dos]
+        self._ready = ready = _Ready[T]()
+        self._watches = [Watch(do._node, partial(ready.add, do), first_failure=True) for do in dos]
         self._checked = False
 
     def __aiter__(self) -> AsCompleted[T]:
@@ -74,21 +75,10 @@ class _Ready(Generic[T]):
         self.items: deque[Delayed[T]] = deque()
         self.event: trio.Event | asyncio.Event | None = None
 
-    def of(self, do: Delayed[T]) -> _Arrival[T]:
-        return _Arrival(self, do)
-
-
-class _Arrival(Generic[T]):
-    __slots__ = ("do", "ready")
-
-    def __init__(self, ready: _Ready[T], do: Delayed[T]) -> None:
-        self.ready = ready
-        self.do = do
-
-    def __call__(self) -> None:
-        self.ready.items.append(self.do)
-        if self.ready.event is not None:
-            self.ready.event.set()
+    def add(self, do: Delayed[T]) -> None:
+        self.items.append(do)
+        if self.event is not None:
+            self.event.set()
 
 
 @overload

@@ -20,7 +20,6 @@ from grain.head.collapse import collapsing
 from grain.head.errors import TaskCancelled, TaskCrashed
 from grain.head.events import (
     Event,
-    NeverStarts,
     Remark,
     Statistics,
     TaskFailed,
@@ -137,8 +136,6 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         local: the resources of the local worker. A number of cores takes so many CPUs of those
             that this process may use and no other worker of this machine has.
         name: the local worker's name; by default that of the host.
-        expect_workers: whether other workers may join. If not, a request that the local worker
-            can never meet is an error at once; if so, it is reported once and waits.
         on_event: called with each `grain.head.events.Event`, in order.
         env: changes to the environment of the external programs of all tasks; None as a value
             removes a variable.
@@ -155,7 +152,6 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         local: Resource = ZERO,
         *,
         name: str | None = None,
-        expect_workers: bool = False,
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
         max_overtakes: int | None = None,
@@ -166,7 +162,6 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         super().__init__()
         self.local = local
         self.name = f"{name or socket.gethostname()}(local)"
-        self._expect_workers = expect_workers
         self._on_event = on_event or (lambda _: None)
         self._run_log = run_log
         self._host = socket.gethostname()
@@ -175,7 +170,6 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         self._cpu = Computing(with_self=True)
         self._last_id = 0
         self._outbox: list[tuple[StartRun | Cancel, Call | None]] = []
-        self._reported: set[Resource] = set()
         # Of tasks that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedTask] = {}
         self._wake = trio.Event()
@@ -366,7 +360,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
-        if self._scheduler.waiting and not (self._scheduler.running or self._expect_workers):
+        if self._scheduler.waiting and not self._scheduler.running:
             self._give_up(now)
 
     def _give_up(self, now: float) -> None:
@@ -514,14 +508,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         return account.report(self._host, self.name)
 
     def _check_served(self, queue: TaskQueue) -> None:
-        """Refuse or report a request that no worker could ever meet."""
-        if queue.request in self._reported:
-            return
+        """Refuse a request that the worker could never meet."""
         why = self._scheduler.why_never(queue.request, trio.current_time())
-        if why is None:
-            return
-        if not self._expect_workers:
+        if why is not None:
             raise infeasible(queue.request, why, self.local)
-        self._reported.add(queue.request)
-        larger = self._scheduler.needs_larger(queue.request)
-        self._on_event(NeverStarts(queue.request, why, larger))

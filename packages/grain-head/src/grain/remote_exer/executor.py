@@ -46,7 +46,7 @@ from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
-from grain.remote_exer.session import MissionSession, RemoteTask, Resolution
+from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
 from grain.worker.call import call_text
 from grain.worker.errors import PayloadError
@@ -309,7 +309,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         counted = self._counted(
             len(self._tasks) - running, running, (load.given, load.cores), load.computing
         )
-        counted = replace(counted, others=load.others)
+        counted = replace(counted, others=self._session.others)
         if not self._session.stuck:
             return counted
         stuck, task = self._session.count_stuck()
@@ -408,12 +408,12 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         for message, payload in batch:
             session.on_message(message, payload)
         if run_log is not None:
-            run_log.on_messages(session.take_reports())
+            run_log.on_messages(taken(session.reports or []))
         if session.unconfirmed >= _MANY:
             self._link.wake()
         if session.outlived:
             self._report_outlived()  # while they are among the tasks
-        self._resolve(session.take_resolved())
+        self._resolve(taken(session.resolved))
         if session.notifications:
             self._report_notices()
         if session.registered is not None:
@@ -424,7 +424,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if session.blocked or session.printed or session.lost or session.stopped:
             self._report_for_people()
         if session.questions:
-            for question in session.take_questions():
+            for question in taken(session.questions):
                 session.describe(question, self._describe(question.task))
             self._link.wake()
         if session.explanations:
@@ -443,21 +443,21 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _report_for_people(self) -> None:
         """Report what workers have to say of tasks, and on which nothing depends."""
-        for blocked in self._session.take_blocked():
+        for blocked in taken(self._session.blocked):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
-        for printed in self._session.take_printed():
+        for printed in taken(self._session.printed):
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
         if self._session.lost:
             self._report_lost()
         if self._session.stopped:
-            stopped = self._session.take_stopped()
+            stopped = taken(self._session.stopped)
             names = tuple(worker.name for worker in stopped)
             tasks = sum(worker.tasks for worker in stopped)
             self._on_event(WorkersStopped(names, tasks, stopped[0].why))
 
     def _report_outlived(self) -> None:
         """Report the first task of each function that has outlived its worker."""
-        for task, crash in self._session.take_outlived():
+        for task, crash in taken(self._session.outlived):
             record, outlived = self._tasks.get(task), crash.outlived
             if record is None or outlived is None:
                 continue
@@ -469,7 +469,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _report_lost(self) -> None:
         """Report workers that are lost, and how many tasks run again because of that."""
-        lost, pending = self._session.take_lost(), self._session.pending
+        lost, pending = taken(self._session.lost), self._session.pending
         again = {
             task
             for worker in lost
@@ -480,7 +480,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._on_event(WorkersLost(names, len(again), lost[0].silent))
 
     def _report_notices(self) -> None:
-        for notification in self._session.take_notifications():
+        for notification in taken(self._session.notifications):
             if isinstance(notification, OtherVersions):
                 self._report_versions(notification)
                 continue
@@ -505,7 +505,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._on_event(never(request, notification.why, notification.larger))
 
     def _report_ended_runs(self) -> None:
-        registered = self._session.take_registered()
+        registered, self._session.registered = self._session.registered, None
         stopped, self._link.stopped = self._link.stopped, 0.0
         if registered is not None and registered.ended:
             if stopped < _STOPPED:

@@ -191,7 +191,7 @@ class SchedulerLink:
         Raises:
             NotServed: it would not help to come again.
         """
-        disconnect = self._session.take_disconnect()
+        disconnect, self._session.disconnect = self._session.disconnect, None
         if disconnect is None:
             return _AGAIN
         if disconnect.because == "refused":

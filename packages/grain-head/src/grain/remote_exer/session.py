@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -60,22 +60,16 @@ if TYPE_CHECKING:
 
 _NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+_NO_LOAD = LoadAnswer(0, 0, None)
+
+T = TypeVar("T")
 
 
-class Load(NamedTuple):
-    """The cores of all workers.
-
-    Attributes:
-        given: how many tasks were given.
-        cores: how many there are.
-        computing: on how many something is computed; None if that is not known.
-        others: True if none of the given ones was this mission's when the answer came.
-    """
-
-    given: int = 0
-    cores: int = 0
-    computing: float | None = None
-    others: bool = False
+def taken(arrived: list[T]) -> list[T]:
+    """Return what has arrived, and empty the list."""
+    items = arrived.copy()
+    arrived.clear()
+    return items
 
 
 def _definition(function: Function) -> DefineFunction:
@@ -169,23 +163,23 @@ class MissionSession:
     Attributes:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
-        resolved: outcomes of tasks, until `take_resolved`.
+        resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
         notifications: requests that cannot start, by number, with the reason, workers of other
-            versions, and troubles of the head, until `take_notifications`.
-        blocked: reports of tasks that block their worker, until `take_blocked`.
-        outlived: tasks that have outlived their worker, each with that run, until `take_outlived`.
-        reports: messages on starts, crashes and workers, until `take_reports`; None if they are not
-            wanted.
-        printed: lines that tasks have printed, until `take_printed`.
-        lost: workers that are lost, until `take_lost`.
-        stopped: workers that have left with runs unfinished, until `take_stopped`.
+            versions, and troubles of the head.
+        blocked: reports of tasks that block their worker.
+        outlived: tasks that have outlived their worker, each with that run.
+        reports: messages on starts, crashes and workers; None if they are not wanted.
+        printed: lines that tasks have printed.
+        lost: workers that are lost.
+        stopped: workers that have left with runs unfinished.
+        questions: those of the head.
         explanations: the answers to the last question about a task.
         cancelled_by: the user who has cancelled the mission from outside; empty if it is not
             cancelled.
-        disconnect: why the head has ended the connection, until `take_disconnect`.
-        registered: the head's last answer to the registration, until `take_registered`.
-        questions: those of the head, until `take_questions`.
+        disconnect: why the head has ended the connection; None again once the link has read it.
+        registered: the head's last answer to the registration; None again once it was reported.
         load: the cores of the workers, as the head last answered; 0 where it did not.
+        others: True if tasks had cores then, and none of them was this mission's.
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
@@ -241,7 +235,8 @@ class MissionSession:
         self.registered: MissionRegistered | None = None
         self.disconnect: Disconnect | None = None
         self.questions: list[Describe] = []
-        self.load = Load()
+        self.load = _NO_LOAD
+        self.others = False
         self.now = 0.0
         self.pending: dict[int, RemoteTask] = {}
         self.running: dict[int, float] = {}
@@ -271,61 +266,6 @@ class MissionSession:
         """Return the messages for the head, once."""
         mail, self.to_head = self.to_head, []
         return mail
-
-    def take_resolved(self) -> list[Resolution]:
-        """Return the outcomes that have arrived since the last call."""
-        resolved, self.resolved = self.resolved, []
-        return resolved
-
-    def take_notifications(self) -> list[Unschedulable | OtherVersions | Trouble | LastAway]:
-        """Return the notices that have arrived since the last call."""
-        notifications, self.notifications = self.notifications, []
-        return notifications
-
-    def take_registered(self) -> MissionRegistered | None:
-        """Return the head's answer to the last registration, once."""
-        registered, self.registered = self.registered, None
-        return registered
-
-    def take_disconnect(self) -> Disconnect | None:
-        """Return the head's reason for ending the connection, once; None if it gave none."""
-        disconnect, self.disconnect = self.disconnect, None
-        return disconnect
-
-    def take_blocked(self) -> list[Blocked]:
-        """Return the reports of tasks that block their worker, since the last call."""
-        blocked, self.blocked = self.blocked, []
-        return blocked
-
-    def take_outlived(self) -> list[tuple[int, Crash]]:
-        """Return the tasks that have outlived their worker, since the last call."""
-        outlived, self.outlived = self.outlived, []
-        return outlived
-
-    def take_printed(self) -> list[Printed]:
-        """Return the lines that tasks have printed, since the last call."""
-        printed, self.printed = self.printed, []
-        return printed
-
-    def take_lost(self) -> list[LostWorker]:
-        """Return the workers that were lost since the last call."""
-        lost, self.lost, self._held = self.lost, [], {}
-        return lost
-
-    def take_stopped(self) -> list[StoppedWorker]:
-        """Return the workers that have left with runs unfinished, since the last call."""
-        stopped, self.stopped = self.stopped, []
-        return stopped
-
-    def take_reports(self) -> list[Message]:
-        """Return the messages on starts, crashes and workers, since the last call."""
-        reports, self.reports = self.reports, []
-        return reports or []
-
-    def take_questions(self) -> list[Describe]:
-        """Return the head's questions that have arrived since the last call."""
-        questions, self.questions = self.questions, []
-        return questions
 
     # ---- tasks
 
@@ -435,7 +375,7 @@ class MissionSession:
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
-        self.load = Load()
+        self.load, self.others = _NO_LOAD, False
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
@@ -470,9 +410,8 @@ class MissionSession:
                     if message.crash.outlived is not None:
                         self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
-                load = unpack(payload, LoadAnswer)
-                others = load.given > 0 and not self.running
-                self.load = Load(load.given, load.cores, load.computing, others)
+                self.load = unpack(payload, LoadAnswer)
+                self.others = self.load.given > 0 and not self.running
             case Answer() if message.about == "why":
                 self.explanations.append(unpack(payload, WhyAnswer))
             case MissionRegistered():
@@ -526,6 +465,7 @@ class MissionSession:
             return
         if not self.lost:
             # One look at all tasks, however many workers are lost at once.
+            self._held = {}
             for task, record in self.pending.items():
                 if record.worker:
                     self._held.setdefault(record.worker, []).append(task)

@@ -16,7 +16,6 @@ from collections import deque
 from concurrent import futures
 from contextlib import suppress
 from contextvars import ContextVar
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -88,19 +87,12 @@ class Future(futures.Future[T]):
                 super().exception(_WAKE)
 
 
-class EngineState(Enum):
-    """The states of an engine, in their order."""
-
-    OPEN = "open"
-    CLOSED = "closed"  # it takes no calls; the present ones go on
-
-
 class _Orders(NamedTuple):
     """News for the worksite."""
 
     submitted: deque[tuple[Future[Any], Call]]
     cancelled: deque[Future[Any]]
-    state: EngineState
+    closed: bool  # it takes no more calls; the present ones go on
     interrupted: bool  # what runs is cancelled, as well as what waits
 
 
@@ -115,12 +107,13 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="grain.delayed.Executor")
         # Reentrant: the garbage collector may call `close` at any point.
         self._lock = threading.RLock()
-        # Under the lock: news for the worksite, the calls that are not resolved, and the state.
+        # Under the lock: news for the worksite, the calls that are not resolved, and whether no
+        # more are taken.
         self._submitted: deque[tuple[Future[Any], Call]] = deque()
         self._cancelled: deque[Future[Any]] = deque()
         self._unresolved: set[Future[Any]] = set()
-        self._state = EngineState.OPEN
-        # Apart from the state: a signal may set it in the middle of a change of that.
+        self._closed = False
+        # Apart from that: a signal may set it in the middle of a change of the others.
         self._interrupted = False
         self._error: BaseException | None = None
         # Wakes the worksite; None if there is none.
@@ -150,7 +143,7 @@ class Engine:
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
-            if self._state is not EngineState.OPEN or self._interrupted:
+            if self._closed or self._interrupted:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._unresolved.add(future)
             self._submitted.append((future, call))
@@ -161,8 +154,7 @@ class Engine:
     def close(self, *, cancel: bool) -> None:
         """Take no more calls; the thread ends when those that there are have ended."""
         with self._lock:
-            if self._state is EngineState.OPEN:
-                self._state = EngineState.CLOSED
+            self._closed = True
             waiting = list(self._unresolved) if cancel else []
             self._notify()
         for future in waiting:
@@ -192,16 +184,12 @@ class Engine:
                 "and both could wait for ever. Return first, and wait where the calls are submitted"
             )
 
-    def observed(self, future: Future[Any], call: Call) -> Call:
-        """Return a call that marks its future as running when it begins in this process."""
-        return Call(_Observed(self, future, call), (), {})
-
     def orders(self) -> _Orders:
         """Return the news since the last time."""
         with self._lock:
             submitted, self._submitted = self._submitted, deque()
             cancelled, self._cancelled = self._cancelled, deque()
-            return _Orders(submitted, cancelled, self._state, self._interrupted)
+            return _Orders(submitted, cancelled, self._closed, self._interrupted)
 
     def _notify(self) -> None:
         """Wake the worksite; the lock is held."""
@@ -228,8 +216,7 @@ class Engine:
             error = raised
         with self._lock:
             self._wake = None
-            if self._state is EngineState.OPEN:
-                self._state = EngineState.CLOSED
+            self._closed = True
             self._error = error
             left = list(self._unresolved)
         if error is not None and not self._began.done():
@@ -306,14 +293,14 @@ class _Worksite:
                 self._mission.executor.cancel(task)
             else:
                 future.begin()  # which notifies the waiters of a cancelled future
-        if orders.state is EngineState.CLOSED:
+        if orders.closed:
             self._closed.set()
 
     def _submit(self, future: Future[Any], call: Call) -> None:
         if future.cancelled():
             return  # it is among the cancelled ones, too
         if self._mission.runs_in_process:
-            call = self._engine.observed(future, call)
+            call = Call(_Observed(self._engine, future, call), (), {})
         try:
             self._tasks[future] = self._mission.submit(
                 self._request, call, partial(self._deliver, future)

@@ -2,13 +2,17 @@ r"""The command template: what stands in braces is replaced by the input.
 
 The replacements have GNU parallel's names and meanings (its manual, section OPTIONS):
 
-==========  =============================================
-``{}``      the input; all columns, if there are several ``{.}``     without its extension ``{/}``
-without its directories ``{//}``    its directory ``{/.}``    without both ``{#}``     the sequence
-number of the job, from 1 ``{%}``     the slot of the job: no two jobs that run at a time have the
-same ``{2}``     the second column, also as ``{2.}``, ``{2/}``, ``{2//}``, ``{2/.}`` ``{name}``  the
-column of this name, where there is a header; with the same endings
-==========  =============================================
+==========  ==================================================================================
+``{}``      the input; all columns, if there are several
+``{.}``     without its extension
+``{/}``     without its directories
+``{//}``    its directory
+``{/.}``    without both
+``{#}``     the sequence number of the job, from 1
+``{%}``     the slot of the job: no two jobs that run at a time have the same
+``{2}``     the second column, also as ``{2.}``, ``{2/}``, ``{2//}``, ``{2/.}``
+``{name}``  the column of this name, where there is a header; with the same endings
+==========  ==================================================================================
 
 Without any of them, ``{}`` is appended. A template is either the words of an argument vector,
 which no shell ever sees, or one line for ``sh``, which gets values as parameters: see `shell`.

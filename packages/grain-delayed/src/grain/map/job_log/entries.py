@@ -59,7 +59,7 @@ def read_line(line: bytes) -> JobLogEntry | None:
     """Return the entry of a complete line; None for a header.
 
     Raises:
-        LogError: the line is neither.
+        ResultLogError: the line is neither.
     """
     if line.startswith(b"Seq\t"):
         return None
@@ -113,7 +113,7 @@ class History:
         """Return the state of a job.
 
         Raises:
-            LogError: the job of this number had another command.
+            ResultLogError: the job of this number had another command.
         """
         digest = _digest(command)
         entry = self._ended.get(digest if self._by_command else seq)

@@ -24,19 +24,18 @@ class JobLog:
         history: takes the entries of the file; None if the file must have none.
 
     Raises:
-        LogError: the file is another run's, in use, or no result log.
+        ResultLogError: the file is another run's, in use, or no result log.
         OSError: the file cannot be read or written.
     """
 
     def __init__(self, path: str, history: History | None = None) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = open_locked(path, "use another --joblog")
         try:
-            self._lock()
             length = self._read(history)
             os.ftruncate(self._fd, length)  # which removes a torn line
             if not length:
-                self._write(HEADER)
+                write_whole(self._fd, HEADER, path)
         except BaseException:
             os.close(self._fd)
             raise
@@ -47,24 +46,13 @@ class JobLog:
         Raises:
             OSError: the line could not be written as a whole, as when the disk is full.
         """
-        self._write(entry.line())
+        write_whole(self._fd, entry.line(), self._path)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ResultLogError(
-                f"{self._path} is in use by another grain map; wait for its end, or use another "
-                "--joblog"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
 
     def _read(self, history: History | None) -> int:
         """Add the entries to the history; return the length of the complete lines, in bytes."""
@@ -96,11 +84,36 @@ class JobLog:
             )
         history.add(entry)
 
-    def _write(self, line: bytes) -> None:
-        try:
-            written = os.write(self._fd, line)
-            while written < len(line):  # the next write raises the reason, or succeeds
-                written += os.write(self._fd, line[written:])
-        except OSError as error:
-            error.filename = self._path
-            raise
+
+def open_locked(path: str, instead: str) -> int:
+    """Open a file to which one run at a time appends.
+
+    Args:
+        instead: what to do where another run has it.
+
+    Raises:
+        ResultLogError: it is in use.
+        OSError: it cannot be read or written.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise ResultLogError(
+            f"{path} is in use by another grain map; wait for its end, or {instead}"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    return fd
+
+
+def write_whole(fd: int, data: bytes, path: str) -> None:
+    """Write bytes; an error has the name of the file."""
+    try:
+        written = os.write(fd, data)
+        while written < len(data):  # the next write raises the reason, or succeeds
+            written += os.write(fd, data[written:])
+    except OSError as error:
+        error.filename = path
+        raise

@@ -8,13 +8,13 @@ tabs in the place of commas. Columns are quoted as in RFC 4180; bytes are writte
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import os
 from typing import TYPE_CHECKING
 
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, JobLogEntry
+from grain.map.job_log.file import open_locked, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class ResultTable:
         go_on: True if rows may be there, to which others are added.
 
     Raises:
-        LogError: the file has rows of another run, or is in use.
+        ResultLogError: the file has rows of another run, or is in use.
         OSError: the file cannot be read or written.
     """
 
@@ -51,9 +51,8 @@ class ResultTable:
         self._begun = False
         if name[:-4] == "-":
             return
-        self._fd = os.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = open_locked(name, "name another file")
         try:
-            self._lock(self._fd)
             length = self._complete_rows(self._fd, go_on=go_on)
             os.ftruncate(self._fd, length)  # which removes a torn row
             self._begun = length > 0
@@ -82,13 +81,7 @@ class ResultTable:
             data = self._line([*first, *names, "Stdout", "Stderr"]) + data
         if self._fd is None:
             return data
-        try:
-            written = os.write(self._fd, data)
-            while written < len(data):  # the next write raises the reason, or succeeds
-                written += os.write(self._fd, data[written:])
-        except OSError as error:
-            error.filename = self._name
-            raise
+        write_whole(self._fd, data, self._name)
         return b""
 
     def __enter__(self) -> Self:
@@ -104,24 +97,13 @@ class ResultTable:
         csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n").writerow(columns)
         return os.fsencode(text.getvalue()[:-2] + "\n")
 
-    def _lock(self, fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ResultLogError(
-                f"{self._name} is in use by another grain map; wait for its end, or name another "
-                "file"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
-
     def _complete_rows(self, fd: int, *, go_on: bool) -> int:
         """Return the length of the rows that are complete, in bytes.
 
         A row ends with a newline outside quotes, and there an even number of quotes has come.
 
         Raises:
-            LogError: there are rows, and there must be none.
+            ResultLogError: there are rows, and there must be none.
         """
         length = position = quotes = 0
         with open(fd, "rb", closefd=False) as file:

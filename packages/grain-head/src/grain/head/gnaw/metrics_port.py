@@ -54,7 +54,7 @@ async def serve_metrics(place: str, hub: Hub) -> None:
     before = ""
     while True:
         try:
-            listener = await _listen(where)
+            listeners = await _listen(where)
         except OSError as error:
             if str(error) != before:
                 _log.warning("metrics are not served at %s: %s", where, error)
@@ -63,7 +63,7 @@ async def serve_metrics(place: str, hub: Hub) -> None:
             continue
         _log.info("metrics are served at %s", where)
         try:
-            await trio.serve_listeners(server.handle, [listener])
+            await trio.serve_listeners(server.handle, listeners)
         finally:
             if where.path:
                 _remove_own(where.path)
@@ -184,23 +184,14 @@ async def _send(
             pass
 
 
-async def _listen(where: MetricsPlace) -> trio.SocketListener:
+async def _listen(where: MetricsPlace) -> list[trio.SocketListener]:
     """Listen at a place.
 
     Raises:
         OSError: it cannot.
     """
     if not where.path:
-        family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-        sock = trio.socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            await sock.bind((where.host, where.port))
-            sock.listen(_MOST)
-        except BaseException:
-            sock.close()
-            raise
-        return trio.SocketListener(sock)
+        return await trio.open_tcp_listeners(where.port, host=where.host, backlog=_MOST)
     if await _is_dead(where.path):
         _remove_own(where.path)
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -212,7 +203,7 @@ async def _listen(where: MetricsPlace) -> trio.SocketListener:
     except BaseException:
         sock.close()
         raise
-    return trio.SocketListener(sock)
+    return [trio.SocketListener(sock)]
 
 
 async def _is_dead(path: str) -> bool:
