@@ -73,9 +73,6 @@ class MissionTasks:
 class TaskNode:
     """A node that one task fills in: the executor calls it with the outcome of the task.
 
-    Args:
-        fn: the function that the task calls; the node keeps its name.
-
     Attributes:
         number: the task's number, once the executor has it. For a branch, in a mission with a log,
             the number of the task that it waited for last; else 0.

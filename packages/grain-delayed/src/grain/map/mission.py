@@ -129,9 +129,6 @@ class _Leaving(Exception):
 class _JobMaker:
     """A maker of jobs: the templates of a plan, filled with inputs.
 
-    Args:
-        inputs: the inputs, opened.
-
     Raises:
         TemplateError: a template and the inputs, or the options, do not go together.
     """

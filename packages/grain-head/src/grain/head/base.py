@@ -140,12 +140,7 @@ class Kinds:
         self.last = CallKind("", 0)
 
     def of(self, function: str, request: Resource) -> CallKind:
-        """Return the kind of a task, which is `last` from then on.
-
-        Args:
-            function: as the attribute.
-            request: what it asks for.
-        """
+        """Return the kind of a task, which is `last` from then on."""
         key = function, cores_of(request)
         kind = self._kinds.get(key)
         if kind is None:
@@ -160,7 +155,6 @@ class Kinds:
 
         Args:
             running: of each task that runs its kind, and when it began.
-            blocked: how many tasks wait that fit no worker.
         """
         elapsed: dict[CallKind, list[float]] = {}
         for kind, began in running:

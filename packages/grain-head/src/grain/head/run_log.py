@@ -127,12 +127,10 @@ class RunLog:
     """The part of a mission's log that its executor writes, and the mission itself.
 
     Args:
-        log: takes the lines.
-        id: the mission's.
         clock: the clock of the executor, which the log has, too.
 
     Attributes:
-        id: as the argument.
+        id: the mission's.
         labels: makes the labels of calls that failed.
         room: how many tasks are listed, brief or not, before brief ones are counted.
         last: the count to which the last brief task was added; most tasks are like the one before.
@@ -215,7 +213,6 @@ class RunLog:
         """Note that a task, which the executor has just taken, is a further attempt.
 
         Args:
-            task: its number.
             retry_of: that of the first attempt.
         """
         self._list(task, self._tasks.get(task), retry_of)
@@ -307,7 +304,6 @@ class RunLog:
         """Return the count to which `count` adds a task, which is `last` from then on.
 
         Args:
-            record: that of the task.
             began: when its run began: if there is no such count yet, it is the first.
         """
         counted_as = record.name, id(record.request)
@@ -342,10 +338,8 @@ class RunLog:
         """Note the end of a task.
 
         Args:
-            task: its number.
             error: the exception with which it ended; None if it has a value.
             record: its own, which its executor does not have any more.
-            cancelled: True if it was cancelled.
             crashed: True if it was given up after crashes.
             report: of its run, by its worker.
             worker: the id of the worker that had it, if `started` may not have been called.

@@ -93,8 +93,6 @@ def check_attempt(attempt: Attempt, epoch: int, last: int) -> None:
     """Check a run that a worker reports.
 
     Args:
-        attempt: the run.
-        epoch: this head's.
         last: the number of the last run that this head has begun.
 
     Raises:

@@ -191,11 +191,7 @@ class GnawConnector:
             raise Unreachable(str(error)) from error
 
     async def start(self, *more: str) -> None:
-        """Start a scheduler in the background, where it outlives this process.
-
-        Args:
-            more: further arguments.
-        """
+        """Start a scheduler in the background, where it outlives this process."""
         # In an argument list every user could read the key of a bridge.
         address = without_key(self.address)
         words = [*python_command("grain.head"), "--address", address, *more]

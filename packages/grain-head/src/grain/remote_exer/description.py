@@ -31,13 +31,7 @@ _SHORT.maxlevel = 3
 
 
 def describe_call(name: str, arguments: WireBytes, payloads: Payloads) -> str:
-    """Return a call as a user would write it, with large values shortened. Raises nothing.
-
-    Args:
-        name: the function's.
-        arguments: the payload of the task.
-        payloads: reads it.
-    """
+    """Return a call as a user would write it, with large values shortened. Raises nothing."""
     size = len(arguments)
     if size > LARGEST:
         return f"{name}(...), with arguments of {size / 1e6:.1f} MB"
@@ -55,14 +49,7 @@ def describe_call(name: str, arguments: WireBytes, payloads: Payloads) -> str:
 
 
 def label_of(name: str, arguments: WireBytes, payloads: Payloads, labels: CallLabels) -> str:
-    """Return a call as an event log has it, without arguments that are large. Raises nothing.
-
-    Args:
-        name: the function's.
-        arguments: the payload of the task.
-        payloads: reads it.
-        labels: makes the line.
-    """
+    """Return a call as an event log has it, without arguments that are large. Raises nothing."""
     if len(arguments) <= LABELLED:
         # A class of the user may raise anything where it is loaded.
         with suppress(Exception):

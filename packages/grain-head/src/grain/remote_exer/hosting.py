@@ -149,9 +149,6 @@ class _Host:
 
     All of it runs until `stop`, even when the nursery is cancelled: it takes a scheduler and a
     worker to cancel what runs.
-
-    Args:
-        nursery: runs it.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:

@@ -64,9 +64,7 @@ class SchedulerLink:
     """The link of a session to its scheduler: it sends messages, and hands over arriving ones.
 
     Args:
-        session: the mission's.
         connect: opens a channel to the scheduler for the mission of an id.
-        take: called with each batch that arrives.
         on_event: called with the events of the scheduler's absence.
         until_direct: waits, on a connection, until there is a better way, which the next one takes;
             None if there is none.

@@ -48,7 +48,6 @@ class LocalWorker:
 
     Args:
         name: its display name, which tasklets see as ``GVAR.instance``.
-        total: its resources.
         head: the channel to its head, which stays open when it has ended.
         bind: False to bind no program to CPUs.
         isolated: True for a runner in a process of its own.

@@ -182,9 +182,6 @@ class Store:
     def write(self, key: Key, value: Any, seconds: float) -> None:
         """Write a result; an older one with this key is replaced.
 
-        Args:
-            seconds: the time from the call to the result.
-
         Raises:
             Unpicklable: pickle cannot write the value.
             OSError: no space, ...

@@ -82,7 +82,6 @@ class Retry:
         """Decide about a failed attempt.
 
         Args:
-            attempt: its number, from 1.
             random: spreads the waits, so that tasks that failed together do not return together.
         """
         if attempt > self.retries:
@@ -225,11 +224,7 @@ class RetryLines:
         self._counts: Counter[tuple[str, type[BaseException]]] = Counter()
 
     def line(self, function: str, error: BaseException, text: str) -> str | None:
-        """Count a retry; return the line to report, None for none.
-
-        Args:
-            text: the whole report.
-        """
+        """Count a retry; return the line to report, None for none."""
         self._counts[function, type(error)] += 1
         count = self._counts[function, type(error)]
         if count < _REPORTED:

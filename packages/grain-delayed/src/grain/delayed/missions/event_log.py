@@ -122,7 +122,6 @@ def wanted_log(
 
     Args:
         wanted: as of `mission`; None leaves it to the configuration.
-        settings: those of the configuration.
 
     Raises:
         TypeError: wanted is neither a bool nor a path.

@@ -44,7 +44,6 @@ async def executing(
 
     Args:
         config: the configuration; None for a mission that no worker can join.
-        run_log: takes note of what happens to the tasks; None if the mission has no log.
         number: that of its label; 0 if it has none.
 
     Raises:

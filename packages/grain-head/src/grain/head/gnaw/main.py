@@ -114,7 +114,6 @@ async def run_gnaw(
     """Serve until there has been nothing to do for a while, or a signal says so.
 
     Args:
-        address: where it is met.
         idle_timeout: seconds without a mission after which it leaves.
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.

@@ -90,7 +90,6 @@ class RunTimeHistogram:
     """The histogram of the times of runs.
 
     Args:
-        registry: collects it.
         by_function: False to add up all functions as `ALL`.
     """
 
@@ -105,12 +104,7 @@ class RunTimeHistogram:
             self._histogram.labels(ALL)  # it is there before the first run
 
     def on_run(self, function: str, seconds: float) -> None:
-        """Count a run that ended by itself.
-
-        Args:
-            function: the name of its function.
-            seconds: how long it took.
-        """
+        """Count a run that ended by itself."""
         name = ALL
         if self._by_function:
             if len(self._functions) < MOST_FUNCTIONS:
@@ -123,7 +117,6 @@ class HubCollector:
     """Makes metrics of a hub whenever they are collected.
 
     Args:
-        hub: whose.
         started: when it started, in seconds since Unix' epoch.
     """
 

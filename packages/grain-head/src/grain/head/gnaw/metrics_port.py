@@ -42,7 +42,6 @@ async def serve_metrics(place: str, hub: Hub) -> None:
 
     Args:
         place: as `grain.config.parse_metrics` takes it.
-        hub: whose metrics.
     """
     try:
         where = parse_metrics(place)
@@ -73,11 +72,9 @@ class MetricsServer:
     """Answers connections.
 
     Args:
-        hub: whose metrics.
         own_names_only: True to answer only if the request is for an address or for localhost. A
             page on the web can have a browser on this host ask for a name of its own, which
             resolves to this host then ("DNS rebinding"), and read the answer.
-        by_function: as in `grain.head.gnaw.metrics.RunTimeHistogram`.
     """
 
     def __init__(

@@ -56,7 +56,6 @@ async def keep_pool(size: PoolSize, config: str) -> None:
     """Keep workers alive until cancelled; then the child ends, and its jobs stay.
 
     Args:
-        size: how many, or ``"auto"``.
         config: the configuration file; empty for the defaults. Relative outputs of workers go to
             its directory.
     """
@@ -87,13 +86,9 @@ async def _end(child: trio.Process) -> None:
 
 
 async def withdraw_pool(size: PoolSize, config: str) -> None:
-    """Cancel the jobs that `keep_pool` submitted and that still wait.
+    """Cancel the jobs that `keep_pool`, which has ended, submitted and that still wait.
 
     Takes half a minute at most. The log says so if jobs are left.
-
-    Args:
-        size: as for `keep_pool`, which must have ended.
-        config: as for `keep_pool`.
     """
     if importlib.util.find_spec("grain.cli") is None:
         return

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionTable:
-    """The functions of all missions, and of all workers.
-
-    Args:
-        registry: the missions and workers, whose records hold what each of them has.
-    """
+    """The functions of all missions, and of all workers."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -100,19 +100,9 @@ class Hub:
         prefetch_seconds: seconds of work that are sent ahead for each run, see
             `grain.head.hub.tasks.prefetch`.
         max_overtakes: see `Scheduler`.
-        parts: the classes of its parts.
-        versions: this head's.
 
     Attributes:
         registry: the missions and workers with their tasks and leases.
-        scheduler: decides what starts.
-        waiting: has the tasks that wait.
-        outcomes: has those that end.
-        runs: has those that run on workers.
-        quarantine: has those that wait to run by themselves.
-        prefetch: has the chains of tasks that wait on workers.
-        missions: handles what missions send.
-        workers: handles what workers send.
         overview: answers what ``grain top`` asks.
     """
 
@@ -178,7 +168,6 @@ class Hub:
         """Detach the peer whose connection is lost or was closed.
 
         Args:
-            link: the connection.
             silent: for how many seconds nothing has come from the peer, for messages.
             ended: as in `ChannelBroken`: it was not lost for silence.
         """
@@ -194,7 +183,6 @@ class Hub:
         """Detach a peer as if its connection were lost, and inform it; then close that.
 
         Args:
-            link: its connection.
             why: a sentence for display.
             refused: it makes no sense that it comes again with the same.
         """
@@ -303,7 +291,6 @@ class Hub:
 
         Args:
             mission: its mission, as `grain.head.hub.names.find_peer` takes it.
-            task: its number there.
         """
         owner = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(owner, str):

@@ -66,11 +66,6 @@ class Missions:
     """The missions of a hub.
 
     Args:
-        registry: has the missions by id.
-        waiting: has their tasks that wait.
-        outcomes: has those that end.
-        functions: is kept free of functions that no mission has.
-        reports: informs missions of workers, and of troubles.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
 

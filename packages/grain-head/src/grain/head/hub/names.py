@@ -60,7 +60,6 @@ def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
     Args:
         peers: to be looked at; those with an empty id and name are never meant.
         word: a label, a name, an id, or the beginning of an id.
-        kind: the noun for such a peer.
     """
     exact = [peer for peer in peers if word and peer.id == word]
     named = [peer for peer in peers if word and peer.name == word]

@@ -100,10 +100,7 @@ class Registry:
     """The missions and the workers of a hub, those that are away included, and what they share.
 
     Args:
-        epoch: this head's number; no other head of these missions and workers has it.
         wall: the difference between the clock of Unix and that of the hub, in seconds.
-        versions: this head's.
-        scheduler: decides what starts.
 
     Attributes:
         epoch: as the argument, like `versions` and `scheduler`.

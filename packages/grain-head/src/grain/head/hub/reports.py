@@ -59,12 +59,7 @@ class _Expected(NamedTuple):
 
 
 class MissionReports:
-    """The messages of a hub about requests that no worker can meet.
-
-    Args:
-        registry: has the missions, with what they were informed of on this connection, and the
-            workers.
-    """
+    """The messages of a hub about requests that no worker can meet."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -211,13 +206,7 @@ class MissionReports:
     def on_worker_left(
         self, worker: WorkerRecord, why: str, silent: float | None = None, told: str = ""
     ) -> None:
-        """Inform the missions that know of a worker of its end, before those of its runs.
-
-        Args:
-            why: as in `WorkerEnded`.
-            silent: likewise.
-            told: likewise.
-        """
+        """Send `WorkerEnded` to the missions that know of a worker, before the ends of its runs."""
         self._changed = True
         for mission in self._registry.missions.values():
             if worker.id in mission.workers:

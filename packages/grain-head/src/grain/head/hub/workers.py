@@ -75,11 +75,6 @@ class Workers:
     """The workers of a hub.
 
     Args:
-        registry: has the workers by id.
-        waiting: has tasks that wait for reports of workers.
-        runs: has what runs on them.
-        functions: is looked at when a worker has reported those that it has.
-        reports: informs missions of workers.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
 
@@ -295,7 +290,6 @@ class Workers:
         """Wait for the worker whose connection is lost; nothing new goes there.
 
         Args:
-            link: the connection.
             ended: the kernel at the other end has closed it.
         """
         worker = self.links.pop(link, None)

@@ -61,8 +61,6 @@ class StarvationGuard:
     """The guarantee that every task that is passed over starts in the end.
 
     Args:
-        workers: the scheduler's workers.
-        queues: the scheduler's queues.
         max_overtakes: how often a task may be overtaken before it gets a reservation, where run
             times are not known, less than 1 counting as 1; None for `MAX_OVERTAKES`, and
             `MORE_OVERTAKES` for each worker beyond the first few.

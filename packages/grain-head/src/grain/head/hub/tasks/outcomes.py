@@ -40,10 +40,6 @@ MAX_UNCONFIRMED_BYTES = 1024**3
 class Outcomes:
     """The ends of the tasks of all missions, from a run's outcome to its confirmation.
 
-    Args:
-        registry: the missions, whose records hold their tasks.
-        waiting: takes tasks whose runs came to nothing.
-
     Attributes:
         done: how many tasks have resolved with a value.
         failed: how many have failed for good. A failure counts when its mission has confirmed it,
@@ -181,7 +177,6 @@ class Outcomes:
         """Forget a task whose outcome its mission has: no worker needs to keep that any more.
 
         Args:
-            number: the task's number.
             retried: True if the task has failed, and the mission tries it again by another one.
         """
         task = mission.tasks.get(number)
@@ -209,11 +204,7 @@ class Outcomes:
         self._outgoing.post(task.mission.link, Retracted(task.number, report))
 
     def discard(self, task: TaskRecord, *, retried: bool = False) -> None:
-        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged.
-
-        Args:
-            retried: as in `on_confirmed`.
-        """
+        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self._waiting.withdraw(task)
         del task.mission.tasks[task.number]
         if task.ending is not None:

@@ -52,7 +52,6 @@ class Prefetch:
     It decides; `grain.head.hub.tasks.runs.Runs` makes the leases and sends them.
 
     Args:
-        scheduler: has the queues and what runs.
         prefetch_seconds: seconds of work that are sent ahead for each run.
 
     Attributes:

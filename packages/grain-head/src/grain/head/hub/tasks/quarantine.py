@@ -20,9 +20,6 @@ _PART = 4  # one worker in so many may be reserved, and one in any case
 class Quarantine:
     """The tasks that wait for a worker to themselves, and the workers reserved for them.
 
-    Args:
-        registry: has the workers, and the scheduler, which gets no tasks onto reserved ones.
-
     Attributes:
         waiting: the tasks, each with the worker reserved for it, if there is one.
     """

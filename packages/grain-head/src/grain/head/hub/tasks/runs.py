@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 class Runs:
     """The runs on all workers.
 
-    Args:
-        registry: the missions and workers, whose records hold their tasks and leases.
-        waiting: has the tasks that may start.
-        outcomes: takes what comes of a run.
-        prefetch: decides what waits on workers.
-        functions: sends functions to workers.
-        reports: informs missions of workers.
-
     Attributes:
         holding: the leases that hold resources, by the scheduler's id of each.
         on_run_time: takes the name of the function and the seconds of each run that ended by
@@ -224,7 +216,6 @@ class Runs:
         """End a run that is gone without an outcome.
 
         Args:
-            lease: of the run.
             how: what its worker died of, if the run may have been the reason.
             over: when its worker, whose time was over then, was here for the last time; None for a
                 worker that had time left.

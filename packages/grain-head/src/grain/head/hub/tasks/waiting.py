@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 class Waiting:
     """The tasks of all missions that wait, wherever they do.
 
-    Args:
-        registry: has the scheduler.
-        quarantine: has tasks that wait to run by themselves.
-        reports: informs missions of requests that no worker can meet.
-
     Attributes:
         queued: those that wait in a queue of the scheduler, by its id of each.
         awaiting_report: those that wait for a worker's report, by the worker's id.
