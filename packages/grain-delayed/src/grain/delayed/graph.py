@@ -10,6 +10,7 @@ Nothing here is recursive: ``s += f(i)`` in a loop makes a chain as long as the 
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import outcome
@@ -122,24 +123,16 @@ class TaskNode:
         return self.outcome.value
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Operation:
     """A recorded call of a function whose arguments may be nodes, and later its value."""
 
-    __slots__ = ("args", "done", "function", "kwargs", "needs", "value")
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        needs: Sequence[Node],
-    ) -> None:
-        self.function: Callable[..., Any] | None = function
-        self.args = args
-        self.kwargs = kwargs
-        self.needs = needs
-        self.done = False
-        self.value: Any = None
+    function: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    needs: Sequence[Node]
+    done: bool = False
+    value: Any = None
 
     def compute(self) -> None:
         """Compute the value; all needs are done."""
@@ -306,14 +299,12 @@ def _filled(arg: Any) -> Any:
     return arg
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Nested:
     """A list, tuple, dict or slice among the arguments that contains nodes."""
 
-    __slots__ = ("items", "kind")
-
-    def __init__(self, kind: type, items: list[Any]) -> None:
-        self.kind = kind
-        self.items = items
+    kind: type
+    items: list[Any]
 
     def filled(self) -> Any:
         """Return the container with each node replaced by its value."""

@@ -13,6 +13,7 @@ from typing import Literal
 
 from grain.map.errors import MapError
 from grain.map.failures import FailureGroups
+from grain.resource.figures import counted
 
 # Exit statuses for anything that goes wrong beside jobs.
 TROUBLE = 255
@@ -136,7 +137,7 @@ class Tally:
             failed = f"{self.failed} failed ({failures})"
         else:
             failed = f"{self.failed} failed"
-        parts = [f"{_jobs(self.succeeded)} succeeded", failed]
+        parts = [f"{counted(self.succeeded, 'job')} succeeded", failed]
         if self.skipped:
             parts.append(f"{self.skipped} had ended before")
         line = ", ".join(parts)
@@ -147,7 +148,3 @@ class Tally:
         if not self.halted:
             return line
         return f"{line}; halted, as {self.reason}" if self.reason else f"{line}; halted"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"

@@ -49,7 +49,7 @@ def ls(directory: str | None, function: str | None, check: bool) -> None:
       grain cache ls --check energy   read the results of energy, too
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.delayed.times import when
-    from grain.resource.figures import clock
+    from grain.resource.figures import clock, counted
 
     results, damaged_files = _sorted(_store(directory), function, check=check)
     for result in results:
@@ -59,7 +59,7 @@ def ls(directory: str | None, function: str | None, check: bool) -> None:
         )
     for path, why in damaged_files:
         click.echo(f"{path}: {why}")
-    total = f"{_count(len(results), 'result')}, {_size(sum(r.size for r in results))}"
+    total = f"{counted(len(results), 'result')}, {_size(sum(r.size for r in results))}"
     click.echo(f"{total}, {len(damaged_files)} damaged" if damaged_files else total)
 
 
@@ -79,6 +79,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.delayed.cache.explain import latest_of_each_call, parts, reason
     from grain.delayed.times import when
+    from grain.resource.figures import counted
 
     results, _ = _sorted(_store(directory), function)
     of_function = collections.defaultdict(list)
@@ -93,7 +94,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
     if not latest:
         click.echo("no results" + (f" of {function}" if function else ""))
     elif len(latest) > most:
-        click.echo(f"and {_count(len(latest) - most, 'call')} more: -n {len(latest)} shows them")
+        click.echo(f"and {counted(len(latest) - most, 'call')} more: -n {len(latest)} shows them")
 
 
 @cache.command()
@@ -109,6 +110,8 @@ def clear(directory: str | None, function: str | None, everything: bool, damaged
       grain cache clear energy
       grain cache clear --damaged
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    from grain.resource.figures import counted
+
     if not (function or everything or damaged):
         raise click.UsageError("name the results to remove: a FUNCTION, --all, or --damaged")
     store = _store(directory)
@@ -121,7 +124,7 @@ def clear(directory: str | None, function: str | None, everything: bool, damaged
             path.unlink(missing_ok=True)
         except OSError as error:
             raise click.ClickException(f"{path}: {error.strerror or error}") from None
-    click.echo(f"{_count(len(paths), 'result')} removed")
+    click.echo(f"{counted(len(paths), 'result')} removed")
 
 
 def _configured(ctx: click.Context) -> str | None:
@@ -179,10 +182,6 @@ def _named(name: str, wanted: str | None) -> bool:
 def _call(result: StoredResult) -> str:
     version = f" version {result.key.version}" if result.key.version else ""
     return f"{result.key.function}({result.key.shown}){version}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _size(count: float) -> str:

@@ -17,6 +17,7 @@ import io
 import pickle
 import sys
 import weakref
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ _SAME_OBJECT = frozenset({FunctionType, BuiltinFunctionType, ModuleType, type})
 _LARGE = 4096
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Snapshot:
     """A call that does not change with its arguments.
 
@@ -41,24 +43,19 @@ class Snapshot:
         arrays: the large arrays of the call, which other snapshots may have, too.
     """
 
-    __slots__ = ("_data", "_name", "_objects", "arrays")
-
-    def __init__(
-        self, name: str, data: bytes, objects: Sequence[object], arrays: Sequence[Any]
-    ) -> None:
-        self._name = name
-        self._data = data
-        self._objects = objects
-        self.arrays = arrays
+    name: str
+    data: bytes
+    objects: Sequence[object]
+    arrays: Sequence[Any]
 
     def call(self) -> Call:
         """Return the call, with arguments that no other code has."""
-        fn, args, kwargs = _SnapshotUnpickler(self._data, self._objects, self.arrays).load()
+        fn, args, kwargs = _SnapshotUnpickler(self.data, self.objects, self.arrays).load()
         return Call(fn, args, kwargs)
 
     def call_in_process(self) -> Call:
         """Return a call that gets its arguments when it begins, as it may wait for long."""
-        return Call(_OnArrival(self, self._name), (), {})
+        return Call(_OnArrival(self, self.name), (), {})
 
 
 class _OnArrival:

@@ -39,6 +39,7 @@ import trio
 
 from grain.delayed.errors import MissionCancelled
 from grain.head import TaskCancelled, flattened
+from grain.resource.figures import counted
 from grain.worker import DefaultInChildren
 
 if TYPE_CHECKING:
@@ -275,10 +276,10 @@ class InterruptHandler:
                 await trio.sleep(_LOOK)
                 graces = ending_programs()
         if graces and not self._killing:
-            noun = "program" if len(graces) == 1 else "programs"
             now = "it" if len(graces) == 1 else "them"
             self._report(
-                f"stopping {len(graces)} {noun} ({max(graces):g} s; Ctrl-C again to kill {now} now)"
+                f"stopping {counted(len(graces), 'program')} ({max(graces):g} s; "
+                f"Ctrl-C again to kill {now} now)"
             )
 
     async def _kill(self) -> None:

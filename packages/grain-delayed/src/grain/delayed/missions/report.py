@@ -41,7 +41,7 @@ from grain.head.events import (
     WorkersLost,
     WorkersStopped,
 )
-from grain.resource.figures import span
+from grain.resource.figures import counted, span
 from grain.worker.errors import printable
 from grain.worker.logs import Allowance
 
@@ -228,10 +228,9 @@ class Reporter:
 
     def _report_left_out(self) -> None:
         if self._left_out:
-            noun = "line" if self._left_out == 1 else "lines"
             self._write(
-                f"... {self._left_out} {noun} more than can be shown here; the workers' logs have "
-                "all: grain logs NAME:NUMBER"
+                f"... {counted(self._left_out, 'line')} more than can be shown here; "
+                "the workers' logs have all: grain logs NAME:NUMBER"
             )
             self._left_out = 0
 

@@ -37,6 +37,7 @@ from grain.map.inputs.shell import (
     find_places,
     is_number,
 )
+from grain.resource.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -261,7 +262,7 @@ class Template:
             return [hole.written if slot is None else str(slot)]
         if hole.column >= len(record):
             raise InputError(
-                f"{hole.written}: input {seq} has only {_columns(len(record))}: "
+                f"{hole.written}: input {seq} has only {counted(len(record), 'column')}: "
                 f"{' '.join(record)[:200]!r}"
             )
         return [_ended(record[hole.column], hole.ending)]
@@ -331,7 +332,9 @@ class Template:
         elif groups["number"]:
             column = int(groups["number"]) - 1
             if column < 0 or (self._width is not None and column >= self._width):
-                has = "at least one column" if self._width is None else _columns(self._width)
+                has = (
+                    "at least one column" if self._width is None else counted(self._width, "column")
+                )
                 raise TemplateError(f"{match[0]}: an input has {has}, counted from 1")
         return Hole(column, groups["ending"] or "", match[0])
 
@@ -394,10 +397,6 @@ def _check_number(hole: Hole, seq: int, value: str, where: str, advice: str) -> 
 
 def _quoted(value: str) -> str:
     return repr(value if len(value) <= 200 else f"{value[:200]}...")
-
-
-def _columns(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"
 
 
 def _ended(value: str, ending: str) -> str:
