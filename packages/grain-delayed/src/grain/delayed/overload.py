@@ -24,8 +24,6 @@ class Overload:
         TypeError, ValueError: the limit is not a positive int.
     """
 
-    __slots__ = ("_limit", "_report", "look_at")
-
     def __init__(self, limit: int | None, report: Callable[[str], object] = print) -> None:
         wrong = f"warn_queued={limit!r}: give the number of waiting tasks to warn of, or None"
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):

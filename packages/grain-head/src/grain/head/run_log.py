@@ -85,7 +85,6 @@ class BriefCount(msgspec.Struct, eq=False):
     """The brief tasks of one function that ask for the same, since counts were last written.
 
     Attributes:
-        function: the name of the function.
         request: what they ask for.
         began: when the first task to end began to run, by the clock of the log.
         key: an object that those of the function mostly share, such as the function itself.

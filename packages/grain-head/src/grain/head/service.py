@@ -157,13 +157,10 @@ class HubService:
         connection.
 
         Args:
-            channel: to the peer.
-            role: what the peer is.
             identity: by which it is recognised on its next connection, as in
                 `grain.edge.messages.Hello`.
             process: the peer's, if it is on this host: a peer whose process has ended is not waited
                 for.
-            name: the display name of the peer.
             direct: the peer's kernel holds the connection, and no server in between.
 
         Raises:

@@ -53,7 +53,6 @@ class GnawConnector:
 
     Args:
         address: where the scheduler is met.
-        name: the mission's name.
         log_file: where a scheduler that is started here logs; empty for nowhere.
         arguments: further arguments for ``python -m grain.head``.
         start: whether a scheduler may be started.

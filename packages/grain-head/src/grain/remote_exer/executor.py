@@ -480,29 +480,22 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._on_event(WorkersLost(names, len(again), lost[0].silent))
 
     def _report_notices(self) -> None:
-        for notification in taken(self._session.notifications):
-            if isinstance(notification, OtherVersions):
-                self._report_versions(notification)
-                continue
-            if isinstance(notification, Trouble):
-                self._on_event(SchedulerTrouble(notification.what, notification.why))
-                continue
-            if isinstance(notification, LastAway):
-                facts = (
-                    notification.tasks,
-                    notification.worker,
-                    notification.host,
-                    notification.workers,
-                    notification.seconds,
-                )
-                self._on_event(LastTasksAway(*facts))
-                continue
-            request = from_data(self._session.request_of(notification.request).resources)
-            if not notification.why:
-                self._on_event(CanStart(request))
-                continue
-            never = NeverStarts if notification.workers else NoWorkers
-            self._on_event(never(request, notification.why, notification.larger))
+        for news in taken(self._session.notifications):
+            match news:
+                case OtherVersions():
+                    self._report_versions(news)
+                case Trouble():
+                    self._on_event(SchedulerTrouble(news.what, news.why))
+                case LastAway():
+                    facts = (news.tasks, news.worker, news.host, news.workers, news.seconds)
+                    self._on_event(LastTasksAway(*facts))
+                case _:
+                    request = from_data(self._session.request_of(news.request).resources)
+                    if news.why:
+                        never = NeverStarts if news.workers else NoWorkers
+                        self._on_event(never(request, news.why, news.larger))
+                    else:
+                        self._on_event(CanStart(request))
 
     def _report_ended_runs(self) -> None:
         registered, self._session.registered = self._session.registered, None

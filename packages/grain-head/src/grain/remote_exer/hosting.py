@@ -46,7 +46,6 @@ class HostingExecutor(RemoteExecutor):
         isolated: True for a local worker with a process of its own, which a crash of a tasklet
             ends, and not the mission. It is started again.
         context: the context module of that process; "" for none.
-        name: the mission's name.
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
         run_log: takes note of what happens to the tasks, as of `RemoteExecutor`.

@@ -85,7 +85,6 @@ class Resolution(NamedTuple):
     """The outcome of a task.
 
     Attributes:
-        task: its number.
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
@@ -155,9 +154,7 @@ class MissionSession:
 
     Args:
         id: random, no other mission has it.
-        name: its display name.
         pid: its process there.
-        versions: its own.
         settings: its `grain.worker.messages.MissionSettings` as bytes.
 
     Attributes:
@@ -516,12 +513,7 @@ class MissionSession:
         one = self.pending.get(self._stuck_task)
         if one is None or one.worker or one.asked not in self.stuck:
             # A look at many tasks, and not again before this one has changed.
-            waiting = (
-                task
-                for task, record in self.pending.items()
-                if record.asked in self.stuck and not record.worker
-            )
-            self._stuck_task = next(waiting, 0)
+            self._stuck_task = next(self.stuck_tasks(), 0)
         return count, self._stuck_task
 
     def stuck_tasks(self) -> Iterator[int]:

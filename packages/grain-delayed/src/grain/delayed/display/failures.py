@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,15 +34,13 @@ def cause_of(error: BaseException) -> str:
     return name
 
 
+@dataclass
 class FailedTasks:
     """The tasks that failed for one cause: their number, and the first of them."""
 
-    __slots__ = ("count", "first", "name")
-
-    def __init__(self, name: str, first: str) -> None:
-        self.name = name
-        self.count = 1
-        self.first = first
+    name: str
+    first: str
+    count: int = 1
 
     def __str__(self) -> str:
         return f"{self.count} x {self.name}, first: {self.first}"

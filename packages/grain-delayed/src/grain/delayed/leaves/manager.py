@@ -36,6 +36,7 @@ from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
 from grain.resource import ZERO, Infeasible
+from grain.worker import Call
 from grain.worker.call import call_text, capture, name_of
 from grain.worker.payload import add_note
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from grain.delayed.leaves.retry import Retry
     from grain.head import Statistics
     from grain.resource import Resource
-    from grain.worker import Call
 
 T = TypeVar("T")
 
@@ -167,8 +167,10 @@ class LeafManager:
             call = self._snapshots.with_variables_of_now(call, key.bound)
         frozen = (key is not None and key.by_arguments) or not self._in_process
         snapshot = self._snapshots.snapshot(call) if frozen else None
+        node = TaskNode(self._mission.tasks, call.fn)
+        kept = call if snapshot is None else Call(call.fn, (), {})
         leaf = Leaf(
-            self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry,
+            node, self._on_ended, Attempts(res), kept, snapshot, self._in_process, key, retry,
             urgency,
         )  # fmt: skip
         if key is None:
@@ -180,7 +182,7 @@ class LeafManager:
             self._in_order.append(leaf)
             self._lookups.put(leaf)
             self._mission.on_backing_off(len(self._backing_off))
-        return leaf.node
+        return node
 
     async def run_branch(self, call: Call, retry: Retry) -> Outcome:
         """Run a branch until it ends well, or fails for good.

@@ -43,7 +43,6 @@ class Description(NamedTuple):
     Attributes:
         kind: ``"gauge"``, ``"counter"`` or ``"histogram"``.
         label: the name of its label; empty for none.
-        help: what it counts.
     """
 
     name: str

@@ -104,12 +104,9 @@ class Registry:
 
     Attributes:
         epoch: as the argument, like `versions` and `scheduler`.
-        outgoing: takes the messages.
         shares: the turns of missions.
         scheduler_ids: the next ids for tasks of the scheduler.
         troubles: those that keep this head from working as it should, by where they are.
-        missions: by id.
-        workers: by id.
         numbered: the workers by the number that the scheduler has for each.
         left: the last workers that have left or were lost: the last connection of each, by id.
         ended_missions: the last ones that left, for display.

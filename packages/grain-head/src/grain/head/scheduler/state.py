@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,6 @@ class Task:
         cancelled: True if it was cancelled while it waited: its queue drops it later.
         worker: where it runs; None while it waits. The attributes below are those of a run.
         held: the resources that the run holds.
-        started: when it was started.
         until: when its hard time limit ends it; ``math.inf`` without one.
     """
 
@@ -70,6 +69,7 @@ class Start(NamedTuple):
     limit: float
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TaskQueue:
     """The waiting tasks of one owner and priority that ask for the same, the oldest first.
 
@@ -93,7 +93,6 @@ class TaskQueue:
         urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
             no more; None as long as no task of the queue has an urgency.
         cancelled: the number of cancelled tasks in ``tasks``.
-        running: the number of its tasks that run.
         serving_shapes: the number of shapes of workers on which such a task fits when they are
             empty, time limits aside. If it is 0, none of the workers can ever run one.
         heap: the levels at which the request fits, as a heap: (slack, number of the level, level),
@@ -113,65 +112,36 @@ class TaskQueue:
         sought_at: the count of the starvation guard at which it last found no worker to reserve.
     """
 
-    __slots__ = (
-        "_asked",
-        "bit",
-        "cancelled",
-        "durations",
-        "heap",
-        "interpreter",
-        "least",
-        "limits",
-        "overtakers",
-        "priority",
-        "rank",
-        "request",
-        "reservation_sought",
-        "reservations",
-        "running",
-        "seen",
-        "serving_shapes",
-        "share",
-        "sought_at",
-        "space",
-        "span",
-        "tasks",
-        "urgent",
-        "wtime",
-    )
+    request: Resource
+    priority: int
+    bit: int
+    run_times: InitVar[RunTimes]
+    share: int = 0
+    interpreter: str = ""
+    seen: float = 0.0
+    wtime: WTime | None = field(init=False)
+    space: Resource = field(init=False)
+    limits: Limits = field(init=False)
+    least: float = field(init=False)
+    tasks: deque[Task] = field(default_factory=deque)
+    urgent: list[tuple[float, int, int]] | None = None
+    cancelled: int = 0
+    running: int = 0
+    serving_shapes: int = 0
+    heap: list[tuple[float, int, Level]] = field(default_factory=list)
+    rank: tuple[int, int] | None = None
+    overtakers: list[int] = field(default_factory=list)
+    span: float = 1.0
+    durations: deque[float] | None = None
+    reservations: list[Reservation] = field(default_factory=list)
+    reservation_sought: bool = False
+    sought_at: int = -1
+    _asked: str = ""
 
-    def __init__(
-        self,
-        request: Resource,
-        priority: int,
-        bit: int,
-        run_times: RunTimes,
-        share: int = 0,
-        interpreter: str = "",
-        seen: float = 0.0,
-    ) -> None:
-        self.request = request
-        self.priority = priority
-        self.share = share
-        self.interpreter = interpreter
-        self.bit = bit
-        self.wtime, self.space = split_time(request)
+    def __post_init__(self, run_times: RunTimes) -> None:
+        self.wtime, self.space = split_time(self.request)
         self.limits = limits_of(self.wtime, run_times)
-        self.seen = self.least = seen
-        self.tasks: deque[Task] = deque()
-        self.urgent: list[tuple[float, int, int]] | None = None
-        self.cancelled = 0
-        self.running = 0
-        self.serving_shapes = 0
-        self.heap: list[tuple[float, int, Level]] = []
-        self.rank: tuple[int, int] | None = None
-        self.overtakers: list[int] = []
-        self.span = 1.0
-        self.durations: deque[float] | None = None
-        self.reservations: list[Reservation] = []
-        self.reservation_sought = False
-        self.sought_at = -1
-        self._asked = ""
+        self.least = self.seen
 
     @property
     def asked(self) -> str:
@@ -244,10 +214,8 @@ class WorkerAccount:
 
     Attributes:
         id: the caller's number of it.
-        name: its name, for messages.
         supply: what it has in all, and what of it is free.
         end: when its time is over; ``math.inf`` if it has no limit.
-        joined: when it joined.
         order: the key by which workers of a level are sorted.
         shape: the group of workers that have the same in all.
         peers: the levels of all workers with its interpreter, see `LevelIndex`.
@@ -263,7 +231,6 @@ class WorkerAccount:
             be considered for it, and what was returned is not handed over.
         draining: True if it takes no more tasks.
         idle_since: when its last task ended, or when it joined; meaningless while tasks run.
-        reservation: the reservation on it, if there is one.
     """
 
     id: int
@@ -311,7 +278,6 @@ class Shape:
         interpreter: the interpreter that runs their tasks.
         sample: a supply of this shape, all of it free.
         mask: the bits of the queues whose requests fit on such a worker when it is empty.
-        workers: the number of these workers.
     """
 
     key: Hashable
