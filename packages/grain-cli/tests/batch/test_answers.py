@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchJob, JobPhase, JobState
-from grain.cli.batch.texts import pbs, slurm
+from grain.cli.batch.answers import complains_only
+from grain.cli.batch.systems import pbs, slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,7 @@ def test_torque_is_recognised_by_its_version_line(printed: str, dialect: str) ->
 )
 def test_complaints_about_ended_jobs_are_no_error(message: str, harmless: bool) -> None:
     """A job that has ended is nothing to complain of; anything else is."""
-    assert harmless == pbs.only_ended(message)
+    assert harmless == complains_only(pbs.ENDED, message)
 
 
 def test_a_shape_in_the_users_options_replaces_ours(job_of: Callable[..., BatchJob]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch.texts.custom import script
+from grain.cli.batch.systems.custom import script
 from grain.config import Config, ConfigError
 
 if TYPE_CHECKING:

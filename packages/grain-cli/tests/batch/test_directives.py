@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.directives import amount, word
-from grain.cli.batch.texts.slurm import script
+from grain.cli.batch.systems.slurm import script
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import pytest
 
 from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmissionUnknown
 from grain.cli.batch.command import Complaints, run, submission
-from grain.cli.batch.texts import custom, flux, htcondor, lsf, oar, sge, slurm, ssh
+from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, sge, slurm, ssh
 from grain.config import Script
 from grain_testkit.local_processes import alive
 

@@ -18,8 +18,9 @@ import msgspec
 import pytest
 
 from grain.cli.batch import BatchJob
+from grain.cli.batch.scripts.shell import own_file
+from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, slurm
 from grain.cli.batch.systems.local import Local
-from grain.cli.batch.texts import custom, flux, htcondor, lsf, oar, pbs, sge, slurm, ssh
 
 if TYPE_CHECKING:
     from grain.config import Config, Script
@@ -107,7 +108,7 @@ def scripts(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
         "flux_odd": flux.script(odd),
         "oar": oar.script(job_of(FULL.replace("queue", 'memory_resource = "memnode"\nqueue'))),
         "oar_odd": oar.script(replace(odd, script=replace_queue(odd))),
-        "ssh": ssh.script(full),
+        "ssh": own_file(full),
         "custom": custom_script,
         "local": Local(Path()).script(full, 1),
     }

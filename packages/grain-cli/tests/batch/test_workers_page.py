@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchJob, worker_job
-from grain.cli.batch.texts import custom, slurm
+from grain.cli.batch.systems import custom, slurm
 from grain.config import Config, load
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ Map:
 - ``errors``: refusals, in the batch system's words, and the remedy
 - ``opening``: the batch system of a configuration
 - ``command``: running a command
+- ``answers``: reading what a command has printed
 - ``records``: the records of submitted jobs, in files
 - ``tracked``: jobs that may or may not have been submitted: looked for, and adopted
-- ``systems/``: a class for each batch system: the commands that it runs
-- ``texts/``: the language of each batch system: directives of its scripts, and its answers
+- ``systems/``: each batch system: its scripts, its answers, and the commands that it runs
 - ``scripts/``: job scripts as text, as far as they are the same for all of them
 """
 

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from grain.config import Script
 
@@ -109,20 +109,6 @@ class BatchJob:
         return replace(self, name=f"{self.name}-{mark}", log_file=marked)
 
 
-def by_name(
-    listed: Iterable[tuple[str, str]],
-    names: Iterable[str],
-    written: Callable[[str], str] = lambda name: name,
-) -> dict[str, list[str]]:
-    """Return the ids of the jobs of each name, the answer of `BatchSystem.find`.
-
-    Args:
-        written: returns a job's name as the batch system knows it.
-    """
-    jobs = list(listed)
-    return {name: [one for one, other in jobs if other == written(name)] for name in names}
-
-
 class BatchSystem(Protocol):
     """A batch system. A refusal is a `BatchError` with the system's own words and a remedy."""
 
@@ -137,8 +123,8 @@ class BatchSystem(Protocol):
         """
         ...
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Query the states of jobs; the answer has every id that was asked for."""
+    def states(self, ids: Sequence[str]) -> dict[str, JobState]:
+        """Query the states of jobs, one at least; the answer has every id that was asked for."""
         ...
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
@@ -154,6 +140,6 @@ class BatchSystem(Protocol):
         """
         ...
 
-    def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs, in the batch system's way and delay; an ended job is not an error."""
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs, one at least, in the batch system's way; an ended job is not an error."""
         ...

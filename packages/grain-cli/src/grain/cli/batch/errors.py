@@ -62,12 +62,3 @@ class SubmissionUnknown(BatchError):
         super().__init__(what, output, f"{look}\n{remedy}" if remedy else look)
         self.args = (what, output, jobs, remedy)
         self.jobs = tuple(jobs)
-
-
-def unreadable(command: str, output: str) -> BatchUnreadable:
-    """Make the error for an answer that is not in the expected form."""
-    return BatchUnreadable(
-        f"{command} printed what Grain does not understand",
-        "\n".join(output.strip().splitlines()[:5]) or "(nothing)",
-        "Grain may not know its version: please report it, with this text.",
-    )

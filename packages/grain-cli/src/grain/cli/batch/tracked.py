@@ -55,12 +55,11 @@ class Tracked:
         """Query the states of jobs; a mark in place of an id is as good."""
         asked = list(ids)
         marks = {one for one in asked if is_mark(one)}
+        own, trouble = self._own_ids(marks) if marks else ({}, None)
+        known = [own.get(one, one) for one in asked if one not in marks - {*own}]
+        states = self._system.states(known) if known else {}
         if not marks:
-            return self._system.states(asked)
-        own, trouble = self._own_ids(marks)
-        states = self._system.states(
-            [own.get(one, one) for one in asked if one not in marks - {*own}]
-        )
+            return states
         records = {one.id: one for one in self._records.read()}
         return {
             one: states[own.get(one, one)]
@@ -114,6 +113,8 @@ class Tracked:
         asked = list(ids)
         marks = [one for one in asked if is_mark(one)]
         own, trouble = self._own_ids(marks) if marks else ({}, None)
-        self._system.cancel([own.get(one, one) for one in asked if one in own or one not in marks])
+        known = [own.get(one, one) for one in asked if one in own or one not in marks]
+        if known:
+            self._system.cancel(known)
         if trouble is not None and not isinstance(trouble, BatchUnsupported):
             raise trouble

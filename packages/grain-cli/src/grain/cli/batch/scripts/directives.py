@@ -69,6 +69,11 @@ def options(
         yield " ".join(quote(arg) for arg in job.extra_args)
 
 
+def whole(job: BatchJob, mark: str, lines: Iterable[str], body: str) -> str:
+    """Return a script: its first line, lines for the batch system behind their mark, its body."""
+    return "\n".join([job.script.shebang, *(f"{mark} {line}" for line in lines)]) + f"\n\n{body}"
+
+
 def amount(memory: float, whole: str, fine: str) -> str:
     """Format memory (GB) in the batch system's unit: 60 is 60G, and 3.5 is 3584M."""
     if memory == int(memory):

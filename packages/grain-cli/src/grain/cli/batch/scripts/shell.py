@@ -107,6 +107,14 @@ def interpreter(shebang: str) -> str:
     return words[0]
 
 
+def own_file(job: BatchJob) -> str:
+    """Return the script of a process that is not a job, which removes its own file.
+
+    The shell has the file open, so it may do so at once.
+    """
+    return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'
+
+
 def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -> str:
     """Return the script without its first line and without directives.
 

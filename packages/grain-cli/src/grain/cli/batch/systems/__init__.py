@@ -1,7 +1,8 @@
-"""Batch systems: the commands that each of them runs, with the interface of `BatchSystem`.
+"""Batch systems: the scripts that each of them reads, its answers, and the commands that it runs.
 
-Each module has one class; its counterpart in `grain.cli.batch.texts` writes the scripts and reads
-the answers.
+The functions of a module are pure: they write scripts, and read answers. A function that reads an
+answer raises `BatchError` if it is something else, or not complete. The class of a module has the
+interface of `BatchSystem`, and runs the commands.
 
 Map:
 

@@ -1,21 +1,122 @@
-"""Flux, by the command `flux`: its bindings for Python need the site's own interpreter."""
+"""Flux, by the command `flux`: its bindings for Python need the site's own interpreter.
+
+After flux-core's manual, not tried. Flux cannot be asked for memory: a job that needs some of it
+takes the whole node.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Any
 
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob, by_name
+from grain.cli.batch.answers import by_name, complains_only, last_line, reading
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, Profile, accepted, answer, missing
-from grain.cli.batch.texts import flux
+from grain.cli.batch.scripts.directives import options, whole, word
+from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from grain.cli.batch.base import BatchJob
     from grain.cli.batch.command import CommandResult
 
-_WORDS = Complaints(flux.REMEDIES, flux.SILENT, missing("Flux"))
+_SILENT = ("Unable to connect to Flux", "ERROR: Unable to connect", "connection refused")
+_REMEDIES = (
+    *((text, "Flux does not answer; try again later.") for text in _SILENT),
+    ("nvalid queue", "Set script.queue to a queue that there is; `flux queue list` lists them."),
+    ("no queue", "Set script.queue to a queue that there is; `flux queue list` lists them."),
+    (
+        "unsatisfiable",
+        "Lower script.cores, or change script.queue; `flux resource list` shows what there is.",
+    ),
+    ("exceeds policy limit", "Lower script.walltime or script.cores; your site limits both."),
+    ("max jobs limit", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("bank", "Name your bank in script.extra_args, as in '--setattr=bank=chem'."),
+    ("unrecognized arguments", "Correct script.extra_args, or what you wrote after `--`."),
+)
+_WORDS = Complaints(_REMEDIES, _SILENT, missing("Flux"))
 PROFILE = Profile("Flux", ("flux",), ("flux", "jobs"), _WORDS, tried="")
+
+_PHASES = {
+    **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), JobPhase.PENDING),
+    "RUN": JobPhase.RUNNING,
+    "CLEANUP": JobPhase.ENDING,
+    "INACTIVE": JobPhase.GONE,
+}
+_ID = re.compile(r"[ƒf][1-9A-HJ-NP-Za-km-z]+")
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def script(job: BatchJob) -> str:
+    """Return the script of one job."""
+    return whole(job, "# flux:", (*_directives(job), *options(job)), body(job))
+
+
+def _directives(job: BatchJob) -> Iterator[str]:
+    asked = job.script
+    yield f"--job-name={word(job.name)}"
+    if job.log_file:
+        yield f"--output={word(job.log_file)}"
+    yield "-N1 -n1" + (f" -c{asked.cores}" if asked.cores is not None else "")
+    if asked.memory is not None:
+        yield "--exclusive"
+    if asked.walltime is not None:
+        # A bare number would be minutes.
+        yield f"--time-limit={asked.walltime}s"
+    if asked.queue:
+        yield f"--queue={word(asked.queue)}"
+    if job.warning is not None:
+        yield f"--signal=USR1@{job.warning}s"
+
+
+def submitted_id(output: str) -> str:
+    """Read the job's id from the output of ``flux batch``: ``ƒM7Zq9``, or ``fM7Zq9`` in ASCII."""
+    last = last_line(output)
+    return last if _ID.fullmatch(last) else ""
+
+
+def is_id(text: str) -> bool:
+    """Return True for an id as `submitted_id` returns it."""
+    return bool(_ID.fullmatch(text))
+
+
+def number(job: str) -> int:
+    """Return the number behind an id in base 58, in which the answers have it.
+
+    >>> number("ƒ1"), number("f2i")
+    (0, 99)
+    """
+    value = 0
+    for digit in job[1:]:
+        value = value * 58 + _BASE58.index(digit)
+    return value
+
+
+def named(output: str) -> list[tuple[str, str]]:
+    """Read lines of ``flux jobs`` with an id in base 58 and a name."""
+    pairs = (line.strip().partition(" ") for line in output.splitlines())
+    return [(one, name) for one, _, name in pairs if is_id(one)]
+
+
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
+    """Read ``flux jobs --json``: one job, or several in ``jobs``; what is not listed has ended."""
+    with reading("flux jobs --json", output):
+        data = json.loads(output) if output.strip() else {}
+        listed = data.get("jobs", [data] if data else [])
+        by_number = {int(one["id"]): _state(one) for one in listed}
+    return {one: by_number.get(number(one), JobState(JobPhase.GONE)) for one in ids}
+
+
+def _state(job: dict[str, Any]) -> JobState:
+    phase = _PHASES.get(job["state"], JobPhase.UNKNOWN)
+    node = str(job.get("nodelist") or "")
+    if phase is JobPhase.PENDING and job.get("urgency") == 0:
+        return JobState(JobPhase.STUCK, "held (urgency 0)")
+    if phase is JobPhase.GONE:
+        return JobState(phase, str(job.get("result") or ""), node)
+    return JobState(phase, "" if phase in _PHASES.values() else str(job["state"]), node)
 
 
 class Flux:
@@ -23,37 +124,34 @@ class Flux:
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script of the first job."""
-        return flux.script(job.members(n)[0])
+        return script(job.members(n)[0])
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one, as Flux has no arrays."""
         for member in job.members(n):
-            command, text = ["flux", "batch"], flux.script(member)
+            command, text = ["flux", "batch"], script(member)
             number = accepted(
-                command, _WORDS, [member], flux.submitted_id, title="flux batch", stdin=text
+                command, _WORDS, [member], submitted_id, title="flux batch", stdin=text
             )
             yield SubmittedJob(number, member.name, member.log_file)
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+    def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query flux jobs; it fails for an unknown job, and answers for the others."""
-        asked = list(ids)
-        states = {one: JobState(JobPhase.UNKNOWN) for one in asked}
-        if own := [one for one in asked if flux.is_id(one)]:
-            command = ["flux", "jobs", "-a", "--json", *own]
-            out = answer(command, _WORDS, _only_ended, title="flux jobs")
-            states.update(flux.states(out, own))
-        return states
+        own = [one for one in ids if is_id(one)]
+        command = ["flux", "jobs", "-a", "--json", *own]
+        out = answer(command, _WORDS, _only_ended, title="flux jobs") if own else ""
+        return {**dict.fromkeys(ids, JobState(JobPhase.UNKNOWN)), **states(out, own)}
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query flux jobs for all jobs of this user, also those that have ended."""
         command = ["flux", "jobs", "-a", "--no-header", "--format={id.f58} {name}"]
-        return by_name(flux.named(answer(command, _WORDS, title="flux jobs")), names)
+        return by_name(named(answer(command, _WORDS, title="flux jobs")), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGTERM, and SIGKILL 5 s later."""
-        if asked := [one for one in ids if flux.is_id(one)]:
+        if asked := [one for one in ids if is_id(one)]:
             answer(["flux", "cancel", *asked], _WORDS, _only_ended, title="flux cancel")
 
 
 def _only_ended(done: CommandResult) -> bool:
-    return flux.only_ended(done.err)
+    return complains_only(r"job is inactive|JobID \S+ unknown|unknown job", done.err)

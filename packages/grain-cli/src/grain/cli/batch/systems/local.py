@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.shell import body
-from grain.cli.batch.texts.ssh import free_words
+from grain.cli.batch.scripts.shell import own_file
+from grain.cli.batch.systems.ssh import free_words
 from grain.edge.cpu_locks import taken_cpus
 from grain.edge.trust import open_appended, private_folder, write_script
 
@@ -43,7 +43,7 @@ class Local:
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script of the first process."""
-        return _script(job.members(n)[0])
+        return own_file(job.members(n)[0])
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Start ``n`` processes.
@@ -94,7 +94,7 @@ class Local:
     def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
         private_folder(self._folder)
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
-        write_script(path, _script(job))
+        write_script(path, own_file(job))
         with os.fdopen(open_appended(job.log_file or os.devnull), "ab") as log:
             process = subprocess.Popen(  # noqa: S603 - the user's script
                 [path],
@@ -164,8 +164,3 @@ def start_time(pid: int) -> str:
     # The name in parentheses may contain spaces and parentheses: the fields count after it.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
-
-
-def _script(job: BatchJob) -> str:
-    # The shell has the script open, so that the script can remove its own file.
-    return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'

@@ -1,23 +1,128 @@
-"""OpenPBS, PBS Professional and Torque, by qsub, qstat, qselect and qdel."""
+"""OpenPBS, PBS Professional and Torque, by qsub, qstat, qselect and qdel.
+
+The texts are those of OpenPBS 23.06. There are two dialects: OpenPBS and PBS Professional ask for
+"chunks", ``select=1:ncpus=16``; Torque asks for ``nodes=1:ppn=16``. `dialect` tells them apart by
+what ``qsub --version`` prints.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Literal
 
-from grain.cli.batch.base import JobState, SubmittedJob
+from grain.cli.batch.answers import complains_only, last_line, or_gone
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing, run
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.texts import pbs
+from grain.cli.batch.scripts.directives import amount, options, whole, word
+from grain.cli.batch.scripts.shell import body, interpreter
+from grain.config import format_walltime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from grain.cli.batch.base import BatchJob
 
-_WORDS = Complaints(pbs.REMEDIES, pbs.SILENT, missing("PBS"))
+Dialect = Literal["openpbs", "torque"]
+
+_SILENT = ("cannot connect to server", "Connection refused", "server not responding")
+_REMEDIES = (
+    ("Unknown queue", "Set script.queue to a queue that there is; `qstat -Q` lists them."),
+    (
+        "violates queue and/or server resource limits",
+        "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows the limits.",
+    ),
+    ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows limits."),
+    ("nvalid account", "Name your account in script.extra_args, as in '-A chem'."),
+    ("illegal -", "Correct script.extra_args, or what you wrote after `--`."),
+    ("invalid option", "Correct script.extra_args, or what you wrote after `--`."),
+    ("usage: qsub", "Correct script.extra_args, or what you wrote after `--`."),
+    ("Unknown resource", "Correct the -l in script.extra_args."),
+    *((text, "The PBS server does not answer; try again later.") for text in _SILENT),
+)
+_WORDS = Complaints(_REMEDIES, _SILENT, missing("PBS"))
 PROFILE = Profile(
     "PBS", ("qsub", "qstat", "qselect", "qdel"), ("qstat",), _WORDS, tried="OpenPBS 23.06"
 )
+
+_PHASES = {
+    **dict.fromkeys("QWTM", JobPhase.PENDING),
+    "H": JobPhase.STUCK,
+    **dict.fromkeys("RBSU", JobPhase.RUNNING),
+    "E": JobPhase.ENDING,
+}
+_NEVER = "Can Never Run"
+ENDED = r"Unknown Job I[dD]|Job has finished|Request invalid for state"
+"""The complaint of `qstat` or `qdel` about a job that has ended."""
+
+_SHAPE = re.compile(r"-l\s*(select|nodes)=")
+
+
+def dialect(version: str) -> Dialect:
+    """Return the dialect for the output of ``qsub --version``; OpenPBS if the output is unclear."""
+    torque = re.search(r"^\s*version:", version, re.IGNORECASE | re.MULTILINE)
+    return "torque" if torque and "pbs_version" not in version else "openpbs"
+
+
+def script(job: BatchJob, spoken: Dialect = "openpbs") -> str:
+    """Return the script of one job."""
+    extra = list(options(job))
+    shell = body(job, folder='"$PBS_O_WORKDIR"')
+    return whole(job, "#PBS", (*_directives(job, spoken, extra), *extra), shell)
+
+
+def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[str]:
+    asked = job.script
+    yield f"-N {word(job.name)}"
+    # PBS starts the login shell, whatever the first line says.
+    yield f"-S {word(interpreter(asked.shebang))}"
+    yield "-j oe"
+    if job.log_file:
+        yield f"-o {word(job.log_file)}"
+    # A shape in the user's options, for instance with GPUs, replaces ours: PBS takes one only.
+    if not any(_SHAPE.search(arg) for arg in extra):
+        yield from _shape(job, spoken)
+    if asked.walltime is not None:
+        yield f"-l walltime={format_walltime(asked.walltime)}"
+    if asked.queue:
+        yield f"-q {word(asked.queue)}"
+
+
+def _shape(job: BatchJob, spoken: Dialect) -> Iterator[str]:
+    cores, memory = job.script.cores, job.script.memory
+    size = amount(memory, "gb", "mb") if memory is not None else ""
+    if spoken == "torque":
+        yield "-l nodes=1" + (f":ppn={cores}" if cores is not None else "")
+        if size:
+            yield f"-l mem={size}"
+    else:
+        chunk = "select=1" + (f":ncpus={cores}" if cores is not None else "")
+        yield f"-l {chunk}" + (f":mem={size}" if size else "")
+
+
+def submitted_id(output: str) -> str:
+    """Read the job's id from the output of ``qsub``: ``0.pbs``, or a bare number."""
+    last = last_line(output)
+    return last if re.fullmatch(r"\d+(\[\])?(\.\S+)?", last) else ""
+
+
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
+    """Read ``qstat -f``, which both dialects print; a job that is not listed has ended.
+
+    Long values go on in the next line, after a tab.
+    """
+    by_id: dict[str, JobState] = {}
+    for block in output.replace("\n\t", "").split("Job Id:")[1:]:
+        number, *lines = block.splitlines()
+        fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
+        phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
+        comment = fields.get("comment", "")
+        if phase is JobPhase.PENDING and _NEVER in comment:
+            phase = JobPhase.STUCK
+        waits = phase in {JobPhase.PENDING, JobPhase.STUCK}
+        node = "" if waits else fields.get("exec_host", "").split("/")[0]
+        by_id[number.strip()] = JobState(phase, comment, node)
+    return or_gone(by_id, ids)
 
 
 class Pbs:
@@ -25,38 +130,34 @@ class Pbs:
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script of the first job."""
-        return pbs.script(job.members(n)[0], self._dialect())
+        return script(job.members(n)[0], self._dialect())
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one: arrays differ between the dialects, and their logs cannot be named."""
         spoken = self._dialect()
         for member in job.members(n):
-            text = pbs.script(member, spoken)
-            number = accepted(["qsub"], _WORDS, [member], pbs.submitted_id, stdin=text)
+            text = script(member, spoken)
+            number = accepted(["qsub"], _WORDS, [member], submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
-    def _dialect(self) -> pbs.Dialect:
+    def _dialect(self) -> Dialect:
         try:
             done = run(["qsub", "--version"], _WORDS)
         except BatchError:
             # A dry run away from the cluster; `submit` reports the missing command.
             return "openpbs"
-        return pbs.dialect(done.out + done.err)
+        return dialect(done.out + done.err)
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+    def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query qstat."""
-        asked = list(ids)
-        if not asked:
-            return {}
-        out = answer(["qstat", "-f", *asked], _WORDS, lambda done: pbs.only_ended(done.err))
-        return pbs.states(out, asked)
+        out = answer(["qstat", "-f", *ids], _WORDS, lambda done: complains_only(ENDED, done.err))
+        return states(out, ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qselect, which lists no job that has ended."""
         user = me()
         return {name: answer(["qselect", "-u", user, "-N", name], _WORDS).split() for name in names}
 
-    def cancel(self, ids: Iterable[str]) -> None:
+    def cancel(self, ids: Sequence[str]) -> None:
         """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""
-        if asked := list(ids):
-            answer(["qdel", *asked], _WORDS, lambda done: pbs.only_ended(done.err))
+        answer(["qdel", *ids], _WORDS, lambda done: complains_only(ENDED, done.err))

@@ -1,20 +1,49 @@
-"""Slurm, by sbatch, squeue and scancel."""
+"""Slurm, by sbatch, squeue and scancel; the texts are those of Slurm 22.05."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, SubmittedJob, by_name
+from grain.cli.batch.answers import by_name, last_line, or_gone
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.texts import slurm
+from grain.cli.batch.scripts.directives import amount, options, whole, word
+from grain.cli.batch.scripts.shell import body
+from grain.config import format_walltime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from grain.cli.batch.base import BatchJob
 
-_WORDS = Complaints(slurm.REMEDIES, slurm.SILENT, missing("Slurm"))
+_FORMAT = "%i|%T|%r|%N"
+_SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection refused")
+
+_REMEDIES = (
+    ("nvalid partition", "Set script.queue to a partition that there is; `sinfo -s` lists them."),
+    ("Memory specification", "Lower script.memory; `sinfo -o '%P %c %m'` shows cores and MB."),
+    (
+        "Requested node configuration",
+        "Lower script.cores or script.memory; `sinfo -o '%P %c %m'` shows what nodes have.",
+    ),
+    ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
+    ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
+    ("nvalid qos", "Change the --qos in script.extra_args."),
+    ("time limit", "Lower script.walltime; `sinfo -o '%P %l'` shows the partitions' limits."),
+    ("QOSMax", "Start fewer workers at a time, or ask for less; your site limits both."),
+    ("accounting/QOS policy", "Start fewer workers, or ask for less; your site limits both."),
+    ("generic resource", "Change the --gres or --gpus in script.extra_args."),
+    ("unrecognized option", "Correct script.extra_args, or what you wrote after `--`."),
+    ("nrecognized", "Correct script.extra_args, or what you wrote after `--`."),
+    (
+        "Could not establish a configuration source",
+        "Slurm is installed but not configured here; run this on a login node of the cluster.",
+    ),
+    *((text, "Slurm's controller does not answer; try again later.") for text in _SILENT),
+)
+_WORDS = Complaints(_REMEDIES, _SILENT, missing("Slurm"))
 PROFILE = Profile(
     "Slurm",
     ("sbatch", "squeue", "scancel"),
@@ -23,51 +52,136 @@ PROFILE = Profile(
     tried="Slurm 22.05",
 )
 
+_PHASES = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), JobPhase.PENDING),
+    **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), JobPhase.STUCK),
+    **dict.fromkeys(
+        ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"), JobPhase.RUNNING
+    ),
+    "COMPLETING": JobPhase.ENDING,
+    **dict.fromkeys(
+        (
+            "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED",
+            "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT",
+        ),
+        JobPhase.GONE,
+    ),
+}  # fmt: skip
+# squeue(1), "Job reason codes": those upon which Slurm leaves a job in the queue.
+_NEVER = re.compile(
+    "Partition(TimeLimit|NodeLimit|Config)|JobHeld(User|Admin)|BadConstraints|InvalidAccount"
+    "|InvalidQOS|DependencyNeverSatisfied|AccountNotAllowed|QOSNotAllowed"
+    "|(QOS|Assoc)Max.*Per(Job|Node)Limit|launch failed requeued held"
+)
+
+
+def script(job: BatchJob, n: int = 1) -> str:
+    """Return the script of one job, or of an array of ``n`` tasks numbered from 0."""
+    array = n > 1
+    marked = job.member("%a") if array else job
+    shell = body(job, "SLURM_ARRAY_TASK_ID" if array else "", restarts="SLURM_RESTART_COUNT")
+    return whole(job, "#SBATCH", (*_directives(job, marked.log_file, n), *options(job)), shell)
+
+
+def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
+    asked = job.script
+    yield f"--job-name={word(job.name)}"
+    if log_file:
+        yield f"--output={word(log_file)}"
+        # Without it, a requeue empties the output of before.
+        yield "--open-mode=append"
+    if n > 1:
+        yield f"--array=0-{n - 1}"
+    yield "--nodes=1"
+    yield "--ntasks=1"
+    if asked.cores is not None:
+        yield f"--cpus-per-task={asked.cores}"
+    if asked.memory is not None:
+        yield f"--mem={amount(asked.memory, 'G', 'M')}"
+    if asked.walltime is not None:
+        yield f"--time={format_walltime(asked.walltime)}"
+    if asked.queue:
+        yield f"--partition={word(asked.queue)}"
+    if job.warning is not None:
+        # B: to the shell, which forwards it. Without the B, Slurm signals only srun's steps.
+        yield f"--signal=B:USR1@{job.warning}"
+
+
+def submitted_id(output: str) -> str:
+    """Read the job's number from the output of ``sbatch --parsable``: ``6``, or ``6;cluster``."""
+    number = last_line(output).split(";")[0].strip()
+    return number if number.isdecimal() else ""
+
+
+def named(output: str) -> Iterator[tuple[str, str]]:
+    """Read lines of ``squeue`` with ``%i|%j``: ids and names of jobs.
+
+    The tasks of an array have its name; Grain's own have the number of the task behind it.
+    """
+    for line in output.splitlines():
+        number, _, name = line.strip().partition("|")
+        task = number.partition("_")[2]
+        yield number, f"{name}-{task}" if task else name
+
+
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
+    """Read the lines of ``squeue`` in `_FORMAT`; a job that is not listed has ended."""
+    by_id: dict[str, JobState] = {}
+    for line in output.splitlines():
+        number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
+        by_id[number] = _state(state, "" if reason == "None" else reason, node)
+    return or_gone(by_id, ids)
+
+
+def _state(state: str, reason: str, node: str) -> JobState:
+    # A state that later versions of Slurm may have says nothing of the end of the job.
+    phase = _PHASES.get(state, JobPhase.UNKNOWN)
+    if phase is JobPhase.PENDING and _NEVER.search(reason):
+        phase = JobPhase.STUCK
+    if phase in {JobPhase.GONE, JobPhase.UNKNOWN}:
+        return JobState(phase, f"{state} ({reason})" if reason else state, node)
+    return JobState(phase, reason, node)
+
 
 class Slurm:
     """Slurm, by sbatch, squeue and scancel."""
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script; that of an array if there are several jobs."""
-        return slurm.script(job, n)
+        return script(job, n)
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit an array, or single jobs where the site allows no array of that size."""
         if n > 1:
             try:
-                number = self._sbatch(self.script(job, n), job.members(n))
+                number = self._sbatch(script(job, n), job.members(n))
             except BatchError as error:
-                if slurm.NO_ARRAYS not in error.output:
+                if "Invalid job array specification" not in error.output:
                     raise
             else:
                 tasks = enumerate(job.members(n))
                 yield from (SubmittedJob(f"{number}_{i}", m.name, m.log_file) for i, m in tasks)
                 return
         for member in job.members(n):
-            number = self._sbatch(slurm.script(member), [member])
+            number = self._sbatch(script(member), [member])
             yield SubmittedJob(number, member.name, member.log_file)
 
-    def _sbatch(self, script: str, jobs: list[BatchJob]) -> str:
-        command = ["sbatch", "--parsable"]
-        return accepted(command, _WORDS, jobs, slurm.submitted_id, stdin=script)
+    def _sbatch(self, text: str, jobs: list[BatchJob]) -> str:
+        return accepted(["sbatch", "--parsable"], _WORDS, jobs, submitted_id, stdin=text)
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+    def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query squeue; a job that ended a while ago is gone without a reason."""
-        asked = list(ids)
-        if not asked:
-            return {}
-        options = ["--noheader", "--array", "--states=all", f"--format={slurm.FORMAT}"]
-        command = ["squeue", *options, f"--jobs={','.join(asked)}"]
+        options = ["--noheader", "--array", "--states=all", f"--format={_FORMAT}"]
+        command = ["squeue", *options, f"--jobs={','.join(ids)}"]
         # squeue fails like this if it has forgotten the only job that it was asked for.
-        out = answer(command, _WORDS, lambda done: slurm.NO_SUCH_JOB in done.err)
-        return slurm.states(out, asked)
+        out = answer(command, _WORDS, lambda done: "Invalid job id specified" in done.err)
+        return states(out, ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query squeue for jobs and arrays of these names, also those that ended a moment ago."""
         options = ["--noheader", "--array", "--states=all", "--format=%i|%j", f"--user={me()}"]
-        return by_name(slurm.named(answer(["squeue", *options], _WORDS)), names)
+        return by_name(named(answer(["squeue", *options], _WORDS)), names)
 
-    def cancel(self, ids: Iterable[str]) -> None:
+    def cancel(self, ids: Sequence[str]) -> None:
         """Cancel jobs: Slurm sends their processes SIGTERM, and SIGKILL 30 s (KillWait) later."""
-        if asked := list(ids):
-            answer(["scancel", *asked], _WORDS)
+        answer(["scancel", *ids], _WORDS)
