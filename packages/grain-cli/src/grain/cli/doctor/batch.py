@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import CheckResult
+from grain.cli.doctor.checks import CheckResult, fail, ok, warn
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -24,34 +24,30 @@ def batch(config: Config) -> list[CheckResult]:
     system = config.system
     if system == "local":
         cpus = len(os.sched_getaffinity(0))
-        return [
-            CheckResult("batch system", "ok", f"none: workers are processes here, on {cpus} CPUs")
-        ]
+        return [ok("batch system", f"none: workers are processes here, on {cpus} CPUs")]
     if system == "custom":
         return [_custom(config)]
     it = profile(system)
     missing = [name for name in it.commands if shutil.which(name) is None]
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
-        return [CheckResult("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
+        return [fail("batch system", f"{system}: no {', '.join(missing)} here", fix)]
     question = [word.format(user=getpass.getuser()) for word in it.question]
     try:
         done = run(question, it.complaints)
     except BatchError as error:
-        return [CheckResult("batch system", "fail", f"{system}: {error.what}", error.remedy)]
+        return [fail("batch system", f"{system}: {error.what}", error.remedy)]
     if done.code:
         refused = refusal(question[0], done, it.complaints)
         message = f"{refused.what}: {refused.output}"
-        return [CheckResult("batch system", "fail", message, refused.remedy or "Try it by hand.")]
+        return [fail("batch system", message, refused.remedy or "Try it by hand.")]
     if system == "ssh":
         return _hosts(config)
     answers = f"{system}: {', '.join(it.commands)} answer"
     if not it.tried:
         says = f"{answers}; untested: no run of Grain with {it.title} is known"
-        return [
-            CheckResult("batch system", "warn", says, "Please tell Grain's authors how it went.")
-        ]
-    return [CheckResult("batch system", "ok", answers)]
+        return [warn("batch system", says, "Please tell Grain's authors how it went.")]
+    return [ok("batch system", answers)]
 
 
 def _hosts(config: Config) -> list[CheckResult]:
@@ -61,13 +57,11 @@ def _hosts(config: Config) -> list[CheckResult]:
     findings = []
     for host, error in Ssh(config.hosts, seconds=TRY).check(str(Path.cwd())).items():
         if error is None:
-            findings.append(
-                CheckResult(f"host {host}", "ok", "ssh answers, and the directory is there")
-            )
+            findings.append(ok(f"host {host}", "ssh answers, and the directory is there"))
         else:
             says = (error.output.strip().splitlines() or [error.what])[-1]
             fix = error.remedy or f"Try `ssh {host}` by hand, or take it out of `hosts`."
-            findings.append(CheckResult(f"host {host}", "fail", says, fix))
+            findings.append(fail(f"host {host}", says, fix))
     return findings
 
 
@@ -81,8 +75,8 @@ def _custom(config: Config) -> CheckResult:
         command = custom.submit_cmd
     if not shutil.which(command):
         fix = "Correct custom_system.submit_cmd, or run this where it is."
-        return CheckResult("batch system", "fail", f"custom: there is no command {command!r}", fix)
-    return CheckResult("batch system", "ok", f"custom: {command} is there")
+        return fail("batch system", f"custom: there is no command {command!r}", fix)
+    return ok("batch system", f"custom: {command} is there")
 
 
 def worker_command(config: Config) -> list[CheckResult]:
@@ -91,13 +85,12 @@ def worker_command(config: Config) -> list[CheckResult]:
 
     folder = worker_folder()
     if folder:
-        return [CheckResult("grain-worker", "ok", f"in {folder}")]
+        return [ok("grain-worker", f"in {folder}")]
     here = config.system == "local"
     fix = "pip install grain-worker" + (
         "" if here else ", or set PATH in script.setup_cleanup so that jobs find it"
     )
-    state: Literal["warn", "fail"] = "fail" if here else "warn"
-    return [CheckResult("grain-worker", state, "it is not here", fix)]
+    return [(fail if here else warn)("grain-worker", "it is not here", fix)]
 
 
 def outputs(config: Config) -> list[CheckResult]:
@@ -106,12 +99,12 @@ def outputs(config: Config) -> list[CheckResult]:
 
     log = config.worker.log_file
     if not log:
-        return [CheckResult("outputs", "ok", "left to the batch system")]
+        return [ok("outputs", "left to the batch system")]
     import datetime
 
     path = Path.cwd() / stamp(log, datetime.datetime.now())
     folder = next(one for one in path.parents if one.exists())
     if os.access(folder, os.W_OK | os.X_OK):
-        return [CheckResult("outputs", "ok", f"in {path.parent}")]
+        return [ok("outputs", f"in {path.parent}")]
     fix = "Set worker.log_file to a directory that you may write to."
-    return [CheckResult("outputs", "fail", f"{folder} cannot be written to", fix)]
+    return [fail("outputs", f"{folder} cannot be written to", fix)]

@@ -25,6 +25,21 @@ class CheckResult(NamedTuple):
     fix: str = ""
 
 
+def ok(check: str, says: str) -> CheckResult:
+    """Return the result that all is well."""
+    return CheckResult(check, "ok", says)
+
+
+def warn(check: str, says: str, fix: str = "") -> CheckResult:
+    """Return the result that something may go wrong."""
+    return CheckResult(check, "warn", says, fix)
+
+
+def fail(check: str, says: str, fix: str = "") -> CheckResult:
+    """Return the result that something goes wrong."""
+    return CheckResult(check, "fail", says, fix)
+
+
 def within(
     seconds: float, check: str, function: Callable[[], list[CheckResult]]
 ) -> list[CheckResult]:
@@ -36,12 +51,12 @@ def within(
             findings.extend(function())
         # A bug in one check must not hide the findings of the others.
         except Exception as error:
-            findings.append(CheckResult(check, "fail", f"{type(error).__name__}: {error}"))
+            findings.append(fail(check, f"{type(error).__name__}: {error}"))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
         what = f"no answer within {seconds:g} s"
-        return [CheckResult(check, "fail", what, "It hangs; ask who runs the cluster.")]
+        return [fail(check, what, "It hangs; ask who runs the cluster.")]
     return findings

@@ -57,33 +57,34 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     import grain.cli.query
     import grain.edge  # noqa: F401
     from grain.cli.doctor import batch, disk, installed, meeting, peers
-    from grain.cli.doctor.checks import LIMIT, CheckResult, within
+    from grain.cli.doctor.checks import LIMIT, fail, ok, within
     from grain.config import ConfigError
 
-    checks: list[tuple[str, float, Callable[[], list[CheckResult]]]] = [
-        ("versions", LIMIT, installed.versions),
-        ("import name", LIMIT, installed.import_name),
-        ("locks", LIMIT, disk.locks),
-    ]
+    checks: dict[str, Callable[[], list[CheckResult]]] = {
+        "versions": installed.versions,
+        "import name": installed.import_name,
+        "locks": disk.locks,
+    }
     try:
         config = load_config(ctx, config_file)
     except ConfigError as error:
-        first = CheckResult("configuration", "fail", str(error), "Correct it, and look again.")
+        first = fail("configuration", str(error), "Correct it, and look again.")
     else:
         source = config.source or "no grain.toml here or above: the defaults hold"
-        first = CheckResult("configuration", "ok", f"{source}; system {config.system}")
+        first = ok("configuration", f"{source}; system {config.system}")
         dial = config.worker.cli_dial
         meet = meeting.every_way if slow else meeting.scheduler
-        checks += [
-            ("batch system", LIMIT, lambda: batch.batch(config)),
-            ("grain-worker", LIMIT, lambda: batch.worker_command(config)),
-            ("outputs", LIMIT, lambda: batch.outputs(config)),
-            ("directory", LIMIT, lambda: disk.working_directory(config)),
-            ("disk space", LIMIT, lambda: disk.space(config)),
-            ("file system", LIMIT, lambda: meeting.files(dial)),
-            ("scheduler", 120.0 if slow else LIMIT, lambda: meet(dial)),
-            ("peers", LIMIT, lambda: peers.versions(config)),
-        ]
+        checks |= {
+            "batch system": lambda: batch.batch(config),
+            "grain-worker": lambda: batch.worker_command(config),
+            "outputs": lambda: batch.outputs(config),
+            "directory": lambda: disk.working_directory(config),
+            "disk space": lambda: disk.space(config),
+            "file system": lambda: meeting.files(dial),
+            "scheduler": lambda: meet(dial),
+            "peers": lambda: peers.versions(config),
+        }
+    limits = [120.0 if slow and name == "scheduler" else LIMIT for name in checks]
     with ThreadPoolExecutor(len(checks)) as pool:
-        answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)
+        answers = pool.map(within, limits, checks, checks.values())
         return [first, *(finding for findings in answers for finding in findings)]

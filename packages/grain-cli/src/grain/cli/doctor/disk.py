@@ -8,9 +8,9 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.doctor.checks import CheckResult
+from grain.cli.doctor.checks import CheckResult, fail, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,7 @@ def space(config: Config) -> list[CheckResult]:
     troubles = [finding for finding in findings if finding.state != "ok"]
     if troubles:
         return troubles
-    return [CheckResult("disk space", "ok", ", ".join(finding.says for finding in findings))]
+    return [ok("disk space", ", ".join(finding.says for finding in findings))]
 
 
 def _folders(config: Config) -> Iterable[tuple[str, Path]]:
@@ -76,18 +76,17 @@ def judge_space(name: str, folder: Path) -> CheckResult:
     try:
         room = os.statvfs(folder)
     except OSError as error:
-        return CheckResult("disk space", "warn", f"{name} ({folder}): {error.strerror}")
+        return warn("disk space", f"{name} ({folder}): {error.strerror}")
     if problem := _unwritable(folder):
-        return CheckResult("disk space", "fail", f"{name} ({folder}) {problem}", _ELSEWHERE)
+        return fail("disk space", f"{name} ({folder}) {problem}", _ELSEWHERE)
     free = room.f_bavail * room.f_frsize / 1e9
     text = f"{name} ({folder}) has {free:.1f} GB left"
     fix = "Remove what is not needed, or let Grain write elsewhere."
     if free < LITTLE:
-        state: Literal["warn", "fail"] = "fail" if free < LEAST else "warn"
-        return CheckResult("disk space", state, text, fix)
+        return (fail if free < LEAST else warn)("disk space", text, fix)
     if room.f_files and room.f_favail < FEW:
-        return CheckResult("disk space", "warn", f"{text}, but for {room.f_favail} files only", fix)
-    return CheckResult("disk space", "ok", f"{name} {free:.0f} GB")
+        return warn("disk space", f"{text}, but for {room.f_favail} files only", fix)
+    return ok("disk space", f"{name} {free:.0f} GB")
 
 
 def _unwritable(folder: Path) -> str:
@@ -107,10 +106,10 @@ def locks() -> list[CheckResult]:
         folder = Path.home()
         handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
     except RuntimeError:
-        return [CheckResult("locks", "warn", "there is no home directory", "Set HOME.")]
+        return [warn("locks", "there is no home directory", "Set HOME.")]
     except OSError as error:
         says = f"{folder} cannot be written to: {error.strerror}"
-        return [CheckResult("locks", "fail", says, _ELSEWHERE)]
+        return [fail("locks", says, _ELSEWHERE)]
     try:
         return [_judge_locks(folder, *try_locks(handle, name))]
     finally:
@@ -144,12 +143,10 @@ def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> CheckResu
     )
     if refused:
         message = f"{folder} refuses locks: {', '.join(refused)}"
-        return CheckResult("locks", "warn", message, fix)
+        return warn("locks", message, fix)
     if void:
-        return CheckResult(
-            "locks", "warn", f"in {folder}, {', '.join(void)} excludes no process", fix
-        )
-    return CheckResult("locks", "ok", f"flock and fcntl work in {folder}")
+        return warn("locks", f"in {folder}, {', '.join(void)} excludes no process", fix)
+    return ok("locks", f"flock and fcntl work in {folder}")
 
 
 def working_directory(config: Config) -> list[CheckResult]:
@@ -157,7 +154,7 @@ def working_directory(config: Config) -> list[CheckResult]:
     try:
         folder = Path.cwd()
     except FileNotFoundError:
-        return [CheckResult("directory", "fail", "the current one is gone", "Go to another: cd")]
+        return [fail("directory", "the current one is gone", "Go to another: cd")]
     try:
         table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -166,12 +163,12 @@ def working_directory(config: Config) -> list[CheckResult]:
     if mount is None:
         return []
     if config.system == "local":
-        return [CheckResult("directory", "ok", f"{folder} is on {mount.kind}, workers are here")]
+        return [ok("directory", f"{folder} is on {mount.kind}, workers are here")]
     if mount.of_one_host:
         message = f"{folder} is on {mount.kind}, which most often no other host sees"
         fix = "Work in a directory that all nodes share, or use absolute paths of such a one."
-        return [CheckResult("directory", "warn", message, fix)]
-    return [CheckResult("directory", "ok", f"{folder} is on {mount.kind} of {mount.source}")]
+        return [warn("directory", message, fix)]
+    return [ok("directory", f"{folder} is on {mount.kind} of {mount.source}")]
 
 
 def mount_of(folder: Path, table: str) -> Mount | None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import CheckResult
+from grain.cli.doctor.checks import CheckResult, fail, ok
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,10 +37,10 @@ def judge_versions(installed: dict[str, str]) -> CheckResult:
     if len(set(installed.values())) > 1:
         wanted = max(installed.values())
         fix = f"pip install {' '.join(f'{name}=={wanted}' for name in installed)}"
-        return CheckResult("versions", "fail", f"they differ: {listed}", fix)
+        return fail("versions", f"they differ: {listed}", fix)
     python = ".".join(map(str, sys.version_info[:3]))
     number = next(iter(installed.values()), "unknown")
-    return CheckResult("versions", "ok", f"{number} ({', '.join(installed)}), Python {python}")
+    return ok("versions", f"{number} ({', '.join(installed)}), Python {python}")
 
 
 def import_name() -> list[CheckResult]:
@@ -56,9 +56,8 @@ def import_name() -> list[CheckResult]:
     where = getattr(grain, "__file__", None) or "a namespace without an owner"
     if others:
         return [
-            CheckResult(
+            fail(
                 "import name",
-                "fail",
                 f"`grain` is claimed by {', '.join(others)}, too: which one is imported is chance",
                 f"pip uninstall {' '.join(others)}, then pip install --force-reinstall "
                 "--no-deps grain-resource; or use another environment for it",
@@ -66,16 +65,12 @@ def import_name() -> list[CheckResult]:
         ]
     if not hasattr(grain, "GVAR"):
         fix = "Look at what is there; it is in the way of this package."
-        return [CheckResult("import name", "fail", f"`grain` is something else: {where}", fix)]
+        return [fail("import name", f"`grain` is something else: {where}", fix)]
     for name in NAMESAKES:
         if Path(name).exists():
             says = f"scripts of this directory import {name} that is in it, and not this package"
-            return [
-                CheckResult(
-                    "import name", "fail", says, f"Give {Path(name).parts[0]} another name."
-                )
-            ]
-    return [CheckResult("import name", "ok", f"`grain` is {where}")]
+            return [fail("import name", says, f"Give {Path(name).parts[0]} another name.")]
+    return [ok("import name", f"`grain` is {where}")]
 
 
 def intruders(installed: Iterable[Distribution]) -> list[str]:

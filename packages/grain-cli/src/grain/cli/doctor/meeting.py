@@ -9,9 +9,9 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import CheckResult
+from grain.cli.doctor.checks import CheckResult, fail, ok, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def files(address: str) -> list[CheckResult]:
     """Check that the meeting file's directory is private, writable, not full, and answers."""
     file = meeting_file(address)
     if file is None:
-        return [CheckResult("file system", "ok", f"{address} needs none that is shared")]
+        return [ok("file system", f"{address} needs none that is shared")]
     folder = file.parent
     if not folder.exists():
         return [_missing_folder(folder)]
@@ -49,16 +49,16 @@ def files(address: str) -> list[CheckResult]:
         seconds, skew = _probe(folder)
     except OSError as error:
         fix = "Choose another `address`, on a file system that all nodes share."
-        return [CheckResult("file system", "fail", f"{folder}: {error.strerror}", fix)]
+        return [fail("file system", f"{folder}: {error.strerror}", fix)]
     return [*_folder_findings(folder, seconds), clock(skew)]
 
 
 def _missing_folder(folder: Path) -> CheckResult:
     above = next(one for one in folder.parents if one.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-        return CheckResult("file system", "ok", f"{folder} is to be made by the first mission")
+        return ok("file system", f"{folder} is to be made by the first mission")
     fix = "Choose another `address`, on a file system that all nodes share."
-    return CheckResult("file system", "fail", f"{folder} cannot be made in {above}", fix)
+    return fail("file system", f"{folder} cannot be made in {above}", fix)
 
 
 def _probe(folder: Path) -> tuple[float, float]:
@@ -85,19 +85,18 @@ def _folder_findings(folder: Path, seconds: float) -> Sequence[CheckResult]:
     mode = folder.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:  # as grain.edge judges
         fix = f"chmod go-w {shlex.quote(str(folder))}"
-        return [CheckResult("file system", "fail", f"others may write to {folder}", fix)]
+        return [fail("file system", f"others may write to {folder}", fix)]
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize / 1e6
     if free < 50:
         fix = "Make room, or choose another `address`."
-        state: Literal["warn", "fail"] = "fail" if free < 1 else "warn"
-        return [CheckResult("file system", state, f"{folder} has {free:.0f} MB left", fix)]
+        return [
+            (fail if free < 1 else warn)("file system", f"{folder} has {free:.0f} MB left", fix)
+        ]
     if seconds > 1:
         fix = "It works, but joining takes long; a faster file system for `address` helps."
-        return [CheckResult("file system", "warn", f"{folder} took {seconds:.1f} s to write", fix)]
-    return [
-        CheckResult("file system", "ok", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")
-    ]
+        return [warn("file system", f"{folder} took {seconds:.1f} s to write", fix)]
+    return [ok("file system", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")]
 
 
 def clock(ahead: float) -> CheckResult:
@@ -106,8 +105,8 @@ def clock(ahead: float) -> CheckResult:
         word = "behind" if ahead > 0 else "ahead of"
         fix = "Nothing of Grain depends on it, but times in logs do; ask who runs the cluster."
         message = f"this host is {abs(ahead):.0f} s {word} the file server"
-        return CheckResult("clock", "warn", message, fix)
-    return CheckResult("clock", "ok", "this host and the file server agree")
+        return warn("clock", message, fix)
+    return ok("clock", "this host and the file server agree")
 
 
 def scheduler(address: str) -> list[CheckResult]:
@@ -134,7 +133,7 @@ async def _reach(address: str) -> tuple[CheckResult, bool]:
         there = all(one.transport != "meeting" for one in error.tried)
         return not_reached(address, error.tried, slow=False), there
     except AddressError as error:
-        return CheckResult("scheduler", "fail", str(error), "Correct `address`."), False
+        return fail("scheduler", str(error), "Correct `address`."), False
 
 
 async def _try_every_way(address: str) -> list[CheckResult]:
@@ -175,7 +174,7 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
         raise
     except (EdgeError, trio.EndOfChannel) as error:
         message = str(error) or "it has ended the connection"
-        return CheckResult("scheduler", "fail", message), False
+        return fail("scheduler", message), False
     return judge_scheduler(where, spoken), True
 
 
@@ -186,8 +185,8 @@ def judge_scheduler(where: str, spoken: str) -> CheckResult:
     own = version("grain-edge")
     if spoken != own:
         fix = "Install the same version on both sides, and start the scheduler anew."
-        return CheckResult("scheduler", "warn", f"{where} is Grain {spoken}, this is {own}", fix)
-    return CheckResult("scheduler", "ok", f"on {where}")
+        return warn("scheduler", f"{where} is Grain {spoken}, this is {own}", fix)
+    return ok("scheduler", f"on {where}")
 
 
 _REMEDIES = {
@@ -215,11 +214,9 @@ def way(attempt: Attempt, *, others: bool) -> CheckResult:
     """
     check = f"by {attempt.transport}"
     if attempt.ok:
-        return CheckResult(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
+        return ok(check, f"{attempt.target} ({attempt.seconds:.1f} s)")
     message = f"{attempt.target}: {attempt.outcome}"
-    return CheckResult(
-        check, "warn", message, _REMEDIES.get(attempt.transport, "") if others else ""
-    )
+    return warn(check, message, _REMEDIES.get(attempt.transport, "") if others else "")
 
 
 def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckResult:
@@ -232,27 +229,25 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckR
         fix = "Correct `address`, or what keeps this host from it."
         if address.startswith("bridge://"):
             fix = "Start `grain bridge serve` there, or correct `address`."
-        return CheckResult("scheduler", "fail", unusable[-1], fix)
+        return fail("scheduler", unusable[-1], fix)
     if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
         message = f"none at {address} now"
-        return CheckResult("scheduler", "warn", message, "None is needed: a mission starts one.")
+        return warn("scheduler", message, "None is needed: a mission starts one.")
     ways = "" if slow else ": " + "; ".join(map(str, tried))
     here = [one.outcome for one in tried if one.transport == "unix"]
     # Its socket is on this host, so no network can be the reason.
     if any(outcome.startswith("no answer") for outcome in here):
         fix = "Wait, or end its process: a mission starts another."
-        return CheckResult("scheduler", "fail", f"one on this host does not answer{ways}", fix)
+        return fail("scheduler", f"one on this host does not answer{ways}", fix)
     if here:
         message = f"a scheduler on this host has ended unexpectedly{ways}"
-        return CheckResult("scheduler", "warn", message, "Nothing: a mission starts another.")
+        return warn("scheduler", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )
-    return CheckResult(
-        "scheduler", "fail", f"the one in the meeting file is not reached{ways}", fix
-    )
+    return fail("scheduler", f"the one in the meeting file is not reached{ways}", fix)
 
 
 def _no_socket(address: str) -> bool:

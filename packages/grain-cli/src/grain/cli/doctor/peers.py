@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.doctor.checks import CheckResult
+from grain.cli.doctor.checks import CheckResult, ok, warn
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -32,7 +32,7 @@ def versions(config: Config) -> list[CheckResult]:
 def judge_workers(workers: list[WorkerState], own: Versions) -> CheckResult:
     """Judge the versions of workers, as in the scheduler's answer."""
     if not workers:
-        return CheckResult("workers", "ok", "none is here")
+        return ok("workers", "none is here")
     there = [(worker.name, worker.versions) for worker in workers]
     pythons = [f"{name} {v.interpreter}" for name, v in there if not own.runs_code_of(v)]
     if pythons:
@@ -41,14 +41,14 @@ def judge_workers(workers: list[WorkerState], own: Versions) -> CheckResult:
             "value wait for such a worker."
         )
         message = f"this is {own.interpreter}, workers have another: {_some(pythons)}"
-        return CheckResult("workers", "warn", message, fix)
+        return warn("workers", message, fix)
     arrays = [f"{name} NumPy {v.numpy}" for name, v in there if not own.loads_arrays_of(v)]
     if arrays:
         fix = "Install NumPy of the same major version on both, or arrays may not load."
         message = f"NumPy here is {own.numpy}, and workers have another: {_some(arrays)}"
-        return CheckResult("workers", "warn", message, fix)
+        return warn("workers", message, fix)
     count = "1 worker has" if len(there) == 1 else f"{len(there)} workers have"
-    return CheckResult("workers", "ok", f"{count} {own.interpreter}, as this command")
+    return ok("workers", f"{count} {own.interpreter}, as this command")
 
 
 def judge_grain(state: StateAnswer) -> list[CheckResult]:
@@ -63,7 +63,7 @@ def judge_grain(state: StateAnswer) -> list[CheckResult]:
         return []
     message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))
     fix = "Install one version of Grain for all, and start workers anew: grain drain '*'"
-    return [CheckResult("peers", "warn", f"they have several versions of Grain, {message}", fix)]
+    return [warn("peers", f"they have several versions of Grain, {message}", fix)]
 
 
 def _some(items: list[str]) -> str:
