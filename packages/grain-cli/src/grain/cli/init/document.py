@@ -24,18 +24,9 @@ if TYPE_CHECKING:
 DAY = 86400
 """Seconds of a worker where its queue allows more, or says nothing."""
 
-_TITLES = {
-    "slurm": "Slurm", "pbs": "PBS", "sge": "Grid Engine", "lsf": "LSF", "htcondor": "HTCondor",
-    "flux": "Flux", "oar": "OAR",
-}  # fmt: skip
 # What jobs charge an account by.
 _ACCOUNT = {"slurm": "--account={}", "pbs": "-A {}", "sge": "-A {}"}
 _GPU = {"slurm": "--gres=gpu:{}", "pbs": "-l select=1:ncpus={cores}:mem={memory}gb:ngpus={}"}
-
-
-def title(system: str) -> str:
-    """Return the display name of a batch system."""
-    return _TITLES.get(system, system)
 
 
 def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | None = None) -> str:
@@ -148,9 +139,7 @@ def _set_up(script: Table, site: Site) -> None:
         _off(script, "defer rm -r $SCRATCH_DIR")
     _off(script, "'''")
     if site.modules:
-        shown = ", ".join(site.modules[:12])
-        more = f", and {len(site.modules) - 12} more" if len(site.modules) > 12 else ""
-        _remark(script, f"Modules here: {shown}{more}.")
+        _remark(script, f"Modules here: {lines_of(site.modules, 12)}.")
     if site.scratch:
         found = ", ".join(site.scratch)
         _remark(script, f"Scratch directories that you may write to: {found}.")

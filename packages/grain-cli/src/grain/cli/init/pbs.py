@@ -8,18 +8,15 @@ from collections import Counter
 from grain.cli.init.site import Queue, gigabytes
 from grain.resource import clock_seconds
 
-QUEUES = ("qstat", "-Qf")
-"""The queues."""
-
-SERVER = ("qstat", "-Bf")
-"""The server, which knows the default queue."""
-
-NODES = ("pbsnodes", "-a")
-"""The nodes."""
-
 
 def queues(listed: str, server: str, nodes: str) -> tuple[Queue, ...]:
-    """Read the queues that take and run jobs, each with the most frequent sort of nodes."""
+    """Read the queues that take and run jobs, each with the most frequent sort of nodes.
+
+    Args:
+        listed: the output of ``qstat -Qf``.
+        server: that of ``qstat -Bf``, which has the default queue.
+        nodes: that of ``pbsnodes -a``.
+    """
     default = re.search(r"^\s*default_queue = (\S+)", server, re.MULTILINE)
     sorts = Counter(_nodes(nodes))
     [(node, count)] = sorts.most_common(1) or [((None, None, 0), 0)]

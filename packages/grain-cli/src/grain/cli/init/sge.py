@@ -15,30 +15,14 @@ if TYPE_CHECKING:
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
-LIST = ("qconf", "-sql")
-"""The names of the queues."""
-
-HOSTS = ("qhost", "-q")
-"""The hosts with their queues."""
-
-
-def queue_command(name: str) -> tuple[str, ...]:
-    """Return the command that shows a queue."""
-    return ("qconf", "-sq", name)
-
-
-def host_command(name: str) -> tuple[str, ...]:
-    """Return the command that shows what an execution host gives to jobs."""
-    return ("qconf", "-se", name)
-
 
 def host_names(output: str) -> tuple[str, ...]:
-    """Read the names of the hosts that have a queue from what `HOSTS` printed."""
+    """Read the names of the hosts that have a queue from the output of ``qhost -q``."""
     return tuple(dict.fromkeys(host.name for _, host in _instances(output)))
 
 
 def names(output: str) -> tuple[str, ...]:
-    """Read the names of the queues."""
+    """Read the names of the queues from the output of ``qconf -sql``."""
     lines = (line.strip() for line in output.splitlines())
     return tuple(line for line in lines if re.fullmatch(r"[\w.-]+", line))
 
@@ -49,8 +33,9 @@ def queues(
     """Read queues, each with the most frequent sort of its hosts.
 
     Args:
-        shown: what `queue_command` printed, by the name of the queue.
-        given: what `host_command` printed, by the name of the host: jobs get no more slots and
+        shown: the output of ``qconf -sq``, by the name of the queue.
+        hosts: the output of ``qhost -q``.
+        given: the output of ``qconf -se``, by the name of the host: jobs get no more slots and
             memory than that, whatever the host has.
     """
     sorts: dict[str, Counter[tuple[int | None, float | None]]] = {}
@@ -97,7 +82,7 @@ def _instances(output: str) -> Iterator[tuple[str, _Host]]:
 
 
 def _within(host: _Host, given: str) -> tuple[int | None, float | None]:
-    """Return the cores and the memory of a host, as far as `host_command` says jobs get them."""
+    """Return the cores and the memory of a host, as far as ``qconf -se`` says jobs get them."""
     # A long value goes on behind a backslash.
     joined = re.sub(r"\s*\\\n\s*", "", given)
     values = re.search(r"^complex_values\s+(\S+)", joined, re.MULTILINE)

@@ -47,7 +47,6 @@ class Site:
     modules: tuple[str, ...] = ()
     cores: int = 1
     memory: float = 0.0
-    gpus: int = 0
     notes: tuple[str, ...] = ()
 
 

@@ -12,11 +12,6 @@ SINFO = ("sinfo", "--noheader", "--exact", "--format=%P|%a|%l|%c|%m|%G|%D")
 _GPU = re.compile(r"(?:^|,)gpu(?::([A-Za-z][\w.-]*))?:(\d+)")
 
 
-def accounts_command(user: str) -> tuple[str, ...]:
-    """Return the command that lists the accounts of a user."""
-    return ("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=account")
-
-
 def queues(output: str) -> tuple[Queue, ...]:
     """Read the lines of `SINFO`: partitions that take jobs, each with its most frequent nodes."""
     by_name: dict[str, Queue] = {}
@@ -43,7 +38,7 @@ def queues(output: str) -> tuple[Queue, ...]:
 
 
 def accounts(output: str) -> tuple[str, ...]:
-    """Read the accounts of a user; none where the site keeps no accounts."""
+    """Read the accounts that sacctmgr lists; none where the site keeps no accounts."""
     lines = (line.strip().rstrip("|") for line in output.splitlines())
     return tuple(dict.fromkeys(line for line in lines if re.fullmatch(r"[\w.+-]+", line)))
 

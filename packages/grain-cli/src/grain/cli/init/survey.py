@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch import BatchError, BatchUnreachable
 from grain.cli.batch.command import CommandResult, Complaints, run
+from grain.cli.batch.opening import profile
 from grain.cli.init import pbs, sge, slurm
-from grain.cli.init.document import lines_of, title
+from grain.cli.init.document import lines_of
 from grain.cli.init.site import Queue, Site, rounded
 
 if TYPE_CHECKING:
@@ -52,21 +53,22 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     for name, commands in _MARKS.items():
         if not all(shutil.which(command) for command in commands):
             continue
+        title = profile(name).title
         try:
             answers = _LOOKS.get(name, SystemFound)()
         except BatchUnreachable as error:
             # It is there, and busy. Workers as processes would burden what may be a login node.
             notes.append(
-                f"{title(name)} is here, but {error.what}: queues and limits are to be filled in, "
+                f"{title} is here, but {error.what}: queues and limits are to be filled in, "
                 "or `grain init --force` finds them later."
             )
             system = name
             break
         if answers.trouble:
-            notes.append(f"The commands of {title(name)} are here, but: {answers.trouble}")
+            notes.append(f"The commands of {title} are here, but: {answers.trouble}")
             continue
         queues = lines_of([queue.name for queue in answers.queues]) or "none is known"
-        notes.append(f"{title(name)}, with the queues: {queues}.")
+        notes.append(f"{title}, with the queues: {queues}.")
         system, finding = name, answers
         break
     else:
@@ -75,18 +77,8 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     notes.append(
         f"This machine: {cores} cores, {memory:g} GB" + (f", {gpus} GPUs." if gpus else ", no GPU.")
     )
-    scratch, modules = _scratch(env), _modules(env)
-    return Site(
-        system,
-        finding.queues,
-        finding.accounts,
-        scratch,
-        modules,
-        cores,
-        memory,
-        gpus,
-        tuple(notes),
-    )
+    places = _scratch(env), _modules(env)
+    return Site(system, finding.queues, finding.accounts, *places, cores, memory, tuple(notes))
 
 
 def _answer(*words: str) -> CommandResult:
@@ -118,32 +110,31 @@ def _slurm() -> SystemFound:
     queues = slurm.queues(shown.out)
     if not queues:
         return SystemFound(trouble="sinfo lists no partition that is up")
-    asked = _answer(*slurm.accounts_command(getpass.getuser()))
+    asked = _answer(
+        "sacctmgr", "-nP", "show", "assoc", f"user={getpass.getuser()}", "format=account"
+    )
     return SystemFound(queues, () if asked.code else slurm.accounts(asked.out))
 
 
 def _pbs() -> SystemFound:
-    listed = _first_answer(*pbs.QUEUES)
+    listed = _first_answer("qstat", "-Qf")
     if listed.code:
         return SystemFound(trouble=_first_line(listed))
-    server, nodes = _answer(*pbs.SERVER), _answer(*pbs.NODES)
+    server, nodes = _answer("qstat", "-Bf"), _answer("pbsnodes", "-a")
     queues = pbs.queues(listed.out, server.out, nodes.out)
-    return (
-        SystemFound(queues)
-        if queues
-        else SystemFound(trouble="qstat -Q lists no queue that takes jobs")
-    )
+    trouble = "" if queues else "qstat -Q lists no queue that takes jobs"
+    return SystemFound(queues, trouble=trouble)
 
 
 def _sge() -> SystemFound:
-    listed = _first_answer(*sge.LIST)
+    listed = _first_answer("qconf", "-sql")
     if listed.code:
         return SystemFound(trouble=_first_line(listed))
-    shown = {name: _answer(*sge.queue_command(name)).out for name in sge.names(listed.out)[:50]}
-    hosts = _answer(*sge.HOSTS).out
-    given = {name: _answer(*sge.host_command(name)).out for name in sge.host_names(hosts)[:_HOSTS]}
+    shown = {name: _answer("qconf", "-sq", name).out for name in sge.names(listed.out)[:50]}
+    hosts = _answer("qhost", "-q").out
+    given = {name: _answer("qconf", "-se", name).out for name in sge.host_names(hosts)[:_HOSTS]}
     queues = sge.queues(shown, hosts, given)
-    return SystemFound(queues) if queues else SystemFound(trouble="qconf -sql lists no queue")
+    return SystemFound(queues, trouble="" if queues else "qconf -sql lists no queue")
 
 
 _LOOKS: dict[str, Callable[[], SystemFound]] = {"slurm": _slurm, "pbs": _pbs, "sge": _sge}
