@@ -3,9 +3,9 @@
 Map:
 
 - ``up``: the command `grain up`
-- ``scale``: the command `grain scale`, and the loop that keeps a number of workers alive
-- ``autoscale``: the loop that keeps as many as the tasks need
-- ``loop``: steps until a signal, for both
+- ``scale``: the command `grain scale`
+- ``loop``: its loop that keeps a number of workers alive, and what both of its loops have in common
+- ``autoscale``: its loop that keeps as many as the tasks need
 - ``scaling_state``: what the latter does, for `grain ls`
 - ``start``: the command `grain start`
 - ``drain``: the command `grain drain`

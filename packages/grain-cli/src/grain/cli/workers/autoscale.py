@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.batch import BatchError, is_mark, open_system
+from grain.cli.batch import BatchError, is_mark, open_system, state_folder
 from grain.cli.query import NoScheduler, ask
 from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
-from grain.cli.workers.jobs import joined, own_jobs, report_ended
-from grain.cli.workers.loop import SignalLoop, seconds_between
+from grain.cli.workers.jobs import joined, report_ended
+from grain.cli.workers.loop import ScaleLoop
+from grain.cli.workers.scaling_state import ScalingState
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
 from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
@@ -24,9 +25,8 @@ from grain.resource import from_data
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from grain.cli.batch import JobState
+    from grain.cli.batch import JobRecord, JobState
     from grain.cli.scaling.model import CancelJob, Decision, DrainWorker, SubmitJobs
-    from grain.cli.workers.scaling_state import ScalingState
     from grain.config import Config, Shape
     from grain.edge.questions import ClassDemand, WorkerSupply
 
@@ -96,33 +96,27 @@ def _detected(amount: object) -> bool:
     return amount is None or amount == "auto" or (isinstance(amount, dict) and "auto" in amount)
 
 
-class AutoLoop:
+class AutoLoop(ScaleLoop):
     """The loop of `grain scale --auto`.
 
     Args:
         idle: the seconds for which a worker may be idle; None to learn them.
         worth: the seconds of work for which one is worth it; None to learn them.
-        report: takes a sentence, the number of jobs that are alive, and the largest number.
-        adopts: the marks of jobs that it takes over.
-        parent: the pid of the process with which it ends; None if it ends by signals only.
     """
 
     def __init__(
         self,
         config: Config,
+        options: tuple[str, ...],
+        report: Callable[[str, int, int], None],
+        parent: int | None,
         *,
         least: int,
         most: int,
         idle: float | None,
         worth: float | None,
-        options: tuple[str, ...],
-        report: Callable[[str, int, int], None],
-        by: str,
-        adopts: Iterable[str],
-        state: ScalingState,
-        parent: int | None = None,
     ) -> None:
-        self._config = config
+        super().__init__(config, options, report, parent)
         self._configs = {shape.name: with_shape(config, shape) for shape in config.shape} or {
             ONE_SHAPE: config
         }
@@ -135,56 +129,48 @@ class AutoLoop:
             worth=worth,
         )
         self._most = most
-        self._options = options
-        self._report_to = report
-        self._by = by
-        self._adopts = frozenset(adopts)
-        self._state = state
-        self._parent = parent
-        self._names: dict[str, str] = {}  # of the workers, by the ids of their jobs
-        self._troubles: dict[str, str] = {}
+        self._state = ScalingState(state_folder(), config.worker.dial)
 
     def run(self) -> None:
-        """Keep workers until SIGINT, SIGTERM, SIGHUP or the parent's end; jobs stay."""
-        loop = SignalLoop(self._parent)
-        self._adopt()
+        """Keep workers until a signal or the parent's end; workers and jobs stay."""
         try:
-            loop.run(self._step, seconds_between(self._config.system))
+            super().run()
         finally:
             self._state.remove()
-        self._report("ending; workers and jobs stay, `grain drain` ends them")
 
-    def _adopt(self) -> None:
+    def counts(self) -> tuple[int, int]:
+        """Return the number of jobs that are not lost, and that of workers at most."""
+        return self._scaler.alive, self._most
+
+    def report(self, text: str) -> None:
+        """Report what has happened, and have it ready for `grain ls`."""
+        self._state.note(text)
+        super().report(text)
+
+    def adopt(self, records: list[JobRecord]) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
-        count = 0
-        for job in own_jobs(self._config):
-            if job.record.by in self._adopts and job.counts:
-                self._scaler.adopted(
-                    job.record.shape,
-                    job.record.id,
-                    time.monotonic(),
-                    doubtful=is_mark(job.record.id),
-                )
-                self._names[job.record.id] = job.record.name
-                count += 1
-        left = f"; {count} jobs are left from before" if count else ""
-        self._report(f"workers by demand, {self._most} at most{left}")
+        for one in records:
+            doubtful = is_mark(one.id)
+            self._scaler.adopted(one.shape, one.id, time.monotonic(), doubtful=doubtful)
+            self.names[one.id] = one.name
+        left = f"; {len(records)} jobs are left from before" if records else ""
+        self.report(f"workers by demand, {self._most} at most{left}")
 
-    def _step(self) -> None:
+    def step(self) -> None:
         """Look at everything once, and do what is to be done."""
         try:
-            states = open_system(self._config).states(self._scaler.jobs)
+            states = open_system(self.config).states(self._scaler.jobs)
         except BatchError as error:
             # How many workers there are is not known, so nothing is submitted or ended.
-            self._complain("batch system", str(error))
+            self.complain("batch system", str(error))
             return
-        self._troubles.pop("batch system", None)
+        self.is_well("batch system")
         view = self._view(states)
         here = [] if view.workers is None else [one.name for one in view.workers]
-        report_ended(self._config, states, self._names, lambda: here)
+        report_ended(self.config, states, self.names, lambda: here)
         decision = self._scaler.decide(view, time.monotonic())
         for line in decision.news:
-            self._report(line)
+            self.report(line)
         self._cancel(decision)
         for release in decision.release:
             self._drain(release)
@@ -192,13 +178,13 @@ class AutoLoop:
             self._submit(submit)
         for one in self._scaler.impossible:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in one.reasons.items())
-            self._complain(one.ask, f"{one.ask} can run on no worker of this file: {reasons}")
+            self.complain(one.ask, f"{one.ask} can run on no worker of this file: {reasons}")
         self._state.write(self._scaler.describe(time.monotonic()))
 
     def _view(self, states: Mapping[str, JobState]) -> Situation:
         """Return how things stand."""
         try:
-            answer = ask(self._config, Ask("demand"), DemandAnswer)
+            answer = ask(self.config, Ask("demand"), DemandAnswer)
             workers = self._workers(answer.workers)
             view = Situation(
                 [task_class(one) for one in answer.classes],
@@ -206,20 +192,20 @@ class AutoLoop:
                 joined(states, lambda: [worker.name for worker in workers]),
             )
         except NoScheduler as error:
-            self._complain("scheduler", f"{error}")
+            self.complain("scheduler", f"{error}")
             return Situation((), None, states)
         except (TypeError, ValueError, LookupError) as error:  # resources that make no sense
             what = f"the scheduler's answer is not understood: {error!r}"
-            self._complain("scheduler", what)
+            self.complain("scheduler", what)
             return Situation((), None, states)
-        self._troubles.pop("scheduler", None)
+        self.is_well("scheduler")
         return view
 
     def _workers(self, answers: Iterable[WorkerSupply]) -> list[CurrentWorker]:
         """Return the workers of an answer, each with its job: names may repeat."""
         jobs: dict[str, list[str]] = {}
         for job in self._scaler.jobs:
-            jobs.setdefault(self._names.get(job, ""), []).append(job)
+            jobs.setdefault(self.names.get(job, ""), []).append(job)
         workers = []
         for answer in answers:
             mine = jobs.get(answer.name) or jobs.get(_without_restarts(answer.name)) or []
@@ -230,41 +216,41 @@ class AutoLoop:
         if not decision.cancel:
             return
         try:
-            open_system(self._config).cancel([one.job for one in decision.cancel])
+            open_system(self.config).cancel([one.job for one in decision.cancel])
         except BatchError as error:
-            self._complain("cancel", str(error))
+            self.complain("cancel", str(error))
             return
-        self._troubles.pop("cancel", None)
+        self.is_well("cancel")
         for one in decision.cancel:
-            self._report(f"-1 {self._named(one)}: {one.why}")
+            self.report(f"-1 {self._named(one)}: {one.why}")
             self._scaler.cancelled(one.job, time.monotonic())
 
     def _drain(self, release: DrainWorker) -> None:
         try:
-            ask(self._config, Ask("drain", pattern=release.worker), list[DrainingWorker])
+            ask(self.config, Ask("drain", pattern=release.worker), list[DrainingWorker])
         except NoScheduler as error:
-            self._complain("scheduler", str(error))
+            self.complain("scheduler", str(error))
             return
-        self._report(f"-1 {self._named(release)}: {release.why}")
+        self.report(f"-1 {self._named(release)}: {release.why}")
         self._scaler.released(release.job, time.monotonic())
 
     def _named(self, one: CancelJob | DrainWorker) -> str:
         shape = self._scaler.shape_of(one.job)
-        return f"{shape} ({clean(self._names.get(one.job, one.job))})"
+        return f"{shape} ({clean(self.names.get(one.job, one.job))})"
 
     def _submit(self, submit: SubmitJobs) -> None:
         config = self._configs[submit.shape]
-        options = (*self._options, *avoiding(config.system, submit.avoid))
+        options = (*self.options, *avoiding(config.system, submit.avoid))
         names = []
         trouble = ""
         try:
             for record in submit_workers(
                 *(config, submit.number, options),
-                by=self._by,
+                by=self.by,
                 sharing=self._most,
-                note=partial(self._complain, "hosts"),
+                note=partial(self.complain, "hosts"),
             ):
-                self._names[record.id] = record.name
+                self.names[record.id] = record.name
                 doubtful = is_mark(record.id)
                 self._scaler.submitted(submit.shape, record.id, time.monotonic(), doubtful=doubtful)
                 names.append(f"{clean(record.name)}{' perhaps' if doubtful else ''}")
@@ -272,21 +258,11 @@ class AutoLoop:
             self._scaler.refused(submit.shape, time.monotonic())
             trouble = str(error)
         if names:
-            self._report(f"+{len(names)} {submit.shape}: {submit.why} ({', '.join(names)})")
+            self.report(f"+{len(names)} {submit.shape}: {submit.why} ({', '.join(names)})")
         if trouble:
-            self._complain(f"submit {submit.shape}", trouble)
+            self.complain(f"submit {submit.shape}", trouble)
         else:
-            self._troubles.pop(f"submit {submit.shape}", None)
-
-    def _report(self, text: str) -> None:
-        self._state.note(text)
-        self._report_to(text, self._scaler.alive, self._most)
-
-    def _complain(self, about: str, text: str) -> None:
-        """Report trouble once, as long as it stays the same."""
-        if self._troubles.get(about) != text:
-            self._report(text)
-        self._troubles[about] = text
+            self.is_well(f"submit {submit.shape}")
 
 
 def task_class(answer: ClassDemand) -> TaskClass:

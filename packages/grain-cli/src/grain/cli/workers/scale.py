@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ import click
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
-from grain.cli.workers.loop import BATCH, SignalLoop, seconds_between
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
 from grain.edge.trust import private_folder
@@ -22,14 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from grain.cli.batch import JobRecord
-    from grain.cli.workers.autoscale import AutoLoop
     from grain.config import Config
-    from grain.edge.questions import WorkerState
-
-BY, POOL = "scale", "gnaw"
-"""The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
-scheduler, which cancels the waiting jobs when it leaves."""
 
 
 @click.command()
@@ -108,13 +99,20 @@ def scale(
                 if shape is not None:  # the only one to choose from
                     chosen = tuple(one for one in config.shape if one == config.worker.script)
                     config = replace(config, shape=chosen)
-                spans = {"idle": _seconds("--idle", idle), "worth": _seconds("--work", work)}
-                _auto_loop(
-                    config, least or 0, most, spans, options, _reporter(as_json), parent
+                from grain.cli.workers.autoscale import AutoLoop, default_most
+
+                AutoLoop(
+                    *(config, options, _reporter(as_json), parent),
+                    least=least or 0,
+                    most=max(default_most(config), least or 0) if most is None else most,
+                    idle=_seconds("--idle", idle),
+                    worth=_seconds("--work", work),
                 ).run()
             else:
+                from grain.cli.workers.loop import PoolLoop
+
                 assert count is not None
-                PoolLoop(config, count, options, _reporter(as_json), parent).run()
+                PoolLoop(config, options, _reporter(as_json), parent, count=count).run()
 
 
 def _check_usage(
@@ -149,34 +147,6 @@ def _check_usage(
         raise click.UsageError(f"--min {least} is more than --max {most}")
 
 
-def _auto_loop(
-    config: Config,
-    least: int,
-    most: int | None,
-    spans: dict[str, float | None],
-    options: tuple[str, ...],
-    report: Callable[[str, int, int], None],
-    parent: int | None,
-) -> AutoLoop:
-    """Return the loop of `grain scale --auto`."""
-    from grain.cli.batch import state_folder
-    from grain.cli.workers.autoscale import AutoLoop, default_most
-    from grain.cli.workers.scaling_state import ScalingState
-
-    return AutoLoop(
-        config,
-        least=least,
-        most=max(default_most(config), least) if most is None else most,
-        **spans,
-        options=options,
-        report=report,
-        by=BY if parent is None else POOL,
-        adopts=(BY, POOL),
-        state=ScalingState(state_folder(), config.worker.dial),
-        parent=parent,
-    )
-
-
 def _seconds(option: str, text: str | None) -> float | None:
     """Return the span of time of an option in seconds; None if it was not given.
 
@@ -188,16 +158,12 @@ def _seconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(parse_walltime(_number(text)))
+        # A plain number is seconds.
+        return float(parse_walltime(int(text) if text.isdecimal() else text))
     except ValueError:
         raise click.UsageError(
             f"{option} {text}: write a span of time, as 10m, 1h30m or 00:10:00"
         ) from None
-
-
-def _number(text: str) -> int | str:
-    """Return the seconds of a time that was written as a plain number."""
-    return int(text) if text.isdecimal() else text
 
 
 def _withdraw(config: Config) -> None:
@@ -208,6 +174,7 @@ def _withdraw(config: Config) -> None:
     """
     from grain.cli.batch import WAITING, open_system
     from grain.cli.workers.jobs import own_jobs
+    from grain.cli.workers.loop import POOL
     from grain.cli.workers.submission import job_words
 
     waiting = [
@@ -256,160 +223,3 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
-
-
-class PoolLoop:
-    """The loop of `grain scale`: queries, submits and waits, as a `JobPool` decides.
-
-    Args:
-        report: takes a sentence, the number of jobs that are alive, and the number wanted.
-        parent: the pid of the process with which it ends; None if it ends by signals only.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        count: int,
-        options: tuple[str, ...],
-        report: Callable[[str, int, int], None],
-        parent: int | None = None,
-    ) -> None:
-        from grain.cli.scaling.pool import JobPool, proven_after
-
-        self._config = config
-        self._count = count
-        self._options = options
-        self._pool = JobPool(count, proven_after(config.worker.script.walltime))
-        self._names: dict[str, str] = {}  # of the workers, by their jobs
-        self._asked = -math.inf  # when the scheduler was asked for workers that leave
-        self._report_to = report
-        self._parent = parent
-        self._trouble = ""
-
-    def run(self) -> None:
-        """Keep the workers alive until SIGINT, SIGTERM, SIGHUP or the parent's end."""
-        loop = SignalLoop(self._parent)
-        self._adopt()
-        loop.run(self._step, seconds_between(self._config.system))
-        self._report("ending; workers and jobs stay, `grain drain` ends them")
-
-    def _step(self) -> None:
-        if self._look():
-            self._note_leaving()
-            self._submit()
-
-    def _report(self, text: str) -> None:
-        self._report_to(text, self._pool.counted, self._count)
-
-    def _adopt(self) -> None:
-        """Count the jobs that an earlier `grain scale` left behind."""
-        from grain.cli.workers.jobs import own_jobs
-
-        mine = [
-            job.record
-            for job in own_jobs(self._config)
-            if job.record.by in {BY, POOL} and job.counts
-        ]
-        self._count_in(mine)
-        self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
-
-    def _count_in(self, records: list[JobRecord]) -> None:
-        """Count jobs; the end of a job that was never submitted is not a failure."""
-        from grain.cli.batch import is_mark
-
-        self._pool.submitted([one.id for one in records], time.monotonic())
-        for one in records:
-            self._names[one.id] = one.name
-            if is_mark(one.id):
-                self._pool.excuse(one.id)
-
-    def _look(self) -> bool:
-        """Query the states of the jobs; return True if the batch system answered."""
-        from grain.cli.batch import BatchError, open_system
-        from grain.cli.workers.jobs import joined, report_ended
-
-        asked = self._pool.jobs
-        try:
-            states = joined(open_system(self._config).states(asked), self._workers)
-        except BatchError as error:
-            self._complain(str(error))
-            return False
-        self._trouble = ""
-        report_ended(self._config, states, self._names, self._workers)
-        now = time.monotonic()
-        failed = self._pool.look(states, now)
-        ended = len(asked) - len(self._pool.jobs)
-        pause = f"nothing is submitted for {self._pool.pause(now):.0f} s"
-        for one in [one for one in failed if one in self._pool.stuck]:
-            why = states[one].reason or "the batch system does not say why"
-            self._report(f"{one} would never start ({why}) and is cancelled; {pause}")
-            failed.remove(one)
-        if failed:
-            self._report(
-                f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; {pause}"
-            )
-        try:
-            open_system(self._config).cancel(self._pool.stuck)
-        except BatchError as error:
-            self._complain(str(error))
-        if ended > len(failed):
-            self._report(f"{ended - len(failed)} ended")
-        return True
-
-    def _note_leaving(self) -> None:
-        """Ask the scheduler, now and then, which workers take no more tasks, and count them out.
-
-        Their time ends, mostly: their successors are to be there by then.
-        """
-        from grain.cli.batch import submitted_names
-
-        now = time.monotonic()
-        running = self._pool.running
-        if not running or now < self._asked + BATCH:
-            return
-        self._asked = now
-        workers = self._states()
-        draining = submitted_names(one.name for one in workers if one.state == "draining")
-        self._pool.leaving(one for one in running if self._names.get(one) in draining)
-
-    def _workers(self) -> list[str]:
-        """Return the names of the workers with the scheduler; none if there is no scheduler."""
-        return [worker.name for worker in self._states()]
-
-    def _states(self) -> list[WorkerState]:
-        """Return the workers with the scheduler; none if there is no scheduler."""
-        from grain.cli.query import NoScheduler, ask_state
-
-        try:
-            return ask_state(self._config).workers
-        except NoScheduler:
-            return []
-
-    def _submit(self) -> None:
-        from grain.cli.batch import BatchError, is_mark
-        from grain.cli.workers.submission import job_words, submit_workers
-
-        wanted = self._pool.wanted(time.monotonic())
-        if not wanted:
-            return
-        by = BY if self._parent is None else POOL
-        try:
-            for record in submit_workers(
-                *(self._config, wanted, self._options),
-                by=by,
-                sharing=self._count,
-                note=self._complain,
-            ):
-                self._count_in([record])
-                if is_mark(record.id):
-                    continue  # the error that follows says so
-                self._report(f"{record.name} is {job_words(record)}, output in {record.log_file}")
-        except (BatchError, OSError) as error:
-            self._pool.refused(time.monotonic())
-            self._complain(str(error))
-
-    def _complain(self, text: str) -> None:
-        """Report trouble once, as long as it stays the same."""
-        if text != self._trouble:
-            self._report(text)
-        self._trouble = text
