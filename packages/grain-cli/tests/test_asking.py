@@ -22,8 +22,7 @@ from trio.testing import MockClock
 
 from grain.cli import completion, main, query
 from grain.cli.batch import JobPhase, JobRecord, JobRecords, JobState
-from grain.cli.status.ls_text import MANY, jobs_text, state_text
-from grain.cli.status.versions_text import versions_text
+from grain.cli.status.ls_text import MANY, jobs_text, state_text, versions_text
 from grain.cli.workers.jobs import OwnJob
 from grain.edge import make_key
 from grain.edge.errors import DialError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape
-from grain.cli.scaling.plan import AskedFor, WorkerPlan, plan
+from grain.cli.scaling.plan import AskedFor, Planning, WorkerPlan
 from grain.resource import Cores, GPUs, Memory, from_data
 
 CPU = WorkerShape("cpu", Cores(16) & Memory(60), seconds=3600.0)
@@ -29,7 +29,7 @@ def planned(
     shapes: tuple[WorkerShape, ...] = (CPU, BIG, GPU),
     room: dict[str, int] = ROOM,
 ) -> WorkerPlan:
-    return plan(classes, workers, asked_for, shapes, room, {"w": "cpu"})
+    return Planning(workers, asked_for, shapes, room, {"w": "cpu"}).result(classes)
 
 
 def test_waiting_tasks_go_into_free_room_then_into_jobs_and_then_into_new_workers() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from grain.cli import main
-from grain.cli.status.scaling_text import scaling_text
+from grain.cli.status.ls_text import scaling_text
 from grain.cli.workers.autoscale import default_most, worker_shape
 from grain.cli.workers.scaling_state import ScalingState, read_state
 from grain.cli.workers.shapes import avoiding, with_shape

@@ -19,8 +19,10 @@ import re
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from grain.edge.trust import check_private, private_folder, remove_files
 
@@ -156,12 +158,8 @@ class JobRecords:
         """
         with file.open("a", encoding="utf-8") as out:
             for record in new:
-                given = asdict(record).items()
-                data = {
-                    name: value
-                    for name, value in given
-                    if name != "file" and (value or name != "mark")
-                }
+                data = msgspec.to_builtins(record)
+                del data["file"]
                 out.write(json.dumps(data) + "\n")
             out.flush()
             os.fsync(out.fileno())
@@ -235,8 +233,7 @@ class JobRecords:
 
     def forget(self, file: str) -> None:
         """Remove a submission's file, when all its jobs are gone."""
-        path = self._folder / file
-        path.unlink(missing_ok=True)
+        (self._folder / file).unlink(missing_ok=True)
 
 
 def _claimed(path: Path) -> bool:
@@ -256,18 +253,11 @@ def _without_replaced(records: list[JobRecord]) -> Iterator[JobRecord]:
 
 
 def _records(file: Path) -> Iterator[JobRecord]:
-    names = {field.name for field in fields(JobRecord)}
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     for line in lines:
-        try:
-            data = json.loads(line)
-            given = {name: value for name, value in data.items() if name in names}
-            given["cpus"] = tuple(given.get("cpus", ()))
-            given["submitted"] = float(given["submitted"])
-            yield JobRecord(**{**given, "file": file.name})
-        except (ValueError, TypeError, AttributeError, KeyError):
-            # The line was cut off, or another version wrote it.
-            continue
+        with suppress(ValueError):  # the line was cut off, or another version wrote it
+            record = msgspec.convert(json.loads(line), JobRecord)
+            yield replace(record, file=file.name)

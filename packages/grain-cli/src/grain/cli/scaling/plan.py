@@ -87,26 +87,14 @@ def horizon(shape: WorkerShape) -> float:
     return min(shape.worth, shape.seconds / 2)
 
 
-def plan(
-    classes: Iterable[TaskClass],
-    workers: Sequence[CurrentWorker],
-    asked_for: Sequence[AskedFor],
-    shapes: Sequence[WorkerShape],
-    room: Mapping[str, int],
-    shape_of: Mapping[str, str],
-) -> WorkerPlan:
-    """Return what tasks need.
+class Planning:
+    """A plan in the making.
 
     Args:
         asked_for: those that are not here yet, the oldest job first.
         room: how many more there may be of each shape.
         shape_of: the shapes of the workers that are here, by their ids; without those of others.
     """
-    return _Planning(workers, asked_for, shapes, room, shape_of).result(classes)
-
-
-class _Planning:
-    """A plan in the making."""
 
     def __init__(
         self,
@@ -133,7 +121,7 @@ class _Planning:
         self.plan = WorkerPlan(needed={shape.name: 0 for shape in shapes})
 
     def result(self, classes: Iterable[TaskClass]) -> WorkerPlan:
-        """Return the plan."""
+        """Return what tasks need."""
         fitting = [(one, self._fits(one)) for one in classes]
         for one, fits in fitting:
             if fits:
@@ -163,10 +151,12 @@ class _Planning:
             fits = [fit for fit in fits if not fit.shape.gpus] or fits
         return sorted(fits, key=lambda fit: fit.shape.cost / fit.number)
 
-    def _runs_here(self, one: TaskClass) -> bool:
+    def _runs_here(self, one: TaskClass, spared: bool = False) -> bool:
+        """Return True if a worker that is here can run a class when it is empty."""
         return any(
             Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
             for worker, _ in self._here
+            if not (spared and count_of(GPUs, worker.total))
         )
 
     def _count_work(self, one: TaskClass, fit: _Fit) -> None:
@@ -186,22 +176,22 @@ class _Planning:
         spared = not count_of(GPUs, one.space) and not fits[0].shape.gpus
         served = False
         for worker, room in self._here:
-            if left and not (spared and count_of(GPUs, worker.total)):
-                before = left
-                left -= room.take(one, left)
-                if left < before:
-                    self.plan.workers.add(worker.id)
-                    served = True
+            spares = spared and count_of(GPUs, worker.total)
+            if left and not spares and (count := room.take(one, left)):
+                left -= count
+                self.plan.workers.add(worker.id)
+                served = True
         for asked, shape, room in self._coming:
-            if left and not (spared and shape.gpus):
-                before = left
-                left -= room.take(one, left)
-                if left < before:
-                    self.plan.jobs.add(asked.job)
-                    served = True
+            if left and not (spared and shape.gpus) and (count := room.take(one, left)):
+                left -= count
+                self.plan.jobs.add(asked.job)
+                served = True
         if not left:
             return
-        if not served and not self._is_served(one, spared):
+        served = served or self._runs_here(one, spared)
+        if not served and not any(
+            empty(shape).take(one, 1) for _, shape, _ in self._coming if not (spared and shape.gpus)
+        ):
             self.plan.due.add(
                 next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape).name
             )
@@ -210,16 +200,6 @@ class _Planning:
                 left -= room.take(one, left)
         for fit in fits:
             left -= self._open(one, fit, left)
-
-    def _is_served(self, one: TaskClass, spared: bool) -> bool:
-        """Return True if an empty worker, here or asked for, can run a class."""
-        return any(
-            Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
-            for worker, _ in self._here
-            if not (spared and count_of(GPUs, worker.total))
-        ) or any(
-            empty(shape).take(one, 1) for _, shape, _ in self._coming if not (spared and shape.gpus)
-        )
 
     def _open(self, one: TaskClass, fit: _Fit, left: int) -> int:
         """Put tasks into new workers of a shape, as many as there may be; return how many fit."""

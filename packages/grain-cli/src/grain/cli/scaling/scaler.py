@@ -19,7 +19,7 @@ from grain.cli.scaling.model import (
 )
 from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
-from grain.cli.scaling.plan import AskedFor, Impossible, WorkerPlan, horizon, plan
+from grain.cli.scaling.plan import AskedFor, Impossible, Planning, WorkerPlan, horizon
 from grain.cli.scaling.pool import JobPool, proven_after
 from grain.cli.scaling.words import demand
 from grain.resource.figures import span
@@ -225,14 +225,13 @@ class Scaler:
             if job.id not in here and _is_active(job) and job.phase is not JobPhase.STUCK
         ]
         room = {name: self._room(sort, now) for name, sort in self._sorts.items()}
-        planned = plan(
-            view.classes,
+        planned = Planning(
             workers,
             asked_for,
             [sort.shape for sort in self._sorts.values()],
             {name: max(count, 0) for name, count in room.items()},
             {worker.id: self._jobs[worker.job].shape for worker in mine.values() if worker.job},
-        )
+        ).result(view.classes)
         self.impossible = planned.impossible
         submit = self._submissions(planned, room)
         lost = [
@@ -321,10 +320,6 @@ class Scaler:
                 )
         return news
 
-    def _active(self) -> int:
-        """Return the number of present and expected workers that were not let go."""
-        return sum(map(_is_active, self._jobs.values()))
-
     def _room(self, sort: _Sort, now: float) -> int:
         """Return how many more jobs of a shape there may be now, by its own limit."""
         own = [job for job in self._jobs.values() if job.shape == sort.shape.name]
@@ -350,7 +345,7 @@ class Scaler:
             left -= counts[name]
             parts = planned.reasons[name] or next(filter(None, planned.reasons.values()), [])
             whys[name] = demand(parts) if parts else ""
-        missing = self._least - self._active() - sum(counts.values())
+        missing = self._least - sum(map(_is_active, self._jobs.values())) - sum(counts.values())
         for name in self._sorts:
             more = max(min(missing, room[name] - counts[name], left), 0)
             if more:

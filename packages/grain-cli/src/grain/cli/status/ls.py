@@ -45,8 +45,7 @@ def ls(
         from grain.cli.batch import state_folder, submitted_names
         from grain.cli.local_missions import local_missions, local_missions_text
         from grain.cli.query import NobodyThere, NoScheduler, ask_state
-        from grain.cli.status.ls_text import jobs_text, state_text
-        from grain.cli.status.scaling_text import scaling_text
+        from grain.cli.status.ls_text import jobs_text, scaling_text, state_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
         from grain.cli.workers.scaling_state import read_state
 

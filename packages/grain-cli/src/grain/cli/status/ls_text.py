@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import (
     Row,
@@ -15,8 +15,7 @@ from grain.cli.show import (
     resources,
     table,
 )
-from grain.cli.status.versions_text import versions_text
-from grain.resource.figures import clock
+from grain.resource.figures import clock, span
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 
 MANY = 20
 """The most workers, or jobs, that are listed one by one; more get a summary."""
+
+_NAMED = 3  # workers of a group
+_PEERS = 4  # workers, and missions, that are named for each version
 
 
 def state_text(state: StateAnswer, most: int | None = None, *, everything: bool = False) -> str:
@@ -102,9 +104,6 @@ def _groups(workers: list[WorkerState], most: int | None) -> str:
     heads = ("COUNT", *["CLUSTER"] * several, "STATE", "LEFT", "RUNNING")
     shown = table("WORKERS", heads, rows, most)
     return f"{shown}Each of the {len(workers)} workers: grain ls --all\n"
-
-
-_NAMED = 3  # workers of a group
 
 
 def _given(workers: list[WorkerState]) -> str:
@@ -221,3 +220,80 @@ def jobs_text(
     shown = table("JOBS NOT HERE YET", heads, rows[: len(rows) - hidden], most)
     more = f"and {hidden} more: grain ls --all\n" if hidden else ""
     return f"\n{shown}{more}" if shown else ""
+
+
+def versions_text(state: StateAnswer, most: int | None = None) -> str:
+    """Format the versions of Python, Grain and NumPy as a table; "" unless some differ.
+
+    Python's minor version counts, as bytecode differs between those; NumPy's major version does.
+    The Python of the scheduler does not count: it loads nothing of what missions and workers send.
+    """
+    rows: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for kind, peers in ("worker", state.workers), ("mission", state.missions):
+        for peer in peers:
+            versions = peer.versions
+            if versions.interpreter:
+                key = (versions.interpreter, versions.grain, versions.numpy.partition(".")[0])
+                names = rows.setdefault(key, {"worker": [], "mission": []})
+                names[kind].append(peer.label)
+    own = state.versions.grain
+    pythons = {python for python, _, _ in rows}
+    grains = {grain for _, grain, _ in rows} | ({own} if own else set())
+    numpys = {numpy for _, _, numpy in rows if numpy}
+    if max(len(pythons), len(grains), len(numpys)) < 2:
+        return ""
+    return table(
+        "VERSIONS DIFFER",
+        ("PYTHON", "GRAIN", "NUMPY", "WORKERS", "MISSIONS"),
+        [
+            (python, grain, numpy or "-", _some(names["worker"]), _some(names["mission"]))
+            for (python, grain, numpy), names in sorted(rows.items())
+        ],
+        most,
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _PEERS
+    return " ".join(names[:_PEERS]) + (f" and {more} more" if more > 0 else "") or "-"
+
+
+def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
+    """Format the state of a `grain scale --auto`; empty if there is none."""
+    if state is None:
+        return ""
+    rows = [
+        (
+            shape["name"],
+            *(shape["jobs"].get(phase, 0) for phase in ("pending", "running", "lost")),
+            "-" if shape["max"] is None else shape["max"],
+            _shape_remark(shape),
+        )
+        for shape in state["shapes"]
+    ]
+    head = ("SHAPE", "PENDING", "RUNNING", "LOST", "MAX", "REMARK")
+    parts = [table("WORKERS BY DEMAND", head, rows, most)]
+    lines = [
+        f"{time.strftime('%H:%M:%S', time.localtime(at))} {clean(what)}"
+        for at, what in state["lines"][-2:]
+    ]
+    for one in state["impossible"]:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in one["reasons"].items())
+        lines.append(
+            f"Impossible: {clean(one['ask'])}, {one['waiting']} waiting ({clean(reasons)})"
+        )
+    lines.append(
+        f"From {state['min']} to {state['max']} workers, by process {state['pid']} on "
+        f"{clean(state['host'])}."
+    )
+    parts += [f"{text}\n" for line in lines for text in folded(line, most)]
+    return "\n" + "".join(parts)
+
+
+def _shape_remark(shape: dict[str, Any]) -> str:
+    remarks = [f"one for each {span(shape['worth'])} of work"] if "worth" in shape else []
+    if shape["pause"]:
+        remarks.append(f"pause of {shape['pause']:.0f} s after failures")
+    if shape["avoided"]:
+        remarks.append(f"avoids {', '.join(map(clean, shape['avoided']))}")
+    return "; ".join(remarks) or "-"

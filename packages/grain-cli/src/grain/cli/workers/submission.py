@@ -17,7 +17,6 @@ from grain.cli.batch import (
     BatchError,
     JobRecord,
     SubmissionUnknown,
-    SubmittedJob,
     is_mark,
     mark_of,
     open_system,
@@ -29,7 +28,7 @@ from grain.config import Shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from grain.cli.batch import BatchJob, BatchSystem
+    from grain.cli.batch import BatchJob, BatchSystem, SubmittedJob
     from grain.config import Config
 
 
@@ -128,26 +127,20 @@ def recorded(
         BatchError: no record can be written, so nothing was submitted; or a job was refused.
     """
     store = records()
-    marks = {job.name: mark_of(job.name) for job in jobs}
-
-    def record(one: SubmittedJob, mark: str = "") -> JobRecord:
-        return JobRecord(
-            id=one.id,
+    intended = {
+        job.name: JobRecord(
+            id=mark_of(job.name),
             system=config.system,
-            name=one.name,
-            log_file=one.log_file,
+            name=job.name,
+            log_file=job.log_file,
             address=config.worker.dial,
             config=config.source or "",
             submitted=time.time(),
-            cpus=one.cpus,
             kind=kind,
             by=by,
             shape=shape,
-            mark=mark,
         )
-
-    intended = {
-        job.name: record(SubmittedJob(marks[job.name], job.name, job.log_file)) for job in jobs
+        for job in jobs
     }
     # First of all: a job without a record could not be found or cancelled.
     try:
@@ -161,7 +154,15 @@ def recorded(
         ) from error
     try:
         for one in submit():
-            accepted = record(one, marks.get(one.name, ""))
+            before = intended[one.name]
+            accepted = replace(
+                before,
+                id=one.id,
+                log_file=one.log_file,
+                submitted=time.time(),
+                cpus=one.cpus,
+                mark=before.id,
+            )
             store.add(file, accepted)
             yield accepted
     except SubmissionUnknown as error:
