@@ -50,3 +50,20 @@ def test_attach_begins_with_as_many_lines_of_a_job_as_are_asked_for(alone: Path)
 
     assert 0 == done.exit_code
     assert done.output.endswith("night.log\nline 48\nline 49\n")
+
+
+def test_a_mission_whose_job_is_held_waits(
+    alone: Path, command: Callable[[str, str], Path]
+) -> None:
+    config = alone / "grain.toml"
+    config.write_text('system = "slurm"')
+    command("squeue", "echo '6|PENDING|JobHeldUser|'")
+    held = JobRecord("6", "slurm", "night", "", "edge:///x", "", time.time(), kind="mission")
+    records().add(records().new_file(), held)
+
+    done = CliRunner().invoke(main, ["missions", "-c", str(config)])
+
+    assert 0 == done.exit_code
+    row = done.output.splitlines()[2].split()
+    assert ("night", "waiting") == (row[0], row[-2])
+    assert "job 6: JobHeldUser; output in nowhere" in done.output

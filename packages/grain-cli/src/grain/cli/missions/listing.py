@@ -33,6 +33,7 @@ _SHOWN = 20  # that have ended
 _NARROWEST = 40  # columns of a terminal
 _JOB_STATES = {
     JobPhase.PENDING: "waiting",
+    JobPhase.STUCK: "waiting",
     JobPhase.RUNNING: "running",
     JobPhase.ENDING: "ending",
     JobPhase.GONE: "ended",
