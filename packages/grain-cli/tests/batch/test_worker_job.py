@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.batch import BatchJob
+from grain.cli.batch.scripts.jobs import resources, warning_lead
 from grain.cli.batch.scripts.shell import body
-from grain.cli.batch.scripts.worker import resources, warning_lead
 
 if TYPE_CHECKING:
     from collections.abc import Callable

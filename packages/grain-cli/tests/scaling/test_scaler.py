@@ -7,8 +7,7 @@ from dataclasses import replace
 from grain.cli.batch import JobPhase, JobState
 from grain.cli.scaling.model import CurrentWorker, Decision, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.patience import Patience
-from grain.cli.scaling.scaler import Scaler
-from grain.cli.scaling.words import demand
+from grain.cli.scaling.scaler import Scaler, demand
 from grain.resource import Cores
 
 NODE = WorkerShape("node", Cores(16), seconds=4 * 3600.0)

@@ -35,6 +35,6 @@ from grain.cli.batch.records import is_mark as is_mark
 from grain.cli.batch.records import mark_of as mark_of
 from grain.cli.batch.records import name_of as name_of
 from grain.cli.batch.records import submitted_names as submitted_names
-from grain.cli.batch.scripts.mission import mission_job as mission_job
-from grain.cli.batch.scripts.worker import worker_job as worker_job
+from grain.cli.batch.scripts.jobs import mission_job as mission_job
+from grain.cli.batch.scripts.jobs import worker_job as worker_job
 from grain.eventlog.names import state_folder as state_folder

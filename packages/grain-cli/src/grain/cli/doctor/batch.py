@@ -52,16 +52,15 @@ def batch(config: Config) -> list[CheckResult]:
 
 def _hosts(config: Config) -> list[CheckResult]:
     """Try each host to which workers go by ssh, all at once."""
-    from grain.cli.batch.systems.ssh import TRY, Ssh
+    from grain.cli.batch.systems.ssh import TRY, Ssh, in_a_line
 
     findings = []
     for host, error in Ssh(config.hosts, seconds=TRY).check(str(Path.cwd())).items():
         if error is None:
             findings.append(ok(f"host {host}", "ssh answers, and the directory is there"))
         else:
-            says = (error.output.strip().splitlines() or [error.what])[-1]
             fix = error.remedy or f"Try `ssh {host}` by hand, or take it out of `hosts`."
-            findings.append(fail(f"host {host}", says, fix))
+            findings.append(fail(f"host {host}", in_a_line(error), fix))
     return findings
 
 

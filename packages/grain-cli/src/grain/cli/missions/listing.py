@@ -10,16 +10,7 @@ from grain.cli.batch import JobPhase
 from grain.cli.missions.jobs import output_file
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import (
-    NARROW,
-    Row,
-    clean,
-    minute,
-    print_json,
-    table,
-    terminal_width,
-    typed,
-)
+from grain.cli.show import NARROW, Row, clean, minute, print_json, table, terminal_width, typed
 from grain.cli.workers.submission import job_words
 from grain.resource.figures import clock
 

@@ -30,7 +30,5 @@ Map:
 - ``room``: what fits into a worker
 - ``plan``: rules 1 and 2
 - ``patience``: rule 6
-- ``nodes``: the nodes of rule 7
 - ``scaler``: the other rules
-- ``words``: rule 9
 """

@@ -17,18 +17,17 @@ from grain.cli.scaling.model import (
     DrainWorker,
     SubmitJobs,
 )
-from grain.cli.scaling.nodes import NodeWatch
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.plan import AskedFor, Impossible, Planning, WorkerPlan, horizon
 from grain.cli.scaling.pool import JobPool, proven_after
-from grain.cli.scaling.words import demand
-from grain.resource.figures import span
+from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from grain.cli.batch import JobState
     from grain.cli.scaling.model import Situation, WorkerShape
+    from grain.cli.scaling.plan import PlannedWorkers
 
 IDLE = 300.0
 """Seconds for which a worker may be idle before it is let go, at first."""
@@ -44,6 +43,9 @@ SOONEST = 15.0
 
 UNPROVEN = 4
 """Jobs of a shape that there may be until its first worker has joined."""
+
+IN_A_ROW = 2
+"""Failures in a row that a node may not have."""
 
 _AGAIN = 120.0  # seconds after which a job that is still there is cancelled again
 
@@ -71,6 +73,33 @@ class _Job:
     cancelled_at: float = -math.inf
     released: bool = False
     doubtful: bool = False
+
+
+class NodeWatch:
+    """The nodes that jobs of a shape ran on, and those to be avoided: rule 7."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, int] = {}
+        self._avoided: list[str] = []
+
+    @property
+    def avoided(self) -> tuple[str, ...]:
+        """The nodes to be avoided, in the order of their last failures."""
+        return tuple(self._avoided)
+
+    def on_failed(self, node: str) -> bool:
+        """Note that a job failed soon after its start; return True if its node is avoided now."""
+        if not node or node in self._avoided:
+            return False
+        self._failures[node] = self._failures.get(node, 0) + 1
+        if self._failures[node] < IN_A_ROW:
+            return False
+        self._avoided.append(node)
+        return True
+
+    def on_proven(self, node: str) -> None:
+        """Note that a job has run there for a while."""
+        self._failures.pop(node, None)
 
 
 class _Sort:
@@ -426,3 +455,18 @@ def _occupied(jobs: Iterable[_Job], most: float) -> int:
     """Return how many places jobs take: a lost one gives its place away once."""
     lost = [job.lost for job in jobs]
     return len(lost) - sum(lost) + int(max(sum(lost) - most, 0))
+
+
+def demand(parts: Sequence[PlannedWorkers]) -> str:
+    """Return the tasks for which workers are wanted: ``31 tasks of Cores(8) wait, 4 h of work``.
+
+    Where the duration of some is a guess, the work is not stated.
+    """
+    first, *others = parts
+    verb = "waits" if first.waiting == 1 and not others else "wait"
+    more = sum(part.waiting for part in others)
+    also = f" and {more} of other kinds" if more else ""
+    waiting = f"{counted(first.waiting, 'task')} of {first.ask}{also} {verb}"
+    if not all(part.known for part in parts):
+        return f"{waiting}; how long they take is not known yet"
+    return f"{waiting}, {span(sum(part.seconds for part in parts))} of work"

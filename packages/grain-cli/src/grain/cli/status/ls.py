@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.options import (
-    config_option,
-    json_option,
-    load_config,
-    patience_option,
-    source_text,
-)
+from grain.cli.options import config_option, json_option, load_config, patience_option, source_text
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json, terminal_width
 

@@ -6,15 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import (
-    Row,
-    clean,
-    folded,
-    in_several_clusters,
-    moment,
-    resources,
-    table,
-)
+from grain.cli.show import Row, clean, folded, in_several_clusters, moment, resources, table
 from grain.resource.figures import clock, span
 
 if TYPE_CHECKING:

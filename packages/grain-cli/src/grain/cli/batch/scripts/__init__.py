@@ -4,6 +4,5 @@ Map:
 
 - ``shell``: the part of a script that the shell runs
 - ``directives``: quoting and options of the lines that the batch system reads
-- ``worker``: the job of a worker, from the configuration
-- ``mission``: the job of a mission, from the configuration
+- ``jobs``: the jobs of workers and missions, from the configuration
 """

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.answers import or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, answer, submission
-from grain.cli.batch.errors import (
-    BatchError,
-    BatchUnreadable,
-    BatchUnsupported,
-    SubmissionUnknown,
-)
+from grain.cli.batch.errors import BatchError, BatchUnreadable, BatchUnsupported, SubmissionUnknown
 from grain.cli.batch.scripts.shell import body
 from grain.config import ConfigError, Mistake, format_walltime
 from grain.edge.trust import write_script

@@ -94,7 +94,7 @@ done
 """
 
 # A script's own shell leads its session; the shells that it has forked have the same command line.
-LIST = (
+_LIST = (
     _START
     + f"""\
 for grain_file in `grep -la /{_MARK} /proc/[0-9]*/cmdline 2>/dev/null`; do
@@ -210,7 +210,7 @@ def query(pids: Iterable[str]) -> str:
 
 
 def named(host: str, output: str) -> list[tuple[str, str]]:
-    """Read the answer to `LIST`: ids and names of the scripts that run."""
+    """Read the answer to `_LIST`: ids and names of the scripts that run."""
     _check_end(host, output)
     rows = re.findall(rf"^{_MARK} (\d+) (\d+) (\S+)$", output, re.MULTILINE)
     return [(f"{host}:{pid}:{start}", name) for pid, start, name in rows]
@@ -241,13 +241,16 @@ def check(folder: str) -> str:
     return f"cd {shlex.quote(folder)} >/dev/null 2>&1 || echo grain-nowhere\necho {_END}\n"
 
 
-def checked(host: str, output: str, folder: str) -> BatchError | None:
-    """Read the answer to `check`; return what is wrong."""
+def read_check(host: str, output: str, folder: str) -> None:
+    """Read the answer to `check`.
+
+    Raises:
+        BatchError: workers could not start there.
+    """
     _check_end(host, output)
     if "grain-nowhere" in output.splitlines():
         remedy = "Share it with that host, or start workers from a directory that all hosts have."
-        return BatchError(f"{folder} is not there", remedy=remedy)
-    return None
+        raise BatchError(f"{folder} is not there", remedy=remedy)
 
 
 def is_id(text: str) -> bool:
@@ -313,10 +316,9 @@ class Ssh:
             raise _too_few(len(reached), n, silent)
         for host, error in silent.items():
             if self._note is not None:
-                self._note(f"no worker is started on {host}: {_in_a_line(error)}")
-        free = reached
+                self._note(f"no worker is started on {host}: {in_a_line(error)}")
         folder = os.fspath(Path.cwd())
-        for member, place in zip(job.members(n), free, strict=False):
+        for member, place in zip(job.members(n), reached, strict=False):
             there = [cpus for one, cpus in alive if _host(one) == place.host]
             taken = {cpu for cpus in there for cpu in cpus}
             text = start(member, folder, place, taken)
@@ -344,13 +346,10 @@ class Ssh:
         """Ask all hosts at once; the processes of a host that does not answer are unknown."""
         return _states(_everywhere(self._look, ids), ids)
 
-    def _look(self, host: str, there: list[str]) -> dict[str, JobState] | BatchError:
+    def _look(self, host: str, there: list[str]) -> dict[str, JobState]:
         """Ask a host for its processes; there may be none."""
-        try:
-            output = _ask(host, query(one.rsplit(":", 2)[1] for one in there), self._seconds)
-            return states(host, output, there)
-        except BatchError as error:
-            return error
+        output = _ask(host, query(one.rsplit(":", 2)[1] for one in there), self._seconds)
+        return states(host, output, there)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Ask all hosts at once for the shells that run the scripts of these names.
@@ -358,19 +357,10 @@ class Ssh:
         Raises:
             BatchError: one of the names is not found, and a host does not answer.
         """
-        asked = list(names)
-        hosts = sorted({place.host for place in self._places})
-
-        def ask(host: str) -> list[tuple[str, str]] | BatchError:
-            try:
-                return named(host, _ask(host, LIST))
-            except BatchError as error:
-                return error
-
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            answers = list(pool.map(ask, hosts))
+        hosts = sorted(place.host for place in self._places)
+        answers = _everywhere(lambda host, _: named(host, _ask(host, _LIST)), (), hosts).values()
         listed = [pair for answer in answers if isinstance(answer, list) for pair in answer]
-        jobs = by_name(listed, asked, plain_name)
+        jobs = by_name(listed, names, plain_name)
         silent = [answer for answer in answers if isinstance(answer, BatchError)]
         if silent and not all(jobs.values()):
             raise silent[0]
@@ -378,16 +368,15 @@ class Ssh:
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Send SIGTERM, upon which a worker ends its tasks and leaves."""
-        _everywhere(lambda host, there: _ask(host, cancel(there)), ids)
+        answers = _everywhere(lambda host, there: _ask(host, cancel(there)), ids)
+        if silent := [answer for answer in answers.values() if isinstance(answer, BatchError)]:
+            raise silent[0]
 
     def check(self, folder: str) -> dict[str, BatchError | None]:
         """Ask each host of the configuration, all at once; return what is wrong with it."""
 
-        def ask(host: str, _: list[str]) -> BatchError | None:
-            try:
-                return checked(host, _ask(host, check(folder), self._seconds), folder)
-            except BatchError as error:
-                return error
+        def ask(host: str, _: list[str]) -> None:
+            read_check(host, _ask(host, check(folder), self._seconds), folder)
 
         return _everywhere(ask, (), [place.host for place in self._places])
 
@@ -398,8 +387,8 @@ def _host(one: str) -> str:
 
 def _everywhere(
     ask: Callable[[str, list[str]], Answer], ids: Iterable[str], hosts: Iterable[str] = ()
-) -> dict[str, Answer]:
-    """Ask each host for its processes, all at once; return the answers by host.
+) -> dict[str, Answer | BatchError]:
+    """Ask each host for its processes, all at once; return the answers, or errors, by host.
 
     Args:
         ask: called with a host and the ids of its processes, in threads.
@@ -408,10 +397,15 @@ def _everywhere(
     by_host: dict[str, list[str]] = {host: [] for host in hosts}
     for one in sorted(one for one in ids if is_id(one)):
         by_host.setdefault(_host(one), []).append(one)
-    if not by_host:
-        return {}
-    with ThreadPoolExecutor(min(_AT_ONCE, len(by_host))) as pool:
-        return dict(zip(by_host, pool.map(ask, by_host, by_host.values()), strict=True))
+
+    def answer(host: str) -> Answer | BatchError:
+        try:
+            return ask(host, by_host[host])
+        except BatchError as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(by_host, pool.map(answer, by_host), strict=True))
 
 
 def _states(
@@ -422,7 +416,7 @@ def _states(
     for one in ids:
         answer = answers.get(_host(one), {})
         if isinstance(answer, BatchError):
-            reason = f"no answer: {_in_a_line(answer)}"
+            reason = f"no answer: {in_a_line(answer)}"
             states[one] = JobState(JobPhase.UNKNOWN, reason, _host(one))
         else:
             states[one] = answer.get(one, JobState(JobPhase.UNKNOWN))
@@ -440,12 +434,12 @@ def _too_few(free: int, n: int, silent: Mapping[str, BatchError]) -> BatchError:
     remedies = dict.fromkeys(error.remedy for error in silent.values() if error.remedy)
     return (BatchUnreachable if again else BatchError)(
         f"{what}; no answer from {', '.join(silent)}",
-        "\n".join(f"{host}: {_in_a_line(error)}" for host, error in silent.items()),
+        "\n".join(f"{host}: {in_a_line(error)}" for host, error in silent.items()),
         " ".join(remedies) or "Start fewer, or take these hosts out of `hosts`.",
     )
 
 
-def _in_a_line(error: BatchError) -> str:
+def in_a_line(error: BatchError) -> str:
     """Return what a host, or ssh, says: the last line of it."""
     return (error.output.strip().splitlines() or [error.what])[-1]
 

@@ -1,4 +1,4 @@
-"""The job of a worker, from the configuration. Pure."""
+"""The jobs of workers and missions, from the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.base import BatchJob
-from grain.config import WorkerSettings, format_walltime, option_words, stamp
+from grain.cli.batch.scripts.shell import interpreter
+from grain.config import (
+    ConfigError,
+    Mistake,
+    WorkerSettings,
+    format_walltime,
+    option_words,
+    stamp,
+)
 
 if TYPE_CHECKING:
     import datetime
@@ -107,3 +115,33 @@ def _notes(config: Config) -> tuple[str, ...]:
     time = format_walltime(held.walltime)
     whole = "" if asked.walltime is None else f" of {format_walltime(asked.walltime)}"
     return (f"Reserved for the worker itself (worker.reserve): {memory}, {time}{whole}.",)
+
+
+def mission_job(
+    config: Config, *, now: datetime.datetime, folder: str, extra_args: Sequence[str] = ()
+) -> BatchJob:
+    """Describe a mission's job.
+
+    The mission runs in the directory of its submission, and finds the configuration by the variable
+    ``GRAIN_CONFIG``. The job has no early warning: SIGUSR1 would kill a mission.
+
+    Args:
+        folder: absolute directory for a relative log file.
+
+    Raises:
+        ConfigError: ``head.cmd`` is empty.
+    """
+    head = config.head
+    if not head.cmd.strip():
+        text = 'found no command, expected what starts the mission, as in "python mission.py"'
+        raise ConfigError(config.source or "the defaults", (Mistake("head.cmd", text),))
+    log = stamp(head.main_log_file, now)
+    shell = interpreter(head.script.shebang)
+    setting = f"env GRAIN_CONFIG={shlex.quote(config.source)} " if config.source else ""
+    return BatchJob(
+        name=stamp(head.name, now),
+        log_file=str(Path(folder, log)) if log else "",
+        script=head.script,
+        main=f"{setting}{shell} -c {shlex.quote(head.cmd.strip())}",
+        extra_args=tuple(extra_args),
+    )
