@@ -59,48 +59,49 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
 
         now = time.time()
         most = terminal_width(_NARROWEST)
-        narrow = most < NARROW
-        started = [
-            _Listed(
-                state.phase.alive,
-                record.start.at,
-                _row(record, state, now, narrow=narrow),
-                as_data(record, state),
-            )
-            for record in read(missions_folder())
-            for state in [state_of(record)]
-        ]
-        submitted = [
-            _Listed(
-                job.alive, job.record.submitted, _job_row(job, now, narrow=narrow), _job_data(job)
-            )
-            for job in mission_jobs(_config_if_right(ctx, config_file))
-        ]
+        listed = [_of_start(record, state_of(record), now) for record in read(missions_folder())]
+        listed += [_of_job(job, now) for job in mission_jobs(_config_if_right(ctx, config_file))]
         # What waits and runs stands above what has ended.
-        listed = sorted(started + submitted, key=lambda one: (one.alive, one.at), reverse=True)
+        listed.sort(key=lambda one: (one.alive, one.data["started"]), reverse=True)
         alive = sum(one.alive for one in listed)
         shown = listed if everything else listed[: alive + _SHOWN]
         if as_json:
             print_json([one.data for one in shown])
             return
-        heads = ("NAME", "STATE", "HOST") if narrow else _HEADS
+        narrow = most < NARROW
+        heads = ("NAME", "STATE", "HOST") if narrow else ("NAME", "BEGAN", "TOOK", "STATE", "HOST")
         nothing = (
             "no mission was started by `grain run` or `grain start` yet: `grain run -d opt.py` "
             "starts one; `grain history` lists missions that were started in another way\n"
         )
-        rows = [one.row for one in shown]
+        rows = [one.row(narrow=narrow) for one in shown]
         click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)
         if hidden := len(listed) - len(shown):
             click.echo(f"and {hidden} earlier ones: grain missions --all")
 
 
 class _Listed(NamedTuple):
-    """A mission: whether it waits or runs, when it was started, and how it is shown."""
+    """A mission that is listed.
+
+    Attributes:
+        alive: True if it waits or runs.
+        took: the time since it was started, as text.
+        more: the line below its row.
+        data: what there is to know of it, for programs.
+    """
 
     alive: bool
-    at: float
-    row: Row
+    took: str
+    more: str
     data: dict[str, Any]
+
+    def row(self, *, narrow: bool) -> Row:
+        """Return its row; with fewer columns on a narrow terminal."""
+        name, state, host = self.data["label"], self.data["state"], self.data["host"] or "-"
+        began = minute(self.data["started"])
+        if narrow:
+            return Row((name, state, host), [f"began {began}, took {self.took}", self.more])
+        return Row((name, began, self.took, state, host), [self.more])
 
 
 def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | None:
@@ -115,10 +116,13 @@ def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | No
         return None
 
 
-def as_data(record: StartRecord, state: State) -> dict[str, Any]:
-    """Return a start and its state as plain data, for programs."""
-    start, process, end = record.start, record.process, record.end
-    return {
+def _of_start(record: StartRecord, state: State, now: float) -> _Listed:
+    """Return a mission that `grain run` has started."""
+    start, process, end, alive = record.start, record.process, record.end, state.phase.alive
+    seen = now if alive else max(record.alive, start.at)
+    last = end.at if end is not None else seen
+    command = typed(start.command)
+    data = {
         "name": start.name,
         "label": record.label,
         "state": state.phase.value,
@@ -133,11 +137,17 @@ def as_data(record: StartRecord, state: State) -> dict[str, Any]:
         "directory": start.directory,
         "output": str(record.output) if start.detached else "",
     }
+    more = command if alive else f"{command}: it {state.detail}"
+    return _Listed(alive, clock(last - start.at), more, data)
 
 
-def _job_data(job: OwnJob) -> dict[str, Any]:
+def _of_job(job: OwnJob, now: float) -> _Listed:
+    """Return a mission that `grain start` has submitted."""
     record, state = job
-    return {
+    took = clock(now - record.submitted) if job.alive else "-"
+    reason = f": {state.reason}" if state.reason else ""
+    more = f"{job_words(record)}{reason}; output in {output_file(record)}"
+    data = {
         "name": record.name,
         "label": record.name,
         "state": _JOB_STATES[state.phase],
@@ -153,34 +163,4 @@ def _job_data(job: OwnJob) -> dict[str, Any]:
         "output": record.log_file,
         "job": record.id,
     }
-
-
-def _job_row(job: OwnJob, now: float, *, narrow: bool) -> Row:
-    record, state = job
-    length = clock(now - record.submitted) if job.alive else "-"
-    began, node = minute(record.submitted), state.node or "-"
-    reason = f": {state.reason}" if state.reason else ""
-    more = [f"{job_words(record)}{reason}; output in {output_file(record)}"]
-    return _columns(record.name, began, length, _JOB_STATES[state.phase], node, more, narrow=narrow)
-
-
-def _row(record: StartRecord, state: State, now: float, *, narrow: bool) -> Row:
-    start, end = record.start, record.end
-    seen = now if state.phase.alive else max(record.alive, start.at)
-    last = end.at if end is not None else seen
-    host = record.process.host if record.process is not None else "-"
-    began, took, name = minute(start.at), clock(last - start.at), record.label
-    command = typed(start.command)
-    more = [command] if state.phase.alive else [f"{command}: it {state.detail}"]
-    return _columns(name, began, took, state.phase.value, host, more, narrow=narrow)
-
-
-_HEADS = ("NAME", "BEGAN", "TOOK", "STATE", "HOST")
-
-
-def _columns(
-    name: str, began: str, took: str, state: str, host: str, more: list[str], *, narrow: bool
-) -> Row:
-    if narrow:
-        return Row((name, state, host), [f"began {began}, took {took}", *more])
-    return Row((name, began, took, state, host), more)
+    return _Listed(job.alive, took, more, data)
