@@ -116,9 +116,8 @@ class Fake:
 
 _PATIENCE = (
     "grain.cli.completion.PATIENCE",
-    "grain.cli.mission_names.PATIENCE",
+    "grain.cli.query.BRIEF",
     "grain.cli.query._BUSY",
-    "grain.cli.workers.task_logs._PATIENCE",
 )
 """The seconds for which commands of this process look for a scheduler that they do not need."""
 

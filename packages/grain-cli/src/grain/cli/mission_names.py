@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
     from grain.cli.mission_records import StartRecord
     from grain.config import Config
-    from grain.edge.questions import MissionState, StateAnswer
     from grain.eventlog.store import StoredLog
-
-PATIENCE = 0.5
-"""Seconds to look for a scheduler that may know a mission, and is not needed."""
 
 _EARLY = 5.0  # seconds by which clocks of two hosts may differ
 
@@ -180,19 +176,3 @@ def start_of(log: StoredLog) -> StartRecord | None:
         ):
             return record
     return None
-
-
-def missions_here(config: Config) -> list[MissionState]:
-    """Return the missions that the scheduler has; none if it does not answer at once."""
-    state = scheduler_state(config)
-    return [] if state is None else state.missions
-
-
-def scheduler_state(config: Config) -> StateAnswer | None:
-    """Return the answer of the scheduler to `grain ls`; None if it does not answer at once."""
-    from grain.cli.query import NoScheduler, ask_state
-
-    try:
-        return ask_state(config, patience=PATIENCE)
-    except NoScheduler:
-        return None

@@ -33,6 +33,9 @@ _Form = TypeVar("_Form")
 PATIENCE = 2.0
 """Seconds to look for a scheduler."""
 
+BRIEF = 0.5
+"""Seconds to look for a scheduler that may know something, and is not needed."""
+
 ANSWER = 30.0
 """Seconds for the answer of a scheduler that was reached."""
 
@@ -114,6 +117,20 @@ def ask(
 def ask_state(config: Config, *, patience: float = PATIENCE, answer: float = ANSWER) -> StateAnswer:
     """Ask the scheduler for its state, as `ask` does."""
     return ask(config, Ask("state"), StateAnswer, patience=patience, answer=answer)
+
+
+def state_if_any(
+    config: Config, *, patience: float | None = None, answer: float = ANSWER
+) -> StateAnswer | None:
+    """Ask the scheduler for its state; return None if none answers.
+
+    Args:
+        patience: None for `BRIEF`.
+    """
+    try:
+        return ask_state(config, patience=BRIEF if patience is None else patience, answer=answer)
+    except NoScheduler:
+        return None
 
 
 def ask_all(

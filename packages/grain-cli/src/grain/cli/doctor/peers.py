@@ -19,12 +19,11 @@ def versions(config: Config) -> list[CheckResult]:
 
     Without a scheduler there is no finding: another check has one.
     """
-    from grain.cli.query import NoScheduler, ask_state
+    from grain.cli.query import PATIENCE, state_if_any
     from grain.edge.version import own_versions
 
-    try:
-        state = ask_state(config, answer=_ANSWER)
-    except NoScheduler:
+    state = state_if_any(config, patience=PATIENCE, answer=_ANSWER)
+    if state is None:
         return []
     return [judge_workers(state.workers, own_versions()), *judge_grain(state)]
 

@@ -115,19 +115,24 @@ def _refuse_several(config: Config, word: str, meant: str, patience: float) -> N
     Raises:
         click.ClickException: several missions of that name run.
     """
-    from grain.cli.query import NoScheduler, ask_state
-    from grain.eventlog.store import several_run
+    from grain.cli.query import state_if_any
 
     if meant.startswith(word):  # an id
         return
-    with suppress(NoScheduler):
-        same = [
-            f"{one.label} (id {one.id[:8]}, on {one.host})"
-            for one in ask_state(config, patience=patience).missions
-            if one.connected and one.name == word
-        ]
-        if len(same) > 1:
-            raise click.ClickException(clean(several_run(word, same, len(same))))
+    state = state_if_any(config, patience=patience)
+    here = [] if state is None else state.missions
+    _refuse_if_several(word, [_listed(one) for one in here if one.connected and one.name == word])
+
+
+def _listed(one: MissionState) -> str:
+    return f"{one.label} (id {one.id[:8]}, on {one.host})"
+
+
+def _refuse_if_several(word: str, missions: list[str]) -> None:
+    from grain.eventlog.store import several_run
+
+    if len(missions) > 1:
+        raise click.ClickException(clean(several_run(word, missions, len(missions))))
 
 
 def _local_mission(config: Config, word: str, patience: float) -> LocalMission | None:
@@ -139,25 +144,17 @@ def _local_mission(config: Config, word: str, patience: float) -> LocalMission |
     from grain.cli.local_missions import local_missions, named
     from grain.cli.mission_names import start_of, starts
     from grain.cli.mission_records import find
-    from grain.cli.query import NoScheduler, ask_state
-    from grain.eventlog.store import several_run
+    from grain.cli.query import state_if_any
 
     if not named(local_missions(config, ()), word):
         return None
-    here: list[MissionState] | None
-    try:
-        here = ask_state(config, patience=patience).missions
-    except NoScheduler:
-        here = None
+    state = state_if_any(config, patience=patience)
+    here = None if state is None else state.missions
     found = named(local_missions(config, here), word)
-    others = [
-        f"{one.label} (id {one.id[:8]}, on {one.host})" for one in here or () if one.goes_by(word)
-    ]
-    if found and len(found) + len(others) > 1:
-        labels = [*others, *(one.label for one in found)]
-        raise click.ClickException(clean(several_run(word, labels, len(labels))))
     if not found:
         return None
+    others = [_listed(one) for one in here or () if one.goes_by(word)]
+    _refuse_if_several(word, [*others, *(one.label for one in found)])
     # A mission of `grain run` has the state of its start besides.
     start = start_of(found[0].log)
     return None if start is not None and find(starts(), word) == start else found[0]
@@ -206,16 +203,16 @@ def _whose(
     from grain.cli.mission_records import find
     from grain.cli.missions.jobs import find_job
     from grain.cli.missions.starting import state_of
-    from grain.cli.query import NoScheduler, ask_state
+    from grain.cli.query import state_if_any
 
     record = find(starts(), word)
     job = find_job(config, word) if record is None else None
     if record is None and (job is None or not job.alive):
         return meant, None
-    try:
-        here = ask_state(config, patience=patience).missions
-    except NoScheduler:
+    state = state_if_any(config, patience=patience)
+    if state is None:
         return "", record
+    here = state.missions
     if record is not None and word == record.label:
         now = state_of(record)
         if not now.phase.alive:

@@ -103,12 +103,10 @@ def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a pattern, which lists the workers."""
     from grain.cli.batch import BatchError
-    from grain.cli.query import NoScheduler, ask_state
+    from grain.cli.query import state_if_any
 
-    names: list[str] = []
-    with suppress(NoScheduler):
-        state = ask_state(config, patience=patience)
-        names = completion.here(state)
+    state = state_if_any(config, patience=patience)
+    names = [] if state is None else completion.here(state)
     with suppress(BatchError):
         names += [job.record.name for job in unjoined(config, "*", set(names))]
     if not names:

@@ -144,7 +144,8 @@ def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], 
     Raises:
         LogError: several are meant.
     """
-    from grain.cli.mission_names import find_log, missions_here, namesakes_text, store_of
+    from grain.cli.mission_names import find_log, namesakes_text, store_of
+    from grain.cli.query import state_if_any
     from grain.eventlog.errors import AmbiguousLog, LogError
 
     try:
@@ -152,7 +153,8 @@ def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], 
     except AmbiguousLog:
         raise
     except LogError:
-        here = missions_here(config)
+        state = state_if_any(config)
+        here = [] if state is None else state.missions
         if ids := [one.id for one in here if one.goes_by(mission)]:
             return None, [], ids[0] if len(ids) == 1 else ""
         named = sorted({name for one in here for name in (one.label, one.name)})
@@ -165,10 +167,11 @@ def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], 
 
 def _without_output(config: Config, recorded: list[JobRecord], word: str) -> str:
     """Return the message on a word that is the name of no job: what it is, and what there is."""
-    from grain.cli.mission_names import find_log, scheduler_state
+    from grain.cli.mission_names import find_log
+    from grain.cli.query import state_if_any
     from grain.eventlog.errors import LogError
 
-    state = scheduler_state(config)
+    state = state_if_any(config)
     name = clean(word)
     workers = [] if state is None else state.workers
     for worker in workers:

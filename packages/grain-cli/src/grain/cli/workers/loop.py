@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from grain.cli.batch import BatchError, is_mark, open_system, submitted_names
-from grain.cli.query import NoScheduler, ask_state
+from grain.cli.query import PATIENCE, state_if_any
 from grain.cli.scaling.pool import JobPool, proven_after
 from grain.cli.workers.jobs import joined, own_jobs, report_ended
 from grain.cli.workers.submission import job_words, submit_workers
@@ -204,10 +204,8 @@ class PoolLoop(ScaleLoop):
 
     def _states(self) -> list[WorkerState]:
         """Return the workers with the scheduler; none if there is no scheduler."""
-        try:
-            return ask_state(self.config).workers
-        except NoScheduler:
-            return []
+        state = state_if_any(self.config, patience=PATIENCE)
+        return [] if state is None else state.workers
 
     def _submit(self) -> None:
         wanted = self._pool.wanted(time.monotonic())

@@ -24,7 +24,6 @@ TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
 _BLOCK = 1 << 20  # bytes that are searched at once
 _SHORT = 8  # characters of a mission's id in front of its tasks' lines
 _LABEL = re.compile(rb"[^\n]*?:[0-9]+ \((?P<id>[0-9a-f]+)\) ")
-_PATIENCE = 0.5  # seconds to look for a scheduler, which is not needed
 _OUTCOMES = {
     "value": "returned a value",
     "error": "raised {error}",
@@ -100,10 +99,10 @@ def facts_text(facts: TaskInLog) -> list[str]:
 
 def programs_text(config: Config, mission: str, number: int) -> list[str]:
     """Return the programs that a task runs now, a line each; none without a scheduler."""
-    from grain.cli.query import NoScheduler, explain
+    from grain.cli.query import BRIEF, NoScheduler, explain
 
     try:
-        task = explain(config, mission, number, patience=_PATIENCE, call=False)
+        task = explain(config, mission, number, patience=BRIEF, call=False)
     except NoScheduler:
         return []
     return [program_text(program) for program in task.programs or ()]
