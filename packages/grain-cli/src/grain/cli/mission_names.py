@@ -115,7 +115,6 @@ def started(configured: Callable[[], Config], word: str) -> StartRecord:
 
     Args:
         configured: returns the configuration, which is needed if it is not the word of a start.
-        word: that of the mission.
 
     Raises:
         click.ClickException: there is no such mission, or `grain run` has not started it.

@@ -152,11 +152,7 @@ def name_error(name: str) -> str:
 
 
 def make(folder: Path, start: MissionStart) -> StartRecord:
-    """Make the folder of a further start.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make the folder of a further start."""
     private_folder(folder)
     # It gets its name when it is whole: a start that is made at the same time sees all of it.
     aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=folder))
@@ -194,11 +190,7 @@ def time_of_files(folder: Path) -> float:
 
 
 def write(folder: Path, name: str, data: msgspec.Struct) -> None:
-    """Write a file whole, in the place of what is there.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a file whole, in the place of what is there."""
     # Paths, arguments and variables are bytes, which may be no UTF-8: JSON escapes the halves of
     # characters that stand for such bytes, and msgspec writes none.
     text = json.dumps(msgspec.to_builtins(data)).encode()
@@ -208,11 +200,7 @@ def write(folder: Path, name: str, data: msgspec.Struct) -> None:
 
 
 def reserve(folder: Path, name: str) -> None:
-    """Take the room on the disk that a short file needs, which is written later.
-
-    Raises:
-        OSError: there is none.
-    """
+    """Take the room on the disk that a short file needs, which is written later."""
     with os.fdopen(os.open(_aside(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         file.write(b" " * 256)
 

@@ -161,11 +161,7 @@ def read_ids(path: str) -> frozenset[bytes]:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port of ``--listen``.
-
-    Raises:
-        click.UsageError: they are none.
-    """
+    """Return host and port of ``--listen``."""
     if text.startswith("bridge://"):
         # Not shown again: a key stands in it, perhaps.
         raise click.UsageError(

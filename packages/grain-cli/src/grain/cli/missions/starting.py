@@ -99,9 +99,6 @@ def _refuse_namesake(folder: Path) -> None:
     """Refuse a Python program beside which something has the name of this package.
 
     Python looks there first: the program would import that, or itself.
-
-    Raises:
-        click.ClickException: there is such a file.
     """
     from grain.cli.doctor.installed import NAMESAKES
 
@@ -114,11 +111,7 @@ def _refuse_namesake(folder: Path) -> None:
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 digest of a file, in hexadecimal digits.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 digest of a file, in hexadecimal digits."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

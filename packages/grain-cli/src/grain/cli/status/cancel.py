@@ -94,11 +94,7 @@ def cancel(
 
 
 def parse(what: str) -> tuple[str, int]:
-    """Return the mission and the number of the task, 0 for the whole mission.
-
-    Raises:
-        click.UsageError: it names no mission.
-    """
+    """Return the mission and the number of the task, 0 for the whole mission."""
     mission, _, number = what.rpartition(":")
     if mission and number.isdecimal() and len(number) <= 18 and int(number):
         return mission, int(number)
@@ -111,9 +107,6 @@ def _refuse_several(config: Config, word: str, meant: str, patience: float) -> N
     """Refuse a name that another mission here has besides the one that logs tell of.
 
     The log of a mission that has just begun may not be on the disk yet: its scheduler knows it.
-
-    Raises:
-        click.ClickException: several missions of that name run.
     """
     from grain.cli.query import state_if_any
 
@@ -191,10 +184,7 @@ def _whose(
     scheduler yet, or wait for its job.
 
     Args:
-        config: the configuration.
-        word: that of the mission.
         meant: its id by its log, as of `id_of`; else the word.
-        patience: seconds to look for a scheduler.
 
     Raises:
         click.ClickException: the start does not run.

@@ -106,11 +106,7 @@ def _logged(config: Config, mission: str, number: int) -> Logged | None:
 
 
 def _missing(config: Config, patience: float) -> str:
-    """Return the message for a command line without a task, which lists some.
-
-    Raises:
-        NoScheduler: there is none.
-    """
+    """Return the message for a command line without a task, which lists some."""
     from grain.cli.query import ask_state
 
     state = ask_state(config, patience=patience)

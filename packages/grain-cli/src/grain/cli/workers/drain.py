@@ -86,11 +86,7 @@ def drain(
 
 
 def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
-    """Refuse a name, without a wildcard, that several workers have.
-
-    Raises:
-        click.ClickException: several have it; the text names them.
-    """
+    """Refuse a name, without a wildcard, that several workers have."""
     same = [worker for worker in workers if worker.name == name]
     if len(same) > 1:
         which = ", ".join(f"{clean(one.label)} on {clean(one.host)}" for one in same)

@@ -122,11 +122,7 @@ def _check_usage(
     most: int | None,
     spans: dict[str, str | None],
 ) -> None:
-    """Refuse a number beside ``--auto``, and what belongs to ``--auto`` without it.
-
-    Raises:
-        click.UsageError: they do not fit together.
-    """
+    """Refuse a number beside ``--auto``, and what belongs to ``--auto`` without it."""
     if auto and count is not None:
         raise click.UsageError(
             f"--auto finds the number by itself; for {count} at most: grain scale --auto --max "
@@ -148,11 +144,7 @@ def _check_usage(
 
 
 def _seconds(option: str, text: str | None) -> float | None:
-    """Return the span of time of an option in seconds; None if it was not given.
-
-    Raises:
-        click.UsageError: it is not a span of time.
-    """
+    """Return the span of time of an option in seconds; None if it was not given."""
     from grain.config import parse_walltime
 
     if text is None:

@@ -40,11 +40,7 @@ def prepare_workers(
     sharing: int = 0,
     note: Callable[[str], object] | None = None,
 ) -> tuple[BatchSystem, BatchJob]:
-    """Return the batch system and the job of a worker; `submit_workers` explains the arguments.
-
-    Raises:
-        ConfigError: the configuration is wrong.
-    """
+    """Return the batch system and the job of a worker; `submit_workers` explains the arguments."""
     now = datetime.datetime.now()
     system = open_system(config, now=now, note=note)
     local = config.system == "local"

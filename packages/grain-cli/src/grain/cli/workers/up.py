@@ -63,11 +63,7 @@ def up(
 
 
 def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
-    """Refuse options for the batch system that do not begin with a dash.
-
-    Raises:
-        click.UsageError: the first option does not.
-    """
+    """Refuse options for the batch system that do not begin with a dash."""
     if options and not options[0].startswith("-"):
         number = options[0].isdecimal() and guess
         raise click.UsageError(

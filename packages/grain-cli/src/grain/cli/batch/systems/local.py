@@ -136,11 +136,7 @@ class Local:
 
 
 def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
-    """Give each of n workers its own CPUs: as many as asked for, or equal shares of all.
-
-    Raises:
-        BatchError: there are too few.
-    """
+    """Give each of n workers its own CPUs: as many as asked for, or equal shares of all."""
     each = cores or len(free) // n
     if not each or each * n > len(free):
         raise BatchError(
