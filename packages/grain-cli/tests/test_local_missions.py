@@ -12,12 +12,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from grain.cli import main
 from grain.eventlog.schema import TaskStarted, TaskSubmitted
 from grain_testkit import states
+from grain_testkit.command_line import grain
 from grain_testkit.small_log import HEADER, write
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Mission = Callable[..., "subprocess.Popen[bytes]"]
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from grain.cli import main, plugins
 from grain.cli.plugin import chosen_config, report_errors
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +46,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("greetings", "greetings_broken"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("installed")

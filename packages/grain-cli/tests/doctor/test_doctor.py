@@ -14,25 +14,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import astuple
 
-from grain.cli import main
 from grain.cli.doctor import batch, checks, installed, meeting, peers
 from grain.cli.doctor.checks import CheckResult
 from grain.config import Config
 from grain.edge import Attempt
 from grain.edge.questions import PeerVersions, WorkerState
 from grain.edge.version import Versions, own_versions
+from grain_testkit.command_line import grain
 from grain_testkit.states import state
 from grain_testkit.states import worker as worker_state
 
 Put = Callable[[str, str], Path]
 Configure = Callable[[str], Config]
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def states(*words: str) -> dict[str, str]:

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
-from grain.cli import main
 from grain.cli.batch import JobPhase, JobRecord, JobState
 from grain.cli.mission_names import starts
 from grain.cli.mission_records import (
@@ -40,6 +38,7 @@ from grain.cli.missions.attach import begin_at
 from grain.cli.workers.jobs import OwnJob
 from grain.edge.questions import FoundAnswer
 from grain_testkit import states
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +64,6 @@ def folder(alone: Path) -> Iterator[Path]:
     for one in listed(everything=True):
         if one["state"] == "running":
             os.kill(one["pid"], signal.SIGKILL)
-
-
-def grain(*words: str, typed: str | None = None) -> Result:
-    return CliRunner().invoke(main, [*words], input=typed, catch_exceptions=False)
 
 
 def listed(*, everything: bool = False) -> list[dict[str, Any]]:

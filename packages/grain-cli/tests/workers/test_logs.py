@@ -10,20 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.jobs import outputs
 from grain.cli.workers.logs import readable, readable_part
 from grain_testkit import states
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def submitted(folder: Path, name: str, log: str, at: float = 1.0) -> JobRecord:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from grain.cli import main
 from grain.cli.batch import BatchError, JobPhase
 from grain.cli.batch.command import Complaints, run
 from grain.cli.batch.errors import BatchUnreachable
 from grain.cli.batch.systems.ssh import Ssh
+from grain_testkit.command_line import grain
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 Put = Callable[[str, str], Path]
 # Names of hosts have their fate in them. A host that is up starts what it is to start.
@@ -45,10 +47,6 @@ def hosts(alone: Path, address: str, command: Put) -> Callable[..., None]:
         (alone / "grain.toml").write_text(text)
 
     return configured
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def lines(result: Result) -> list[str]:

@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner, Result
-
-from grain.cli import main
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +28,6 @@ cores = 1
 queue = "long"
 setup_cleanup = "module load x"
 """
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def test_the_mission_is_submitted(alone: Path, command: Put) -> None:

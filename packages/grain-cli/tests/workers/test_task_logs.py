@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from click.testing import CliRunner, Result
-
-from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.task_logs import TaskLines
 from grain.edge.questions import ProgramsAnswer, ProgramState, WhyAnswer
@@ -14,13 +11,10 @@ from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogStarted, RunEnded, TaskSubmitted, encode
 from grain.eventlog.usage import Usage
 from grain_testkit import states
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def worker(folder: Path, name: str, log: str) -> None:

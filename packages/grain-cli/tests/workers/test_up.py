@@ -11,12 +11,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-from grain.cli import main
 from grain.cli.batch import JobRecords, is_mark
+from grain_testkit.command_line import grain
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 Put = Callable[[str, str], Path]
 SLURM = 'system = "slurm"\n'
@@ -28,10 +31,6 @@ class Clock(datetime.datetime):
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
         return cls(2026, 3, 4, 9, 30, 15, tzinfo=tz)
-
-
-def grain(*words: str) -> Result:
-    return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
 def said(result: Result) -> str:
