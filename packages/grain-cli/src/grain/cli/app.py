@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli import plugins
+from grain.cli.options import config_option
 from grain.cli.streams import guarded
 from grain.cli.version import show_version
 
@@ -109,9 +110,9 @@ class Lazy(click.Group):
         advice = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(names)}"
         return f"No such command {name!r}; {advice}"
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """List all commands."""
-        return sorted(self._lines(ctx))
+        return sorted(_lines())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
@@ -121,18 +122,13 @@ class Lazy(click.Group):
             return command
         return super().get_command(ctx, cmd_name) or plugins.load(cmd_name)
 
-    def _lines(self, ctx: click.Context) -> dict[str, str]:
-        """Return the line of `--help` for each command."""
-        added = {
-            name: command.get_short_help_str()
-            for name in super().list_commands(ctx)
-            if (command := self.commands.get(name)) is not None
-        }
-        return {**plugins.lines(), **added, **{name: own.help for name, own in OWN.items()}}
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - as click calls it
+        formatter: click.HelpFormatter,
+    ) -> None:
         """Write the list of commands; click would import each for that."""
-        lines = self._lines(ctx)
+        lines = _lines()
         width = max(map(len, lines))
         for section, names in _SECTIONS.items():
             with formatter.section(section):
@@ -147,10 +143,15 @@ class Lazy(click.Group):
         """Complete commands, importing none, and options."""
         from click.shell_completion import CompletionItem
 
-        lines = sorted(self._lines(ctx).items())
+        lines = sorted(_lines().items())
         items = [CompletionItem(name, help=line) for name, line in lines]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [item for item in items if item.value.startswith(incomplete)] + options
+
+
+def _lines() -> dict[str, str]:
+    """Return the line of `--help` for each command."""
+    return {**plugins.lines(), **{name: own.help for name, own in OWN.items()}}
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -158,10 +159,7 @@ class Lazy(click.Group):
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
     help="Show the version and exit.",
 )  # fmt: skip
-@click.option(
-    "-c", "--config", "config_file", metavar="FILE", type=click.Path(),
-    help="Configuration to use.",
-)  # fmt: skip
+@config_option
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None) -> None:
     """Grain: a resource-aware scheduler for parallel external computing on clusters.

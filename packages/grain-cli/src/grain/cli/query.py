@@ -207,7 +207,9 @@ def _ask_at(
         if isinstance(failure, DialError | trio.TooSlowError):
             if frozen := _frozen(address):
                 raise NoScheduler(f"the scheduler at {address} {frozen}") from error
-            trouble = _meeting_trouble(failure)
+            tried = failure.tried if isinstance(failure, DialError) else ()
+            # Why no scheduler can be met there; empty if none is.
+            trouble = next((one.outcome for one in tried if one.unusable), "")
             kind = NoScheduler if trouble else NobodyThere
             raise kind(
                 f"no scheduler answers at {address}: {trouble or NOBODY}; `grain doctor` shows more"
@@ -216,14 +218,6 @@ def _ask_at(
             reason = str(failure) or "it has ended the connection"
             raise NoScheduler(f"the scheduler at {address} cannot be asked: {reason}") from error
         raise
-
-
-def _meeting_trouble(error: BaseException) -> str:
-    """Return why no scheduler can be met at an address; empty if none is there."""
-    from grain.edge.errors import DialError
-
-    tried = error.tried if isinstance(error, DialError) else ()
-    return next((one.outcome for one in tried if one.unusable), "")
 
 
 def _frozen(address: str) -> str:

@@ -39,7 +39,6 @@ FORGOTTEN = 100 * 86400.0
 """Seconds after which a record is removed, whatever the state of its job."""
 
 _PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
-_ALIVE = set(JobPhase) - {JobPhase.GONE}
 
 
 class OwnJob(NamedTuple):
@@ -51,7 +50,7 @@ class OwnJob(NamedTuple):
     @property
     def alive(self) -> bool:
         """True if the job runs or waits, as far as the batch system knows."""
-        return self.state.phase in _ALIVE
+        return self.state.phase is not JobPhase.GONE
 
     @property
     def counts(self) -> bool:
@@ -114,7 +113,10 @@ def joined(
     Args:
         workers: returns the names of the workers with the scheduler; called only if that matters.
     """
-    lost = {name_of(one): one for one, state in states.items() if is_mark(one) and _unseen(state)}
+    unseen = {JobPhase.GONE, JobPhase.UNKNOWN}
+    lost = {
+        name_of(one): one for one, state in states.items() if is_mark(one) and state.phase in unseen
+    }
     names = submitted_names(workers()) if lost else set()
     here = [one for name, one in lost.items() if name in names]
     return {**states, **dict.fromkeys(here, JobState(JobPhase.RUNNING))}
@@ -141,10 +143,6 @@ def report_ended(
     if left:
         with suppress(NoScheduler):  # another one has none of these workers
             ask_all(config, [Ask("ended", pattern=name) for name in left], JobEndedAnswer)
-
-
-def _unseen(state: JobState) -> bool:
-    return state.phase in {JobPhase.GONE, JobPhase.UNKNOWN}
 
 
 class BackgroundQuery:

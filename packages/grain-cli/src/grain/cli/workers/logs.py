@@ -222,7 +222,7 @@ def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
     same = [one for one in recorded if one.name == name]
     if not matches and ordinal.isdecimal() and 1 <= int(ordinal) <= len(same):
         return [same[int(ordinal) - 1]]
-    last = {one.name: one for one in sorted(matches, key=lambda one: one.submitted)}
+    last = {one.name: one for one in matches}
     return [last[name] for name in sorted(last)]
 
 

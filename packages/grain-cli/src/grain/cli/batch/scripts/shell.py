@@ -125,31 +125,29 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     """
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
+    setup = job.script.setup
     timed = job.time_left is not None
+    left = f"grain_left=$(({job.time_left} + grain_began - `date +%s`))"
     ignored = "INT USR1 USR2" if job.warning is None else "INT USR2"
     paragraphs = [
         [
             *(f"# {note}" for note in job.notes),
             *(["grain_began=`date +%s`"] if timed else []),
             f"grain_name={name}",
-            *(_own_worker(job.path) if job.path else []),
+            *([f"grain_own={shlex.quote(job.path)}", "PATH=$grain_own:$PATH"] if job.path else []),
             *([f"cd {folder} || exit"] if folder else []),
         ],
         _name_of_restart(job, restarts) if restarts else [],
         [_PRIVATE],
         _clean_up(job.script.cleanup),
         [_FORWARD],
-        _set_up(job.script.setup),
+        ["# Set-up, from script.setup_cleanup.", *setup] if setup else [],
         _CHOSEN_WORKER if job.path else [],
         _environment(job.env),
-        [_EARLY_SIGNAL, *(_remaining_time(job.time_left) if job.time_left is not None else [])],
+        [_EARLY_SIGNAL, *([left, _LATE] if timed else [])],
         [f"(trap '' {ignored}; exec {job.main}) &", _WAIT],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
-
-
-def _own_worker(folder: str) -> list[str]:
-    return [f"grain_own={shlex.quote(folder)}", "PATH=$grain_own:$PATH"]
 
 
 # A node's PATH may have another one, of a module or an older environment.
@@ -197,15 +195,7 @@ def _clean_up(commands: Sequence[str]) -> list[str]:
     ]
 
 
-def _set_up(commands: Sequence[str]) -> list[str]:
-    return ["# Set-up, from script.setup_cleanup.", *commands] if commands else []
-
-
 def _environment(variables: Sequence[tuple[str, str]]) -> list[str]:
     # In the script and not on the command line, which every user of the node can read.
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables]
     return ["# Environment, from worker.env.", *lines] if lines else []
-
-
-def _remaining_time(seconds: int) -> list[str]:
-    return [f"grain_left=$(({seconds} + grain_began - `date +%s`))", _LATE]
