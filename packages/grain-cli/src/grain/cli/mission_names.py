@@ -48,21 +48,15 @@ def store_of(config: Config) -> LogStore:
     return LogStore(logs_folder(config.head.event_log.folder))
 
 
-def namesakes(store: LogStore, log: StoredLog, word: str) -> list[StoredLog]:
-    """Return all logs that a word may mean just as well, newest first; none if it is the only one.
+def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
+    """Return the sentence on missions that a word may mean as well as that of a log; "" if none.
 
     Names of missions need not be unique: a name means the latest, and an id each of them.
     """
-    if word in (log.id, log.folder.name) or "/" in word or parse_label(word) is not None:
-        return []
-    same = [one for one in store.logs() if one.name == log.name]
-    return same if len(same) > 1 and not log.id.startswith(word) else []
-
-
-def namesakes_text(config: Config, log: StoredLog, word: str) -> str:
-    """Return the sentence on missions that a word may mean as well as that of a log; "" if none."""
-    same = namesakes(store_of(config), log, word)
-    if not same:
+    if word == log.folder.name or "/" in word or parse_label(word) or log.id.startswith(word):
+        return ""
+    same = [one for one in store_of(config).logs() if one.name == log.name]
+    if len(same) < 2:
         return ""
     rest = [one for one in same if one.id != log.id]
     others = ", ".join(

@@ -91,6 +91,15 @@ def name_of(mark: str) -> str:
     return mark[1:].rpartition(".")[0]
 
 
+def submitted_name(worker: str) -> str:
+    """Return the name under which a job was submitted that Slurm has started again.
+
+    >>> submitted_name("w1-r2")
+    'w1'
+    """
+    return re.sub(r"-r\d+$", "", worker)
+
+
 def submitted_names(workers: Iterable[str]) -> set[str]:
     """Return the names under which the jobs of workers may have been submitted.
 
@@ -100,7 +109,7 @@ def submitted_names(workers: Iterable[str]) -> set[str]:
     ['w0', 'w1', 'w1-r2']
     """
     names = set(workers)
-    return names | {re.sub(r"-r\d+$", "", name) for name in names}
+    return names | {submitted_name(name) for name in names}
 
 
 class JobRecords:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grain.cli.batch import BatchError, is_mark, open_system, state_folder
+from grain.cli.batch.records import submitted_name
 from grain.cli.query import NoScheduler, ask
 from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.scaler import Scaler
@@ -164,7 +165,7 @@ class AutoLoop(ScaleLoop):
             # How many workers there are is not known, so nothing is submitted or ended.
             self.complain("batch system", str(error))
             return
-        self.is_well("batch system")
+        self.forget_trouble("batch system")
         view = self._view(states)
         here = [] if view.workers is None else [one.name for one in view.workers]
         report_ended(self.config, states, self.names, lambda: here)
@@ -198,7 +199,7 @@ class AutoLoop(ScaleLoop):
             what = f"the scheduler's answer is not understood: {error!r}"
             self.complain("scheduler", what)
             return Situation((), None, states)
-        self.is_well("scheduler")
+        self.forget_trouble("scheduler")
         return view
 
     def _workers(self, answers: Iterable[WorkerSupply]) -> list[CurrentWorker]:
@@ -208,7 +209,7 @@ class AutoLoop(ScaleLoop):
             jobs.setdefault(self.names.get(job, ""), []).append(job)
         workers = []
         for answer in answers:
-            mine = jobs.get(answer.name) or jobs.get(_without_restarts(answer.name)) or []
+            mine = jobs.get(answer.name) or jobs.get(submitted_name(answer.name)) or []
             workers.append(worker_of(answer, mine.pop(0) if mine else None))
         return workers
 
@@ -220,7 +221,7 @@ class AutoLoop(ScaleLoop):
         except BatchError as error:
             self.complain("cancel", str(error))
             return
-        self.is_well("cancel")
+        self.forget_trouble("cancel")
         for one in decision.cancel:
             self.report(f"-1 {self._named(one)}: {one.why}")
             self._scaler.cancelled(one.job, time.monotonic())
@@ -262,7 +263,7 @@ class AutoLoop(ScaleLoop):
         if trouble:
             self.complain(f"submit {submit.shape}", trouble)
         else:
-            self.is_well(f"submit {submit.shape}")
+            self.forget_trouble(f"submit {submit.shape}")
 
 
 def task_class(answer: ClassDemand) -> TaskClass:
@@ -304,9 +305,3 @@ def worker_of(answer: WorkerSupply, job: str | None) -> CurrentWorker:
         answer.interpreter,
         job,
     )
-
-
-def _without_restarts(name: str) -> str:
-    """Return the name under which a job was submitted that Slurm has started again."""
-    head, mark, digits = name.rpartition("-r")
-    return head if mark and digits.isdecimal() else name

@@ -105,8 +105,8 @@ class ScaleLoop(ABC):
             self.report(text)
         self._troubles[about] = text
 
-    def is_well(self, about: str) -> None:
-        """Note that there is no trouble: the same one would be reported again."""
+    def forget_trouble(self, about: str) -> None:
+        """Note that it is over: if it comes back, it is reported again."""
         self._troubles.pop(about, None)
 
 
@@ -162,7 +162,7 @@ class PoolLoop(ScaleLoop):
         except BatchError as error:
             self.complain("", str(error))
             return False
-        self.is_well("")
+        self.forget_trouble("")
         report_ended(self.config, states, self.names, self._workers)
         now = time.monotonic()
         failed = self._pool.look(states, now)
