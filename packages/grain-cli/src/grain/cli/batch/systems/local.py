@@ -59,21 +59,16 @@ class Local:
             )
         shares = divide(self._free(n * (job.script.cores or 1)), n, job.script.cores)
         for member, cpus in zip(job.members(n), shares, strict=True):
-            try:
-                started = self._start(member, cpus)
-            except OSError as error:
-                detail = f"{error.filename or ''}: {error.strerror}"
-                raise BatchError(f"{member.name} cannot be started", detail) from None
-            yield SubmittedJob(started, member.name, member.log_file, cpus)
+            yield self.start(member, cpus)
 
-    def start(self, job: BatchJob) -> SubmittedJob:
-        """Start one process that is confined to no CPUs, and takes none from workers.
+    def start(self, job: BatchJob, cpus: tuple[int, ...] = ()) -> SubmittedJob:
+        """Start one process; without CPUs it is not confined, and takes none from workers.
 
         Raises:
             BatchError: the script cannot be written or run.
         """
         try:
-            return SubmittedJob(self._start(job, ()), job.name, job.log_file)
+            return SubmittedJob(self._start(job, cpus), job.name, job.log_file, cpus)
         except OSError as error:
             detail = f"{error.filename or ''}: {error.strerror}"
             raise BatchError(f"{job.name} cannot be started", detail) from None
