@@ -46,20 +46,13 @@ _REMEDIES = (
     ),
     ("valid object name", "Choose another worker.name: letters, digits, '-', '_' and '.'."),
     ("project", "Name your project in script.extra_args, as in '-P chem'."),
-    (
-        "jobs are allowed per",
-        "Start fewer workers at a time: your site limits the number of jobs.",
-    ),
+    ("jobs are allowed per", "Start fewer workers at a time: your site limits the number of jobs."),
     ("no submit host", "Run this on a submit host; `qconf -ss` lists them."),
     ("invalid option argument", "Correct script.extra_args, or what you wrote after `--`."),
 )
 _WORDS = Complaints(_REMEDIES, _SILENT, missing("Grid Engine"))
 PROFILE = Profile(
-    "Grid Engine",
-    ("qsub", "qstat", "qdel", "qconf"),
-    ("qstat",),
-    _WORDS,
-    tried="Grid Engine 8.1.9",
+    "Grid Engine", ("qsub", "qstat", "qdel", "qconf"), ("qstat",), _WORDS, tried="Grid Engine 8.1.9"
 )
 
 MEMORY_RESOURCES = ("h_vmem", "mem_free", "virtual_free", "h_rss")

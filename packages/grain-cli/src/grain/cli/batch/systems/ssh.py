@@ -42,8 +42,9 @@ _WORDS = Complaints(
     "Install OpenSSH's client, or change `system` in the configuration.",
 )
 PROFILE = Profile("ssh", ("ssh",), ("ssh", "-V"), _WORDS, tried="OpenSSH 9.2")
+
 Answer = TypeVar("Answer")
-_AT_ONCE = 32  # connections
+
 LOOK = 15.0
 """Seconds that a host has for an answer; ssh waits 10 of them for the connection."""
 TRY = 12.0
@@ -51,6 +52,7 @@ TRY = 12.0
 HURRY = 3.0
 """The same while a user waits for a list of jobs."""
 
+_AT_ONCE = 32  # connections
 _END = "grain-end"
 _MARK = "grain-job-"
 # The start of a process is the 22nd field of its line; the second one, in parentheses, may hold
