@@ -22,7 +22,7 @@ from grain.cli.batch import (
 from grain.cli.batch.tracked import SETTLED, UNSEEN, Tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 MARK = mark_of("w-0")
@@ -51,11 +51,13 @@ class Listing:
             raise self.trouble
         return {name: self.jobs.get(name, []) for name in names}
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+    def states(self, ids: Sequence[str]) -> dict[str, JobState]:
+        assert ids
         alive = {one for ids in self.jobs.values() for one in ids}
         return {one: RUNS if one in alive else JobState(JobPhase.GONE) for one in ids}
 
-    def cancel(self, ids: Iterable[str]) -> None:
+    def cancel(self, ids: Sequence[str]) -> None:
+        assert ids
         self.cancelled += ids
 
 
@@ -146,3 +148,12 @@ def test_a_job_of_the_same_name_that_has_a_record_is_another_one(tmp_path: Path)
 
     assert [JobPhase.RUNNING, JobPhase.UNKNOWN] == [one.phase for one in states.values()]
     assert ["6", "7", twin.id] == site.ids
+
+
+def test_a_batch_system_is_not_asked_for_no_jobs(tmp_path: Path) -> None:
+    """`squeue --jobs=` would list all jobs of a cluster, and `bkill` without ids fails."""
+    site = Site(tmp_path, Listing(w_0=["6"]))
+
+    assert {} == site.tracked.states([])
+    site.tracked.cancel([])
+    assert [] == site.system.cancelled
