@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmissionUnknown
-from grain.cli.batch.command import Complaints, run, submission
+from grain.cli.batch.command import Commands
 from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, sge, slurm, ssh
 from grain.config import Script
 from grain_testkit.local_processes import alive
@@ -333,14 +333,14 @@ def test_slurm_jobs_that_never_start_are_stuck(reason: str) -> None:
 @pytest.mark.parametrize("text", ["sbatch: Socket timed out on send/recv operation", "Broken pipe"])
 def test_a_connection_that_breaks_leaves_a_submission_in_doubt(text: str) -> None:
     """An error that says no is none."""
-    words = Complaints((), (), "")
+    submission = Commands().submission
 
     with pytest.raises(SubmissionUnknown, match="failed"):
-        submission(["sh", "-c", f"echo {text!r} >&2; exit 1"], words, [JOB])
+        submission(["sh", "-c", f"echo {text!r} >&2; exit 1"], [JOB])
     with pytest.raises(SubmissionUnknown, match="failed"):
-        submission(["sh", "-c", "kill -9 $$"], words, [JOB])
+        submission(["sh", "-c", "kill -9 $$"], [JOB])
     with pytest.raises(BatchError, match="no such partition") as info:
-        submission(["sh", "-c", "echo no such partition >&2; exit 1"], words, [JOB])
+        submission(["sh", "-c", "echo no such partition >&2; exit 1"], [JOB])
     assert not isinstance(info.value, SubmissionUnknown)
 
 
@@ -381,7 +381,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_has_started(
     script.chmod(0o755)
 
     with pytest.raises(SubmissionUnknown, match="did not end within 3 s") as info:
-        run([str(script)], Complaints((), (), ""), submits=[JOB])
+        Commands().run([str(script)], submits=[JOB])
 
     assert (JOB,) == info.value.jobs
     assert "It is unknown whether the batch system has w now" in info.value.remedy
@@ -396,8 +396,8 @@ def test_queries_are_in_english_and_submissions_as_the_user_has_it(
 ) -> None:
     """A job may inherit the language of its submission."""
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    words = Complaints((), (), "")
+    run = Commands().run
     command = ["sh", "-c", "echo $LC_ALL"]
 
-    assert "C\n" == run(command, words).out
-    assert "de_DE.UTF-8\n" == run(command, words, submits=[JOB]).out
+    assert "C\n" == run(command).out
+    assert "de_DE.UTF-8\n" == run(command, submits=[JOB]).out

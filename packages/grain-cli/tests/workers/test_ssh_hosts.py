@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.batch import BatchError, JobPhase
-from grain.cli.batch.command import Complaints, run
+from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchUnreachable
 from grain.cli.batch.systems.ssh import Ssh
 from grain_testkit.command_line import grain
@@ -131,7 +131,7 @@ def test_a_host_that_says_nothing_has_its_time_and_no_more(hosts: Callable[..., 
 
 def test_a_command_has_the_time_that_its_caller_has() -> None:
     with pytest.raises(BatchUnreachable, match="sleep did not end within 0.05 s"):
-        run(["sleep", "100000"], Complaints((), (), ""), seconds=0.05)
+        Commands().run(["sleep", "100000"], seconds=0.05)
 
 
 def test_the_doctor_tries_each_host(hosts: Callable[..., None]) -> None:

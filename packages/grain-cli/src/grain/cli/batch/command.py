@@ -41,187 +41,176 @@ class CommandResult(NamedTuple):
     err: str
 
 
-class Complaints(NamedTuple):
-    """The complaints of a batch system that Grain recognises.
+class Commands(NamedTuple):
+    """The commands of a batch system: they are run here, and their complaints understood.
 
     Attributes:
-        remedies: pairs of a text that occurs in a complaint, and the change that helps.
-        silent: texts which mean that the batch system could not be reached.
-        missing: the advice if its commands are not installed.
-    """
-
-    remedies: Iterable[tuple[str, str]]
-    silent: Iterable[str]
-    missing: str
-
-
-class Profile(NamedTuple):
-    """A batch system as `grain doctor` and its own class need it.
-
-    Attributes:
+        title: the name of the batch system.
+        names: the commands that must be there.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
+        remedies: pairs of a text that occurs in a complaint, and the change that helps.
+        silent: texts which mean that the batch system could not be reached.
         tried: the version that Grain was tried with; empty if it was tried with none.
+        install: the advice if they are not there; empty for the usual one.
     """
 
-    title: str
-    commands: tuple[str, ...]
-    question: tuple[str, ...]
-    complaints: Complaints
-    tried: str
+    title: str = ""
+    names: tuple[str, ...] = ()
+    question: tuple[str, ...] = ()
+    remedies: Iterable[tuple[str, str]] = ()
+    silent: Iterable[str] = ()
+    tried: str = ""
+    install: str = ""
 
-
-def missing(title: str) -> str:
-    """Return the advice for a host without the commands of a batch system."""
-    return (
-        f"Run this where the commands of {title} are, usually on a login node, or change `system` "
-        "in the configuration."
-    )
-
-
-def run(
-    argv: Sequence[str],
-    words: Complaints,
-    *,
-    stdin: str = "",
-    cwd: str | None = None,
-    submits: Sequence[BatchJob] = (),
-    seconds: float | None = None,
-) -> CommandResult:
-    """Run a command to its end, whatever its exit code.
-
-    Args:
-        submits: the jobs that it submits. Such a command runs with the user's language, as the job
-            may inherit it; others answer in English.
-        seconds: the time that it has; None for a minute.
-
-    Raises:
-        SubmissionUnknown: it submits, did not end in time, and was killed.
-        BatchUnreachable: it does not submit, and so on.
-        BatchError: it does not exist, or cannot be run.
-    """
-    try:
-        process = subprocess.Popen(  # noqa: S603 - what the user configured
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            cwd=cwd,
-            env=None if submits else {**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
-            # Ctrl-C must not reach it: a job that is being submitted is submitted, and recorded.
-            start_new_session=True,
+    @property
+    def missing(self) -> str:
+        """The advice for a host without these commands."""
+        return self.install or (
+            f"Run this where the commands of {self.title} are, usually on a login node, or change "
+            "`system` in the configuration."
         )
-    except FileNotFoundError:
-        raise BatchError(f"{argv[0]}: there is no such command", remedy=words.missing) from None
-    except OSError as error:
-        raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
-    seconds = SECONDS if seconds is None else seconds
-    with process:
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str = "",
+        cwd: str | None = None,
+        submits: Sequence[BatchJob] = (),
+        seconds: float | None = None,
+    ) -> CommandResult:
+        """Run a command to its end, whatever its exit code.
+
+        Args:
+            submits: the jobs that it submits. Such a command runs with the user's language, as the
+                job may inherit it; others answer in English.
+            seconds: the time that it has; None for a minute.
+
+        Raises:
+            SubmissionUnknown: it submits, did not end in time, and was killed.
+            BatchUnreachable: it does not submit, and so on.
+            BatchError: it does not exist, or cannot be run.
+        """
         try:
-            out, err = process.communicate(stdin, seconds)
-        except subprocess.TimeoutExpired:
-            # The command may be a script: what it has started goes, too.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            what = f"{argv[0]} did not end within {seconds:g} s"
-            if submits:
-                raise SubmissionUnknown(what, "", submits) from None
-            raise BatchUnreachable(
-                what, remedy="The batch system seems to be overloaded or down; try again later."
-            ) from None
-    return CommandResult(process.returncode, out, err)
+            process = subprocess.Popen(  # noqa: S603 - what the user configured
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                cwd=cwd,
+                env=None if submits else {**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
+                # Ctrl-C must not reach it: a job that is submitted has to be recorded.
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise BatchError(f"{argv[0]}: there is no such command", remedy=self.missing) from None
+        except OSError as error:
+            raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
+        seconds = SECONDS if seconds is None else seconds
+        with process:
+            try:
+                out, err = process.communicate(stdin, seconds)
+            except subprocess.TimeoutExpired:
+                # The command may be a script: what it has started goes, too.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                what = f"{argv[0]} did not end within {seconds:g} s"
+                if submits:
+                    raise SubmissionUnknown(what, "", submits) from None
+                raise BatchUnreachable(
+                    what, remedy="The batch system seems to be overloaded or down; try again later."
+                ) from None
+        return CommandResult(process.returncode, out, err)
+
+    def submission(
+        self,
+        argv: Sequence[str],
+        jobs: Sequence[BatchJob],
+        *,
+        title: str = "",
+        stdin: str = "",
+        cwd: str | None = None,
+    ) -> str:
+        """Run a command that submits jobs; return its output.
+
+        Args:
+            title: the command as messages have it; its first word by default.
+
+        Raises:
+            SubmissionUnknown: it is unknown whether the batch system has the jobs.
+            BatchError: it has refused them.
+        """
+        done = self.run(argv, stdin=stdin, cwd=cwd, submits=jobs)
+        title = title or argv[0]
+        output = done.err.strip() or done.out.strip()
+        if done.code < 0 or (done.code and any(text in output for text in _IN_DOUBT)):
+            raise SubmissionUnknown(f"{title} failed (exit code {done.code})", output, jobs)
+        if done.code:
+            raise self.refusal(title, done)
+        return done.out
+
+    def accepted(
+        self,
+        argv: Sequence[str],
+        jobs: Sequence[BatchJob],
+        read: Callable[[str], str],
+        *,
+        title: str = "",
+        stdin: str = "",
+    ) -> str:
+        """Run a command that submits jobs, as `submission` does; return their id.
+
+        Args:
+            read: returns the id in the output; empty if there is none.
+
+        Raises:
+            SubmissionUnknown: there is no id, or it is unknown whether the batch system has the
+                jobs.
+        """
+        output = self.submission(argv, jobs, title=title, stdin=stdin)
+        if number := read(output):
+            return number
+        raise SubmissionUnknown(
+            f"{title or argv[0]} accepted the job but printed no job id that can be understood",
+            output or "(nothing)",
+            jobs,
+        )
+
+    def answer(
+        self,
+        argv: Sequence[str],
+        excused: Callable[[CommandResult], bool] | None = None,
+        *,
+        title: str = "",
+    ) -> str:
+        """Run a command that submits nothing; return its output.
+
+        Args:
+            excused: returns True for a failure that is none.
+            title: the command as messages have it; its first word by default.
+
+        Raises:
+            BatchError: it failed.
+        """
+        done = self.run(argv)
+        if done.code and not (excused and excused(done)):
+            raise self.refusal(title or argv[0], done)
+        return done.out
+
+    def refusal(self, command: str, done: CommandResult) -> BatchError:
+        """Make the error for a failed command, from its own text and the remedy."""
+        output = done.err.strip() or done.out.strip()
+        remedy = next((text for pattern, text in self.remedies if pattern in output), "")
+        kind = BatchUnreachable if any(pattern in output for pattern in self.silent) else BatchError
+        return kind(f"{command} failed (exit code {done.code})", output, remedy)
 
 
 def me() -> str:
     """Return this user's name."""
     return pwd.getpwuid(os.getuid()).pw_name
-
-
-def submission(
-    argv: Sequence[str],
-    words: Complaints,
-    jobs: Sequence[BatchJob],
-    *,
-    title: str = "",
-    stdin: str = "",
-    cwd: str | None = None,
-) -> str:
-    """Run a command that submits jobs; return its output.
-
-    Args:
-        title: the command as messages have it; its first word by default.
-
-    Raises:
-        SubmissionUnknown: it is unknown whether the batch system has the jobs.
-        BatchError: it has refused them.
-    """
-    done = run(argv, words, stdin=stdin, cwd=cwd, submits=jobs)
-    title = title or argv[0]
-    output = done.err.strip() or done.out.strip()
-    if done.code < 0 or (done.code and any(text in output for text in _IN_DOUBT)):
-        raise SubmissionUnknown(f"{title} failed (exit code {done.code})", output, jobs)
-    if done.code:
-        raise refusal(title, done, words)
-    return done.out
-
-
-def accepted(
-    argv: Sequence[str],
-    words: Complaints,
-    jobs: Sequence[BatchJob],
-    read: Callable[[str], str],
-    *,
-    title: str = "",
-    stdin: str = "",
-) -> str:
-    """Run a command that submits jobs, as `submission` does; return their id.
-
-    Args:
-        read: returns the id in the output; empty if there is none.
-
-    Raises:
-        SubmissionUnknown: there is no id, or it is unknown whether the batch system has the jobs.
-    """
-    output = submission(argv, words, jobs, title=title, stdin=stdin)
-    if number := read(output):
-        return number
-    raise SubmissionUnknown(
-        f"{title or argv[0]} accepted the job but printed no job id that can be understood",
-        output or "(nothing)",
-        jobs,
-    )
-
-
-def answer(
-    argv: Sequence[str],
-    words: Complaints,
-    excused: Callable[[CommandResult], bool] | None = None,
-    *,
-    title: str = "",
-) -> str:
-    """Run a command that submits nothing; return its output.
-
-    Args:
-        excused: returns True for a failure that is none.
-        title: the command as messages have it; its first word by default.
-
-    Raises:
-        BatchError: it failed.
-    """
-    done = run(argv, words)
-    if done.code and not (excused and excused(done)):
-        raise refusal(title or argv[0], done, words)
-    return done.out
-
-
-def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
-    """Make the error for a failed command, from its own text and the remedy."""
-    output = done.err.strip() or done.out.strip()
-    remedy = next((text for pattern, text in words.remedies if pattern in output), "")
-    kind = BatchUnreachable if any(pattern in output for pattern in words.silent) else BatchError
-    return kind(f"{command} failed (exit code {done.code})", output, remedy)
 
 
 def keep_script(folder: Path, name: str, text: str) -> Path:

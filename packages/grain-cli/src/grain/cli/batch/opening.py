@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.cli.batch.base import BatchSystem
-    from grain.cli.batch.command import Profile
+    from grain.cli.batch.command import Commands
     from grain.cli.batch.systems.local import Local
     from grain.config import Config
 
@@ -82,11 +82,11 @@ def _open(config: Config, folder: Path | None, now: datetime.datetime | None) ->
     return open_local(folder)
 
 
-def profile(system: str) -> Profile:
-    """Return the profile of a batch system that has commands of its own: not local, not custom."""
+def commands_of(system: str) -> Commands:
+    """Return the commands of a batch system that has some of its own: not local, not custom."""
     module = importlib.import_module(f"grain.cli.batch.systems.{system}")
-    result: Profile = module.PROFILE
-    return result
+    commands: Commands = module.COMMANDS
+    return commands
 
 
 def open_local(folder: Path | None = None) -> Local:

@@ -17,9 +17,8 @@ def batch(config: Config) -> list[CheckResult]:
     """Check that the batch system's commands are installed and that it answers."""
     import getpass
 
-    from grain.cli.batch.command import refusal, run
     from grain.cli.batch.errors import BatchError
-    from grain.cli.batch.opening import profile
+    from grain.cli.batch.opening import commands_of
 
     system = config.system
     if system == "local":
@@ -27,25 +26,25 @@ def batch(config: Config) -> list[CheckResult]:
         return [ok("batch system", f"none: workers are processes here, on {cpus} CPUs")]
     if system == "custom":
         return [_custom(config)]
-    it = profile(system)
-    missing = [name for name in it.commands if shutil.which(name) is None]
+    commands = commands_of(system)
+    missing = [name for name in commands.names if shutil.which(name) is None]
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
         return [fail("batch system", f"{system}: no {', '.join(missing)} here", fix)]
-    question = [word.format(user=getpass.getuser()) for word in it.question]
+    question = [word.format(user=getpass.getuser()) for word in commands.question]
     try:
-        done = run(question, it.complaints)
+        done = commands.run(question)
     except BatchError as error:
         return [fail("batch system", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        refused = refusal(question[0], done, it.complaints)
+        refused = commands.refusal(question[0], done)
         message = f"{refused.what}: {refused.output}"
         return [fail("batch system", message, refused.remedy or "Try it by hand.")]
     if system == "ssh":
         return _hosts(config)
-    answers = f"{system}: {', '.join(it.commands)} answer"
-    if not it.tried:
-        says = f"{answers}; untested: no run of Grain with {it.title} is known"
+    answers = f"{system}: {', '.join(commands.names)} answer"
+    if not commands.tried:
+        says = f"{answers}; untested: no run of Grain with {commands.title} is known"
         return [warn("batch system", says, "Please tell Grain's authors how it went.")]
     return [ok("batch system", answers)]
 

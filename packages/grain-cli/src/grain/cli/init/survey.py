@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch import BatchError, BatchUnreachable
-from grain.cli.batch.command import CommandResult, Complaints, run
-from grain.cli.batch.opening import profile
+from grain.cli.batch.command import CommandResult, Commands
+from grain.cli.batch.opening import commands_of
 from grain.cli.init import pbs, sge, slurm
 from grain.cli.init.document import lines_of
 from grain.cli.init.site import Queue, Site, rounded
@@ -31,7 +31,6 @@ _MARKS = {
 }
 _HOSTS = 50  # of Grid Engine, that are asked what they give to jobs
 _SCRATCH = ("SCRATCH", "WORK", "WORKDIR", "LOCAL_SCRATCH")
-_NONE = Complaints((), (), "")
 
 
 class SystemFound(NamedTuple):
@@ -53,7 +52,7 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     for name, commands in _MARKS.items():
         if not all(shutil.which(command) for command in commands):
             continue
-        title = profile(name).title
+        title = commands_of(name).title
         try:
             answers = _LOOKS.get(name, SystemFound)()
         except BatchUnreachable as error:
@@ -96,7 +95,7 @@ def _first_answer(*words: str) -> CommandResult:
         BatchUnreachable: it hangs.
     """
     try:
-        return run(words, _NONE)
+        return Commands().run(words)
     except BatchUnreachable:
         raise
     except BatchError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, answer, submission
+from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError, BatchUnreadable, BatchUnsupported, SubmissionUnknown
 from grain.cli.batch.scripts.shell import body
 from grain.config import ConfigError, Mistake, format_walltime
@@ -128,7 +128,7 @@ def states(output: str, phases: Mapping[str, str], ids: Sequence[str]) -> dict[s
     return or_gone(by_id, ids)
 
 
-_WORDS = Complaints((), (), "")
+COMMANDS = Commands()
 
 
 class Custom:
@@ -160,7 +160,7 @@ class Custom:
             words = [*job.extra_args, str(path)]
             line = _line(self._own.submit_cmd, words)
             own = ["/bin/sh", "-c", line]
-            out = submission(own, _WORDS, [member], title=line, cwd=os.fspath(self._own.directory))
+            out = COMMANDS.submission(own, [member], title=line, cwd=os.fspath(self._own.directory))
             try:
                 number = submitted_id(out, self._own.id_pattern)
             except BatchUnreadable as error:
@@ -196,7 +196,7 @@ class Custom:
     def _run(self, command: str, words: Sequence[str]) -> str:
         """Run one of the commands, with words at its end; return its output."""
         line = _line(command, words)
-        return answer(["/bin/sh", "-c", line], _WORDS, title=line)
+        return COMMANDS.answer(["/bin/sh", "-c", line], title=line)
 
 
 def _line(command: str, words: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, complains_only, last_line, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, missing
+from grain.cli.batch.command import Commands
 from grain.cli.batch.scripts.directives import options, whole, word
 from grain.cli.batch.scripts.shell import body
 
@@ -36,8 +36,7 @@ _REMEDIES = (
     ("bank", "Name your bank in script.extra_args, as in '--setattr=bank=chem'."),
     ("unrecognized arguments", "Correct script.extra_args, or what you wrote after `--`."),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("Flux"))
-PROFILE = Profile("Flux", ("flux",), ("flux", "jobs"), _WORDS, tried="")
+COMMANDS = Commands("Flux", ("flux",), ("flux", "jobs"), _REMEDIES, _SILENT)
 
 _PHASES = {
     **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), JobPhase.PENDING),
@@ -130,8 +129,8 @@ class Flux:
         """Submit one by one, as Flux has no arrays."""
         for member in job.members(n):
             command, text = ["flux", "batch"], script(member)
-            number = accepted(
-                command, _WORDS, [member], submitted_id, title="flux batch", stdin=text
+            number = COMMANDS.accepted(
+                command, [member], submitted_id, title="flux batch", stdin=text
             )
             yield SubmittedJob(number, member.name, member.log_file)
 
@@ -139,18 +138,18 @@ class Flux:
         """Query flux jobs; it fails for an unknown job, and answers for the others."""
         own = [one for one in ids if is_id(one)]
         command = ["flux", "jobs", "-a", "--json", *own]
-        out = answer(command, _WORDS, _only_ended, title="flux jobs") if own else ""
+        out = COMMANDS.answer(command, _only_ended, title="flux jobs") if own else ""
         return {**dict.fromkeys(ids, JobState(JobPhase.UNKNOWN)), **states(out, own)}
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query flux jobs for all jobs of this user, also those that have ended."""
         command = ["flux", "jobs", "-a", "--no-header", "--format={id.f58} {name}"]
-        return by_name(named(answer(command, _WORDS, title="flux jobs")), names)
+        return by_name(named(COMMANDS.answer(command, title="flux jobs")), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs: SIGTERM, and SIGKILL 5 s later."""
         if asked := [one for one in ids if is_id(one)]:
-            answer(["flux", "cancel", *asked], _WORDS, _only_ended, title="flux cancel")
+            COMMANDS.answer(["flux", "cancel", *asked], _only_ended, title="flux cancel")
 
 
 def _only_ended(done: CommandResult) -> bool:

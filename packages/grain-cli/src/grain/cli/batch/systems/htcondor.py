@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, keep_script, missing
+from grain.cli.batch.command import Commands, keep_script
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check
 from grain.cli.batch.scripts.shell import body
@@ -33,13 +33,12 @@ _REMEDIES = (
     ("accounting", "Name your group in script.extra_args, as in 'accounting_group = chem'."),
     ("Failed to parse", "Correct script.extra_args: each is a line of a submit description."),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("HTCondor"))
-PROFILE = Profile(
+COMMANDS = Commands(
     "HTCondor",
     ("condor_submit", "condor_q", "condor_rm"),
     ("condor_q", "-totals"),
-    _WORDS,
-    tried="",
+    _REMEDIES,
+    _SILENT,
 )
 
 _ENDED = "not found|marked for removal|already"  # of a job, by condor_rm
@@ -173,22 +172,22 @@ class HTCondor:
             path = keep_script(self._folder, member.name, script(member))
             text = description(member, str(path), os.fspath(Path.cwd()))
             words = ["condor_submit", "-terse", *member.extra_args]
-            number = accepted(words, _WORDS, [member], submitted_id, stdin=text)
+            number = COMMANDS.accepted(words, [member], submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query condor_q, which lists no job that has ended."""
         words = ["condor_q", *ids, "-json", "-attributes", _ATTRIBUTES]
-        return states(answer(words, _WORDS), ids)
+        return states(COMMANDS.answer(words), ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query condor_q for all jobs of this user, which lists none that has ended."""
         words = ["condor_q", "-json", "-attributes", "ClusterId,ProcId,JobBatchName"]
-        return by_name(named(answer(words, _WORDS)), names)
+        return by_name(named(COMMANDS.answer(words)), names)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Remove jobs: SIGTERM to the script, SIGKILL to all after ``job_max_vacate_time``."""
         # A bare number would be a whole cluster of jobs, a name all jobs of a user.
         if asked := [one for one in ids if re.fullmatch(r"\d+\.\d+", one)]:
             command = ["condor_rm", *asked]
-            answer(command, _WORDS, lambda done: complains_only(_ENDED, done.out + done.err))
+            COMMANDS.answer(command, lambda done: complains_only(_ENDED, done.out + done.err))

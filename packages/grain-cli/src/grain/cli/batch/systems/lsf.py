@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, missing
+from grain.cli.batch.command import Commands
 from grain.cli.batch.scripts.directives import amount, options, plain_name, whole, word
 from grain.cli.batch.scripts.shell import body
 
@@ -32,8 +32,7 @@ _REMEDIES = (
     ("project", "Name your project in script.extra_args, as in '-P chem'."),
     ("llegal option", "Correct script.extra_args, or what you wrote after `--`."),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("LSF"))
-PROFILE = Profile("LSF", ("bsub", "bjobs", "bkill"), ("bqueues",), _WORDS, tried="")
+COMMANDS = Commands("LSF", ("bsub", "bjobs", "bkill"), ("bqueues",), _REMEDIES, _SILENT)
 
 _ENDED = "already (been )?finished|No matching job|is being|is not found"  # of a job, by bkill
 _PHASES = {
@@ -121,19 +120,18 @@ class Lsf:
         for member in job.members(n):
             # From standard input: `bsub FILE` ignores the directives.
             text = script(member)
-            number = accepted(["bsub"], _WORDS, [member], submitted_id, stdin=text)
+            number = COMMANDS.accepted(["bsub"], [member], submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query bjobs; it fails for a job that LSF has forgotten, and answers all the same."""
         command = ["bjobs", "-a", "-o", _FORMAT, "-json", *ids]
-        return states(answer(command, _WORDS, lambda done: bool(done.out.strip())), ids)
+        return states(COMMANDS.answer(command, lambda done: bool(done.out.strip())), ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query bjobs for all jobs of this user, also those that ended within the hour."""
-        out = answer(
+        out = COMMANDS.answer(
             ["bjobs", "-a", "-o", "jobid job_name", "-json"],
-            _WORDS,
             lambda done: "No job found" in done.err or bool(done.out.strip()),
         )
         return by_name(named(out), names, plain_name)
@@ -143,4 +141,4 @@ class Lsf:
         # Job 0 means all jobs of this user.
         if asked := [one for one in ids if one.isdecimal() and int(one)]:
             command = ["bkill", *asked]
-            answer(command, _WORDS, lambda done: complains_only(_ENDED, done.out + done.err))
+            COMMANDS.answer(command, lambda done: complains_only(_ENDED, done.out + done.err))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, keep_script, me, missing
+from grain.cli.batch.command import Commands, keep_script, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, whole
 from grain.cli.batch.scripts.shell import body
@@ -38,8 +38,7 @@ _REMEDIES = (
     ("Unknown option", "Correct what you wrote after `--`."),
     ("Maximum number", "Start fewer workers at a time: your site limits the number of jobs."),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("OAR"))
-PROFILE = Profile("OAR", ("oarsub", "oarstat", "oardel"), ("oarstat",), _WORDS, tried="")
+COMMANDS = Commands("OAR", ("oarsub", "oarstat", "oardel"), ("oarstat",), _REMEDIES, _SILENT)
 
 _PHASES = {
     **dict.fromkeys(("Waiting", "toLaunch", "Launching", "toAckReservation"), JobPhase.PENDING),
@@ -142,17 +141,17 @@ class Oar:
         for member in job.members(n):
             path = keep_script(self._folder, member.name, script(member))
             command = ["oarsub", *member.extra_args, "-S", str(path)]
-            number = accepted(command, _WORDS, [member], submitted_id)
+            number = COMMANDS.accepted(command, [member], submitted_id)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query oarstat, which knows jobs that have ended, too."""
         words = [word for one in ids for word in ("-j", one)]
-        return states(answer(["oarstat", "-J", *words], _WORDS), ids)
+        return states(COMMANDS.answer(["oarstat", "-J", *words]), ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query oarstat for all jobs of this user, which lists none that has ended."""
-        listed = named(answer(["oarstat", "-J", "-u", me()], _WORDS))
+        listed = named(COMMANDS.answer(["oarstat", "-J", "-u", me()]))
         return by_name(listed, names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
@@ -160,4 +159,4 @@ class Oar:
         for one in ids:
             # One by one: an exit status stands for one job.
             if one.isdecimal():
-                answer(["oardel", one], _WORDS, lambda done: only_ended(done.out + done.err))
+                COMMANDS.answer(["oardel", one], lambda done: only_ended(done.out + done.err))

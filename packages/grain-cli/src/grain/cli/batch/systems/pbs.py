@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grain.cli.batch.answers import complains_only, last_line, or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing, run
+from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, options, whole, word
 from grain.cli.batch.scripts.shell import body, interpreter
@@ -40,9 +40,13 @@ _REMEDIES = (
     ("Unknown resource", "Correct the -l in script.extra_args."),
     *((text, "The PBS server does not answer; try again later.") for text in _SILENT),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("PBS"))
-PROFILE = Profile(
-    "PBS", ("qsub", "qstat", "qselect", "qdel"), ("qstat",), _WORDS, tried="OpenPBS 23.06"
+COMMANDS = Commands(
+    "PBS",
+    ("qsub", "qstat", "qselect", "qdel"),
+    ("qstat",),
+    _REMEDIES,
+    _SILENT,
+    tried="OpenPBS 23.06",
 )
 
 _PHASES = {
@@ -137,12 +141,12 @@ class Pbs:
         spoken = self._dialect()
         for member in job.members(n):
             text = script(member, spoken)
-            number = accepted(["qsub"], _WORDS, [member], submitted_id, stdin=text)
+            number = COMMANDS.accepted(["qsub"], [member], submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _dialect(self) -> Dialect:
         try:
-            done = run(["qsub", "--version"], _WORDS)
+            done = COMMANDS.run(["qsub", "--version"])
         except BatchError:
             # A dry run away from the cluster; `submit` reports the missing command.
             return "openpbs"
@@ -150,14 +154,14 @@ class Pbs:
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query qstat."""
-        out = answer(["qstat", "-f", *ids], _WORDS, lambda done: complains_only(ENDED, done.err))
+        out = COMMANDS.answer(["qstat", "-f", *ids], lambda done: complains_only(ENDED, done.err))
         return states(out, ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qselect, which lists no job that has ended."""
-        user = me()
-        return {name: answer(["qselect", "-u", user, "-N", name], _WORDS).split() for name in names}
+        select = ["qselect", "-u", me(), "-N"]
+        return {name: COMMANDS.answer([*select, name]).split() for name in names}
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""
-        answer(["qdel", *ids], _WORDS, lambda done: complains_only(ENDED, done.err))
+        COMMANDS.answer(["qdel", *ids], lambda done: complains_only(ENDED, done.err))

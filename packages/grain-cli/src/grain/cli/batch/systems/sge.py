@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.answers import by_name, complains_only, last_line, or_gone, unreadable
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing, run
+from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, whole
 from grain.cli.batch.scripts.shell import body, interpreter
@@ -50,9 +50,13 @@ _REMEDIES = (
     ("no submit host", "Run this on a submit host; `qconf -ss` lists them."),
     ("invalid option argument", "Correct script.extra_args, or what you wrote after `--`."),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("Grid Engine"))
-PROFILE = Profile(
-    "Grid Engine", ("qsub", "qstat", "qdel", "qconf"), ("qstat",), _WORDS, tried="Grid Engine 8.1.9"
+COMMANDS = Commands(
+    "Grid Engine",
+    ("qsub", "qstat", "qdel", "qconf"),
+    ("qstat",),
+    _REMEDIES,
+    _SILENT,
+    tried="Grid Engine 8.1.9",
 )
 
 MEMORY_RESOURCES = ("h_vmem", "mem_free", "virtual_free", "h_rss")
@@ -295,7 +299,7 @@ class GridEngine:
         environment, memory = self._environment(job), self._memory(job)
         for member in job.members(n):
             text = script(member, environment, memory)
-            number = accepted(["qsub", "-terse"], _WORDS, [member], submitted_id, stdin=text)
+            number = COMMANDS.accepted(["qsub", "-terse"], [member], submitted_id, stdin=text)
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _environment(self, job: BatchJob) -> str:
@@ -306,8 +310,8 @@ class GridEngine:
             return job.script.parallel_environment
         names = [
             name
-            for name in answer(["qconf", "-spl"], _WORDS).split()
-            if on_one_node(answer(["qconf", "-sp", name], _WORDS))
+            for name in COMMANDS.answer(["qconf", "-spl"]).split()
+            if on_one_node(COMMANDS.answer(["qconf", "-sp", name]))
         ]
         return choose_environment(names)
 
@@ -315,11 +319,11 @@ class GridEngine:
         """Return the request for memory of a job; empty if it has none."""
         if job.script.memory is None:
             return ""
-        return memory_option(job.script, resources(answer(["qconf", "-sc"], _WORDS)))
+        return memory_option(job.script, resources(COMMANDS.answer(["qconf", "-sc"])))
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query qstat for all jobs of this user, and for the causes of errors."""
-        listed = states(answer(["qstat", "-xml", "-g", "d", "-u", me()], _WORDS), ids)
+        listed = states(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", me()]), ids)
         in_error = [
             one
             for one, state in listed.items()
@@ -327,7 +331,7 @@ class GridEngine:
         ]
         if in_error:
             # A job may have been deleted meanwhile, which is not an error.
-            done = run(["qstat", "-j", ",".join(in_error)], _WORDS)
+            done = COMMANDS.run(["qstat", "-j", ",".join(in_error)])
             for one, reason in error_reasons(done.out).items():
                 if one in listed:
                     listed[one] = listed[one]._replace(reason=f"Eqw: {reason}")
@@ -335,7 +339,7 @@ class GridEngine:
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qstat for all jobs of this user, which lists none that has ended."""
-        listed = named(answer(["qstat", "-xml", "-g", "d", "-u", me()], _WORDS))
+        listed = named(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", me()]))
         return by_name(listed, names, job_name)
 
     def cancel(self, ids: Iterable[str]) -> None:
@@ -343,4 +347,4 @@ class GridEngine:
         # qdel takes names and patterns as well, which may be those of other jobs.
         if asked := [one for one in ids if re.fullmatch(r"\d+", one)]:
             command = ["qdel", *asked]
-            answer(command, _WORDS, lambda done: complains_only(_ENDED, done.out + done.err))
+            COMMANDS.answer(command, lambda done: complains_only(_ENDED, done.out + done.err))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, last_line, or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Complaints, Profile, accepted, answer, me, missing
+from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, options, whole, word
 from grain.cli.batch.scripts.shell import body
@@ -43,12 +43,12 @@ _REMEDIES = (
     ),
     *((text, "Slurm's controller does not answer; try again later.") for text in _SILENT),
 )
-_WORDS = Complaints(_REMEDIES, _SILENT, missing("Slurm"))
-PROFILE = Profile(
+COMMANDS = Commands(
     "Slurm",
     ("sbatch", "squeue", "scancel"),
     ("squeue", "--noheader", "--user", "{user}"),
-    _WORDS,
+    _REMEDIES,
+    _SILENT,
     tried="Slurm 22.05",
 )
 
@@ -167,21 +167,21 @@ class Slurm:
             yield SubmittedJob(number, member.name, member.log_file)
 
     def _sbatch(self, text: str, jobs: list[BatchJob]) -> str:
-        return accepted(["sbatch", "--parsable"], _WORDS, jobs, submitted_id, stdin=text)
+        return COMMANDS.accepted(["sbatch", "--parsable"], jobs, submitted_id, stdin=text)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query squeue; a job that ended a while ago is gone without a reason."""
         options = ["--noheader", "--array", "--states=all", f"--format={_FORMAT}"]
         command = ["squeue", *options, f"--jobs={','.join(ids)}"]
         # squeue fails like this if it has forgotten the only job that it was asked for.
-        out = answer(command, _WORDS, lambda done: "Invalid job id specified" in done.err)
+        out = COMMANDS.answer(command, lambda done: "Invalid job id specified" in done.err)
         return states(out, ids)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query squeue for jobs and arrays of these names, also those that ended a moment ago."""
         options = ["--noheader", "--array", "--states=all", "--format=%i|%j", f"--user={me()}"]
-        return by_name(named(answer(["squeue", *options], _WORDS)), names)
+        return by_name(named(COMMANDS.answer(["squeue", *options])), names)
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Cancel jobs: Slurm sends their processes SIGTERM, and SIGKILL 30 s (KillWait) later."""
-        answer(["scancel", *ids], _WORDS)
+        COMMANDS.answer(["scancel", *ids])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from grain.cli.batch.answers import by_name, unreadable
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import SECONDS, Complaints, Profile, refusal, run, submission
+from grain.cli.batch.command import SECONDS, Commands
 from grain.cli.batch.errors import BatchError, BatchUnreachable, BatchUnreadable, SubmissionUnknown
 from grain.cli.batch.scripts.directives import plain_name
 from grain.cli.batch.scripts.shell import own_file
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from grain.cli.batch.base import BatchJob
 
 _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-_WORDS = Complaints(
-    (
+COMMANDS = Commands(
+    "ssh",
+    ("ssh",),
+    ("ssh", "-V"),
+    remedies=(
         (
             "Permission denied",
             "Let ssh log in without a password: `ssh-copy-id HOST`, with a key of an agent.",
@@ -38,10 +41,10 @@ _WORDS = Complaints(
         ("Could not resolve hostname", "Correct `hosts` in the configuration."),
         ("taskset", "Install util-linux there."),
     ),
-    ("Connection timed out", "Connection refused", "No route to host"),
-    "Install OpenSSH's client, or change `system` in the configuration.",
+    silent=("Connection timed out", "Connection refused", "No route to host"),
+    tried="OpenSSH 9.2",
+    install="Install OpenSSH's client, or change `system` in the configuration.",
 )
-PROFILE = Profile("ssh", ("ssh",), ("ssh", "-V"), _WORDS, tried="OpenSSH 9.2")
 
 Answer = TypeVar("Answer")
 
@@ -325,7 +328,7 @@ class Ssh:
             taken = {cpu for cpus in there for cpu in cpus}
             text = start(member, folder, place, taken)
             argv, title = [*_SSH, place.host, "sh", "-s"], f"ssh {place.host}"
-            output = submission(argv, _WORDS, [member], title=title, stdin=text)
+            output = COMMANDS.submission(argv, [member], title=title, stdin=text)
             try:
                 one = started(place.host, output)
             except BatchUnreadable as error:
@@ -453,7 +456,7 @@ def _ask(host: str, text: str, seconds: float = SECONDS) -> str:
         BatchUnreachable: it has not answered in time.
         BatchError: ssh, or the shell, failed.
     """
-    done = run([*_SSH, host, "sh", "-s"], _WORDS, stdin=text, seconds=seconds)
+    done = COMMANDS.run([*_SSH, host, "sh", "-s"], stdin=text, seconds=seconds)
     if done.code:
-        raise refusal(f"ssh {host}", done, _WORDS)
+        raise COMMANDS.refusal(f"ssh {host}", done)
     return done.out
