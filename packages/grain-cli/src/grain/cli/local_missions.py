@@ -73,6 +73,7 @@ def local_missions(
     known = {one.id for one in here or ()}
     found = []
     now = time.time()
+    own = (config.head.listen, config.worker.cli_dial)
     with suppress(OSError, RuntimeError):  # there are no logs, or no place for them
         for log in LogStore(logs_folder(config.head.event_log.folder)).logs():
             if log.id in known or now - log.modified() > _SIGN:
@@ -83,14 +84,10 @@ def local_missions(
                     continue
                 # A mission with another address may be with the scheduler there; and where no
                 # scheduler answers here, it may be about to start one.
-                elsewhere = header.address and (here is None or header.address not in _own(config))
+                elsewhere = header.address and (here is None or header.address not in own)
                 if not elsewhere and log.runs():
                     found.append(LocalMission(log, header))
     return found
-
-
-def _own(config: Config) -> tuple[str, ...]:
-    return config.head.listen, config.worker.cli_dial
 
 
 def named(missions: Sequence[LocalMission], word: str) -> list[LocalMission]:

@@ -79,8 +79,8 @@ def outputs(record: JobRecord) -> list[Path]:
     return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 
-def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> list[OwnJob]:
-    """List the jobs of a configuration's batch system and address, the oldest first.
+def own_jobs(config: Config, *, hurry: bool = False) -> list[OwnJob]:
+    """List the workers' jobs of a configuration's batch system and address, the oldest first.
 
     Args:
         hurry: as of `open_system`.
@@ -89,7 +89,7 @@ def own_jobs(config: Config, *, kind: str = "worker", hurry: bool = False) -> li
         BatchError: the batch system does not answer.
     """
     now = time.time()
-    mine = (config.system, config.worker.dial, kind)
+    mine = (config.system, config.worker.dial, "worker")
     recent = [
         one
         for one in records().read()
