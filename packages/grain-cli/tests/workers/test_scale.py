@@ -9,15 +9,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
 from grain.cli.batch import JobRecords, name_of
+from grain.cli.workers.loop import PoolLoop
 from grain_testkit import states
 from grain_testkit.scale_command import line, scaling, slurm
+
+if TYPE_CHECKING:
+    from grain.config import Config
 
 Put = Callable[[str, str], Path]
 
@@ -191,3 +195,19 @@ def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:
 def test_scale_takes_one_number_of_at_least_one(alone: Path, words: list[str]) -> None:
     """A number, at least one."""
     assert 2 == CliRunner().invoke(main, ["scale", *words]).exit_code
+
+
+def test_trouble_is_reported_once_for_as_long_as_it_stays_the_same(
+    configure: Callable[[str], Config],
+) -> None:
+    reports: list[str] = []
+    loop = PoolLoop(
+        configure('system = "local"'), (), lambda text, *_: reports.append(text), None, count=1
+    )
+
+    for text in ("down", "down", "full", "down"):
+        loop.complain("squeue", text)
+    assert ["down", "full", "down"] == reports
+    loop.forget_trouble("squeue")
+    loop.complain("squeue", "down")
+    assert 4 == len(reports)
