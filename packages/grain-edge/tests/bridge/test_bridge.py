@@ -371,7 +371,7 @@ async def test_limits_of_a_meeting_are_told_to_its_members() -> None:
             meeting = BridgeMeeting(place(url(port)))
             held = await connect(place(url(port)), MeetingKeys(parse_key(KEY)), "lead")
             await held.send(Claim(1, b"", b""))
-            assert Leading() == await answer(held, "here")
+            assert Leading() == await answer(held, "here", Leading)
             with pytest.raises(MeetingError, match="has 1 connections, the most on this bridge"):
                 await meeting.read()
             await held.stream.aclose()

@@ -35,7 +35,7 @@ from grain.edge.errors import (
 )
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, encode_block
-from grain.edge.meeting.disk import Disk
+from grain.edge.meeting.disk import Disk, check_writable
 from grain.edge.meeting.host import start_time, this_process
 from grain.edge.meeting.meeting import Meeting
 
@@ -196,11 +196,11 @@ async def test_what_was_removed_is_made_again_unless_another_one_leads(
 
 async def test_a_directory_that_takes_nothing_is_seen_by_writing(meeting: Meeting) -> None:
     await meeting.claim(this_process(), nobody)
-    await meeting.check_writable()
+    await check_writable(meeting.directory)
     assert ["claim.1"] == os.listdir(meeting.directory)
     shutil.rmtree(meeting.directory)
     with pytest.raises(FilesystemFailed, match="No such file"):
-        await meeting.check_writable()
+        await check_writable(meeting.directory)
 
 
 async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:

@@ -406,7 +406,7 @@ class Members:
     async def lead(self) -> None:
         self.control = await self.connect("lead")
         await self.control.send(Claim(1, b"", self._keys.seal_claim(1, b"")))
-        assert Leading() == await answer(self.control, "here")
+        assert Leading() == await answer(self.control, "here", Leading)
 
     def close(self) -> None:
         for connection in self._all:
@@ -429,7 +429,7 @@ class Members:
         member, token = await self.waiting()
         taker = await self.connect("take", token)
         for connection in (member, taker):
-            assert Joined() == await answer(connection, "here")
+            assert Joined() == await answer(connection, "here", Joined)
         return member.stream, taker.stream
 
 
@@ -455,7 +455,7 @@ async def test_a_member_that_talks_while_it_waits_is_dropped(data: bytes) -> Non
             taker = await members.connect("take", token)
             for connection in (member, taker):
                 with pytest.raises((trio.BrokenResourceError, MeetingError)):
-                    while await answer(connection, "here") == Joined():
+                    while await answer(connection, "here", Joined) == Joined():
                         pass
             await is_served(port)
 
@@ -602,7 +602,7 @@ async def test_connections_that_are_refused_as_they_come_do_not_pile_up(
             held = [await connect(place(port), KEYS, "lead") for _ in range(80)]
             for connection in held:
                 with pytest.raises(MeetingError, match="the most on this bridge"):
-                    await answer(connection, "here")
+                    await answer(connection, "here", Joined)
             await until_quiet()
             assert 64 == len(servers[0]._links)
             for connection in held:

@@ -33,7 +33,6 @@ from grain.edge.relay.switchboard import (
     Send,
     Splice,
     Switchboard,
-    network_of,
 )
 
 if TYPE_CHECKING:
@@ -349,7 +348,9 @@ def test_the_addresses_of_an_ipv6_network_count_as_one() -> None:
         assert [] == bench.taken(bench.enter("lead", source=source))
     assert "closed" in bench.taken(bench.enter("lead", source="2001:db8::3"))
     assert [] == bench.taken(bench.enter("lead", source="2001:db8:0:1::3"))
-    assert ["192.0.2.7"] * 2 == [network_of("192.0.2.7"), network_of("::ffff:192.0.2.7")]
+    for source in ("192.0.2.7", "::ffff:192.0.2.7"):
+        assert [] == bench.taken(bench.enter("lead", source=source))
+    assert "closed" in bench.taken(bench.enter("lead", source="192.0.2.7"))
 
 
 def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:

@@ -275,9 +275,7 @@ def _system(value: object) -> str:
 
 
 def _hosts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise Unfit("in brackets" if isinstance(value, str) else "")
-    hosts = [_line(item) for item in value]
+    hosts = _lines(value)
     names = set()
     for text in hosts:
         # A name that begins with a dash would be an option of ssh.
@@ -287,7 +285,7 @@ def _hosts(value: object) -> tuple[str, ...]:
         if match[1] in names:
             raise Unfit(f"{match[1]!r} is there twice; 'n1:2' stands for two workers on n1")
         names.add(match[1])
-    return tuple(hosts)
+    return hosts
 
 
 def _pattern(value: object) -> str:

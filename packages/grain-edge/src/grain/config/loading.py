@@ -125,8 +125,6 @@ def _check_ours(path: Path, config_file: Path, name: str) -> None:
     except OSError as error:
         problem = f"{path} cannot be looked at: {error.strerror}"
     if problem:
-        import shlex
-
         quoted = shlex.quote(str(config_file))
         _fail(
             name,

@@ -56,8 +56,6 @@ class MeetingTaken(MeetingError):
     def __init__(
         self, path: str, host: str, pid: int, epoch: int, why: str, *, stopped: bool = False
     ) -> None:
-        self.host = host
-        self.pid = pid
         number = f"epoch {epoch}; " if epoch else ""
         remedy = f"Join it, end it there (kill {pid}), or choose another address."
         if stopped:

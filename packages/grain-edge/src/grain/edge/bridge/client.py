@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -12,6 +12,7 @@ from grain.edge.bridge.wire import (
     CHALLENGE,
     VERSION,
     AnyMessage,
+    BridgeMessage,
     Greeting,
     MemberRefused,
     MessageDecoder,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from grain.edge.address import BridgeAddress
     from grain.edge.bridge.key import MeetingKeys
     from grain.edge.bridge.wire import Purpose
+
+_Message = TypeVar("_Message", bound=BridgeMessage)
 
 CONNECT = 10.0
 """Seconds until the server must have answered."""
@@ -121,8 +124,8 @@ async def _opened(
     return connection
 
 
-async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
-    """Receive the server's answer.
+async def answer(connection: BridgeConnection, where: str, *kinds: type[_Message]) -> _Message:
+    """Receive the server's answer, which is of one of some kinds.
 
     Raises:
         MeetingError: it refuses, or the connection is lost; `NotListed` if it serves other meetings
@@ -138,4 +141,6 @@ async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
     if isinstance(message, MemberRefused):
         kind = NotListed if message.unlisted else MeetingError
         raise kind(f"the bridge at {where} refuses: {message.why}")
+    if not isinstance(message, kinds):
+        raise MeetingError(f"the bridge at {where} sends an answer without a question")
     return message

@@ -18,7 +18,16 @@ from grain.edge.bridge.call import pack_call
 from grain.edge.bridge.client import BridgeConnection, answer, connect
 from grain.edge.bridge.key import MeetingKeys, read_key
 from grain.edge.bridge.leader import Leader, Listener
-from grain.edge.bridge.wire import BEAT, SILENCE, Beat, Called, Incoming, Joined, LeaderRecord
+from grain.edge.bridge.wire import (
+    BEAT,
+    SILENCE,
+    Beat,
+    Called,
+    Incoming,
+    Joined,
+    LeaderRecord,
+    Leading,
+)
 from grain.edge.errors import (
     EdgeError,
     MeetingError,
@@ -131,21 +140,16 @@ class BridgeMeeting:
         sealed = self._keys.seal_call(pack_call(epoch, addresses))
         connection = await connect(self._address, self._keys, "call", sealed)
         try:
-            called = await answer(connection, self._where)
+            await answer(connection, self._where, Called)
         finally:
             await trio.aclose_forcefully(connection.stream)
-        if not isinstance(called, Called):
-            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
 
     async def _look(self) -> LeaderRecord:
         connection = await connect(self._address, self._keys, "look")
         try:
-            record = await answer(connection, self._where)
+            return await answer(connection, self._where, LeaderRecord)
         finally:
             await trio.aclose_forcefully(connection.stream)
-        if not isinstance(record, LeaderRecord):
-            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
-        return record
 
     def _unsealed(self, record: LeaderRecord) -> MeetingRecord:
         try:
@@ -161,13 +165,10 @@ class BridgeMeeting:
 
     async def _through(self, connection: BridgeConnection) -> trio.SocketStream:
         try:
-            message = await answer(connection, self._where)
+            await answer(connection, self._where, Joined)
         except BaseException:
             await trio.aclose_forcefully(connection.stream)
             raise
-        if not isinstance(message, Joined):
-            await trio.aclose_forcefully(connection.stream)
-            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
         return connection.stream
 
     # For the head
@@ -207,7 +208,9 @@ class BridgeMeeting:
         try:
             for message in leader.on_connected():
                 await connection.send(message)
-            to_send, _ = leader.on_message(await answer(connection, self._where))
+            decided: Leading | LeaderRecord
+            decided = await answer(connection, self._where, Leading, LeaderRecord)
+            to_send, _ = leader.on_message(decided)
             for message in to_send:
                 await connection.send(message)
             if leader.leads:
@@ -220,8 +223,6 @@ class BridgeMeeting:
             await trio.aclose_forcefully(connection.stream)
             raise
         await trio.aclose_forcefully(connection.stream)
-        if leader.incumbent is None:
-            raise MeetingError(f"the bridge at {self._where} sends an answer without a question")
         return leader.incumbent
 
     async def publish(self, record: MeetingRecord) -> None:

@@ -31,7 +31,7 @@ from grain.edge.transports.interfaces import local_addresses
 from grain.edge.transports.segments import FIRST_SEGMENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from grain.edge.address import TcpAddress
     from grain.edge.meeting.block import MeetingRecord
@@ -107,7 +107,9 @@ def _tcp(request: DialRequest) -> Iterator[Route[GreetedStream]]:
             if request.same_kernel or not host.startswith(_LOOPBACK)
         ]
     for host, port in targets:
-        yield Route("tcp", join_host(host, port), partial(_dial_tcp, host, port, request))
+        target = join_host(host, port)
+        connect = partial(tcp.connect, host, port)
+        yield Route("tcp", target, partial(_dial_tls, connect, request, "tcp", target))
 
 
 def _reverse(request: DialRequest) -> Iterator[Route[GreetedStream]]:
@@ -129,15 +131,12 @@ def _reverse(request: DialRequest) -> Iterator[Route[GreetedStream]]:
 
 def _offered(iface: str, *, with_loopback: bool) -> tuple[list[str], list[str]]:
     """Return the addresses of this host by which the head may reach it."""
-    four, six = local_addresses(iface)
-    if with_loopback:
-        return four, six
-    # A loopback address is another host to the head.
-    return _without_loopback(four), _without_loopback(six)
-
-
-def _without_loopback(hosts: list[str]) -> list[str]:
-    return [host for host in hosts if not host.startswith(_LOOPBACK)]
+    # Elsewhere, a loopback address is another host to the head.
+    four, six = (
+        [host for host in hosts if with_loopback or not host.startswith(_LOOPBACK)]
+        for hosts in local_addresses(iface)
+    )
+    return four, six
 
 
 @asynccontextmanager
@@ -151,7 +150,8 @@ async def _called(
 def _relay(request: DialRequest) -> Iterator[Route[GreetedStream]]:
     meeting = request.meeting
     if isinstance(meeting, BridgeMeeting):
-        yield Route("relay", meeting.path, partial(_dial_relay, meeting, request), deadline=30.0)
+        start = partial(_dial_tls, meeting.reach, request, "relay", meeting.path)
+        yield Route("relay", meeting.path, start, deadline=30.0)
 
 
 def _files(request: DialRequest) -> Iterator[Route[GreetedStream]]:
@@ -181,18 +181,15 @@ async def _dial_unix(path: str, hello: Hello, codec: Codec) -> GreetedStream:
     return await _introduced(stream, hello, codec, "unix", path)
 
 
-async def _dial_tcp(host: str, port: int, request: DialRequest) -> GreetedStream:
+async def _dial_tls(
+    connect: Callable[[], Awaitable[trio.SocketStream]],
+    request: DialRequest,
+    transport: str,
+    target: str,
+) -> GreetedStream:
     context = dialling_context(request.credential)
-    stream = await tcp.connect(host, port)
-    secure = await tcp.secure_dialled(stream, context, HEAD)
-    return await _introduced(secure, request.hello, request.codec, "tcp", join_host(host, port))
-
-
-async def _dial_relay(meeting: BridgeMeeting, request: DialRequest) -> GreetedStream:
-    context = dialling_context(request.credential)
-    stream = await meeting.reach()
-    secure = await tcp.secure_dialled(stream, context, HEAD)
-    return await _introduced(secure, request.hello, request.codec, "relay", meeting.path)
+    secure = await tcp.secure_dialled(await connect(), context, HEAD)
+    return await _introduced(secure, request.hello, request.codec, transport, target)
 
 
 async def _introduced(

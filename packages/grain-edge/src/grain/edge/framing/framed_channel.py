@@ -219,24 +219,6 @@ class FramedChannel(WireChannel):
         finally:
             self._receiving = False
 
-    async def receive_into(self, handle: Callable[[WireBatch], object]) -> None:
-        """See `Channel.receive_into`."""
-        if self._receiving:
-            raise trio.BusyResourceError("another task is receiving from this channel")
-        self._receiving = True
-        try:
-            while True:
-                if self._ready:
-                    batch, self._ready = self._ready, []
-                    handle(batch)
-                    del batch  # or the last payload would be kept until the next comes
-                elif self._peer_ended:
-                    return
-                else:
-                    await self._read()
-        finally:
-            self._receiving = False
-
     async def _read(self) -> None:
         if self._peer_ended:
             raise trio.EndOfChannel

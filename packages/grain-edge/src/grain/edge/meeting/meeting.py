@@ -144,10 +144,7 @@ class Meeting:
     async def watch(self, record: MeetingRecord) -> None:
         """Check once that this is still the leader, and repair what is missing or wrong."""
         await self.restore(record.epoch)
-        try:
-            present = await self.read()
-        except (NoEdgeFile, TornEdgeFile):
-            present = None
+        present = await self._incumbent()
         if present is not None and present.epoch > record.epoch:
             raise Superseded(self.path, record.epoch, present.epoch)
         if present != record:
@@ -172,14 +169,11 @@ class Meeting:
         """
         if not await self.restore(record.epoch):
             await self.watch(record)
-        await self.check_writable()
+        await self.disk.run(self.directory, files.check_writable, self.directory)
 
-    async def check_writable(self) -> None:
-        """Check that peers can leave something in the directory.
-
-        Raises:
-            MeetingError: they cannot.
-        """
+    async def prepare(self) -> None:
+        """Make the directories that a head needs, and check that it could write; claims nothing."""
+        await self.disk.run(self.path, self._prepare)
         await self.disk.run(self.directory, files.check_writable, self.directory)
 
     async def _incumbent(self) -> MeetingRecord | None:
@@ -198,14 +192,6 @@ class Meeting:
 
     # In threads
 
-    async def prepare(self) -> None:
-        """Make the directories that a head needs, and check that it could write; claims nothing."""
-        await self.disk.run(self.path, self._prepare_to_write)
-
-    def _prepare_to_write(self) -> None:
-        self._prepare()
-        files.check_writable(self.directory)
-
     def _prepare(self) -> None:
         make_folder(Path(self.path).parent)
         files.check_parent(self.path)
@@ -219,19 +205,21 @@ class Meeting:
         with files.open_directory(self.directory):
             return files.make_name(f"{self.directory}/claim.{epoch}")
 
-    def _restore(self, epoch: int) -> bool:
+    def _claims_up_to(self, epoch: int) -> list[int]:
+        """Return the claims, of which none is higher than the leader's."""
         claims = self._claims()
         if claims and claims[-1] > epoch:
             raise Superseded(self.path, epoch, claims[-1])
-        if epoch not in claims:
+        return claims
+
+    def _restore(self, epoch: int) -> bool:
+        if epoch not in self._claims_up_to(epoch):
             self._prepare()
             self._make_claim(epoch)
         return Path(self.path).exists()
 
     def _publish(self, epoch: int, block: bytes) -> None:
-        claims = self._claims()
-        if claims and claims[-1] > epoch:
-            raise Superseded(self.path, epoch, claims[-1])
+        claims = self._claims_up_to(epoch)
         files.write_block(self.path, block)
         for lower in claims:
             if lower < epoch:

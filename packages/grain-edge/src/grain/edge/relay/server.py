@@ -32,7 +32,7 @@ import trio
 
 from grain.edge.bridge.key import is_signed
 from grain.edge.bridge.wire import CHALLENGE, VERSION, Greeting, MessageDecoder, Open, encode
-from grain.edge.connecting.handshake_limiter import Handshakes, host_of
+from grain.edge.connecting.handshake_limiter import Handshakes
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.relay.switchboard import Close, MeetingLimits, Send, Switchboard
 from grain.edge.transports import tcp
@@ -289,7 +289,7 @@ class _Server:
         tcp.tune(link.stream)
         turn = self._turns.setdefault(opened.public, _Turn())
         number = self._switchboard.enter(
-            opened.public, opened.purpose, opened.token, host_of(link.source), trio.current_time()
+            opened.public, opened.purpose, opened.token, link.source, trio.current_time()
         )
         self._links[number] = link
         try:

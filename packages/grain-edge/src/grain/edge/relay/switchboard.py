@@ -32,7 +32,6 @@ Rules:
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -52,6 +51,7 @@ from grain.edge.bridge.wire import (
     MemberRefused,
     Publish,
 )
+from grain.edge.connecting.handshake_limiter import host_of
 
 if TYPE_CHECKING:
     from grain.edge.bridge.wire import AnyMessage, Purpose
@@ -213,23 +213,6 @@ class MeetingState:
         return LeaderRecord(self.claim.epoch, self.sealed, self.claim.sealed)
 
 
-def network_of(source: str) -> str:
-    """Return the address that a connection counts for: its own, or a network of IPv6.
-
-    >>> network_of("192.0.2.7"), network_of("2001:db8::17"), network_of("::ffff:192.0.2.7")
-    ('192.0.2.7', '2001:db8::/64', '192.0.2.7')
-    """
-    try:
-        address = ipaddress.ip_address(source)
-    except ValueError:  # no address, as where a test gives a name
-        return source
-    if isinstance(address, ipaddress.IPv4Address):
-        return source
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address.packed, 64), strict=False))
-
-
 class NotGranted(Exception):
     """A member does not get what it wants; the text is a sentence for it."""
 
@@ -282,11 +265,12 @@ class Switchboard:
 
         Args:
             token: of the member that is to be taken; or the sealed call.
+            source: the address from which it has connected; it counts for `host_of` that.
             now: seconds, of any clock.
         """
         self._next += 1
         number = self._next
-        name = network_of(source)
+        name = host_of(source)
         charged = self._sources.get(name) or SourceState(name)
         try:
             state = self._admit(meeting, charged, now)
