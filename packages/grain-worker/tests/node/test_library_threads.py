@@ -17,7 +17,13 @@ from grain.resource import ZERO, Cores
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.blocking import call_in_thread
 from grain.worker.messages import StartRun
-from grain.worker.node.library_threads import MKL, Libraries, LibraryThreads, OpenMP, ProcessNumber
+from grain.worker.node.library_threads import (
+    MKL,
+    Libraries,
+    LibraryThreads,
+    ProcessNumber,
+    ThreadNumber,
+)
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -61,8 +67,8 @@ class Fakes(Libraries):
         super().__init__()
         self.shared, self.own = ForProcess(8), ForThread()
         self.process.append(self.shared)
-        self.threads.append(OpenMP(self.own.get, self.own.put))
-        self.loaded: list[ProcessNumber | OpenMP] = []
+        self.threads.append(ThreadNumber(self.own.get, self.own.put))
+        self.loaded: list[ProcessNumber | ThreadNumber] = []
 
     @property
     def changed(self) -> bool:
@@ -146,7 +152,7 @@ def test_a_library_that_is_loaded_during_a_run_is_limited_from_the_next_one_on()
     threads = LibraryThreads(libraries)
     first = threads.begin_run(Cores([0]))
     late, own = ForProcess(8), ForThread()
-    libraries.loaded = [late, OpenMP(own.get, own.put)]
+    libraries.loaded = [late, ThreadNumber(own.get, own.put)]
     second = threads.begin_run(Cores([1]))
     assert (1, 1) == (late.number, own.number)
     threads.end_run(first)

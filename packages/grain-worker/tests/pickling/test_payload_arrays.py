@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from grain.worker.errors import PayloadError
 from grain.worker.payload import Payloads, whole
 from grain.worker.pickling.by_value import Classes
-from grain.worker.pickling.pickler import dumps, loads
+from grain.worker.pickling.pickler import dump_pieces, loads, together
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ numpy = pytest.importorskip("numpy")
 def test_arrays_arrive_as_they_were(sizes: list[int], head: bytes) -> None:
     """Arrays of all sizes, several at a time and after a head of any length, arrive writable."""
     arrays = [numpy.arange(size, dtype="f8") for size in sizes]
-    data = dumps({"a": arrays, "n": 1}, Classes(), head)
+    data = together(dump_pieces({"a": arrays, "n": 1}, Classes(), head))
 
     back = loads(data, Classes(), len(head))["a"]
 

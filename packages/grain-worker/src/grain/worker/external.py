@@ -41,26 +41,20 @@ from grain import GVAR
 from grain.eventlog.usage import Usage
 from grain.worker.call import program_listener
 from grain.worker.errors import (
-    ExternalError as ExternalError,
+    ExternalError,
+    ExternalLostError,
+    ExternalMemoryError,
+    ExternalStartError,
+    ExternalTimeoutError,
+    Failure,
+    command_line,
+    explain_start,
 )
-from grain.worker.errors import (
-    ExternalLostError as ExternalLostError,
-)
-from grain.worker.errors import (
-    ExternalMemoryError as ExternalMemoryError,
-)
-from grain.worker.errors import (
-    ExternalStartError as ExternalStartError,
-)
-from grain.worker.errors import (
-    ExternalTimeoutError as ExternalTimeoutError,
-)
-from grain.worker.errors import Failure, command_line, explain_start
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
-from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
+from grain.worker.processes.mpi import mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 

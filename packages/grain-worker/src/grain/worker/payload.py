@@ -113,7 +113,11 @@ class Payloads:
             PayloadError: it cannot be serialised; the message names the part to blame.
         """
         name = name_of(fn)
-        payload = self._dump(fn, f"the function {name}", name)
+        try:
+            payload = self._dump(fn)
+        except Exception as error:
+            culprit = find_unpicklable(fn, name, self._dump)
+            raise _refusal(f"the function {name}", culprit or ("it", fn, error)) from error
         digest = hashlib.blake2b(payload, digest_size=16).digest()
         interpreter = INTERPRETER if has_code(payload) else ""
         return Function(digest, bytes(payload), name, interpreter)
@@ -126,7 +130,7 @@ class Payloads:
         Args:
             least: the size from which a part counts.
         """
-        return find_large(fn, name_of(fn), self._dump_part, least)
+        return find_large(fn, name_of(fn), self._dump, least)
 
     def load_function(self, payload: Buffer | Pieces) -> Callable[..., Any]:
         """Return the function behind the bytes.
@@ -163,7 +167,7 @@ class Payloads:
             named = {f"argument {i}": arg for i, arg in enumerate(args)}
             named |= {f"argument {key}": arg for key, arg in kwargs.items()}
             for name, arg in named.items():
-                if culprit := find_unpicklable(arg, name, self._try):
+                if culprit := find_unpicklable(arg, name, self._dump):
                     raise _refusal("an argument of this task", culprit) from culprit[2]
             raise _refusal("the arguments of this task", ("they", args, error)) from error
 
@@ -197,7 +201,7 @@ class Payloads:
             try:
                 return dump_pieces(ended.value, self._classes, VALUE, copy_all=True)
             except Exception as error:
-                culprit = find_unpicklable(ended.value, "result", self._try_copy)
+                culprit = find_unpicklable(ended.value, "result", self._dump_copy)
                 refusal = _refusal(f"the result of {name}", culprit or ("it", ended.value, error))
                 return [self._dump_error(refusal, name)]
         return [self._dump_error(ended.error, name)]
@@ -205,13 +209,13 @@ class Payloads:
     def _dump_error(self, error: BaseException, name: str) -> bytes:
         failure = describe(error, self.where)
         try:
-            pickled = dumps(error, self._classes, copy_all=True)
+            pickled = self._dump_copy(error)
         except Exception as why:
-            culprit = find_unpicklable(error, "the exception", self._try_copy)
+            culprit = find_unpicklable(error, "the exception", self._dump_copy)
             lost = _refusal(
                 f"{name} raised {failure}\nThat exception", culprit or ("it", error, why)
             )
-            pickled = dumps(lost, self._classes)
+            pickled = self._dump(lost)
         record = msgspec.msgpack.encode(failure)
         return b"".join([_HEAD.pack(ERROR, len(record)), record, pickled])
 
@@ -250,21 +254,11 @@ class Payloads:
 
     # ---- both
 
-    def _dump_part(self, part: Any) -> bytes | memoryview:
-        return dumps(part, self._classes)
+    def _dump(self, obj: Any) -> bytes | memoryview:
+        return dumps(obj, self._classes)
 
-    def _try(self, obj: Any) -> None:
-        dumps(obj, self._classes)
-
-    def _try_copy(self, obj: Any) -> None:
-        dumps(obj, self._classes, copy_all=True)
-
-    def _dump(self, obj: Any, what: str, name: str) -> bytes | memoryview:
-        try:
-            return dumps(obj, self._classes)
-        except Exception as error:
-            culprit = find_unpicklable(obj, name, self._try)
-            raise _refusal(what, culprit or ("it", obj, error)) from error
+    def _dump_copy(self, obj: Any) -> bytes | memoryview:
+        return dumps(obj, self._classes, copy_all=True)
 
     def _load(self, payload: Buffer, what: str, start: int = 0) -> Any:
         try:

@@ -152,21 +152,14 @@ class Agent:
                     await self._serve(peer.channel, peer.transport)
             except trio.ClosedResourceError:
                 return  # this side has closed it, as the worker leaves
-            except (ChannelError, trio.BrokenResourceError) as error:
-                if isinstance(error, EdgeError) and error.final:  # waiting cannot help
-                    self._fail(str(error))
-                    return
-                _log.info("the connection is lost: %s", error)
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
-            except AddressError as error:
-                self._fail(str(error), USAGE)
-                return
-            except EdgeError as error:
-                if error.final:
-                    self._fail(str(error))
+            except (EdgeError, trio.BrokenResourceError) as error:
+                if isinstance(error, EdgeError) and error.final:  # waiting cannot help
+                    self._fail(str(error), USAGE if isinstance(error, AddressError) else FAILED)
                     return
-                _log.info("%s", error)
+                lost = isinstance(error, trio.BrokenResourceError | ChannelError)
+                _log.info("the connection is lost: %s" if lost else "%s", error)
             await trio.sleep(_RECONNECT)
 
     async def _serve(self, channel: WireChannel, transport: str) -> None:

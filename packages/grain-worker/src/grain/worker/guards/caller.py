@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-import marshal
 import select
 import socket
 
 from .proc import Wakeup
-from .protocol import HURRY, KILL, RUN, receive
+from .protocol import HURRY, KILL, RUN, receive, send_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +40,8 @@ class Caller:
             self._poll.register(fd, select.POLLIN)
 
     def report(self, report: tuple[Any, ...]) -> None:
-        """Send a report; the receiver may have died."""
-        try:
-            self._socket.send(marshal.dumps(report))
-        except OSError:
-            pass  # the next poll notices the caller's death
+        """Send a report; the next poll notices if the caller has died."""
+        send_report(self._socket, report)
 
     def wait(self, timeout: float | None) -> None:
         """Wait for the end of a child or for an order, for so many milliseconds at most.

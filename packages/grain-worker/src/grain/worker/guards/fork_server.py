@@ -6,7 +6,6 @@ GROUPS is a directory for the control groups of supervisors.
 from __future__ import annotations
 
 import gc
-import marshal
 import os
 import select
 import signal
@@ -16,12 +15,8 @@ import time
 from .group import path_of_group, remove_empty, removed
 from .meter import Budgets
 from .proc import Wakeup, become_subreaper, pidfd_of_parent, signal_below
-from .protocol import AWAIT, FORK, GONE, STUCK, UNKILLABLE, receive
+from .protocol import AWAIT, FORK, GONE, STUCK, UNKILLABLE, receive, send_report
 from .supervisor import Supervisor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class ForkServer:
@@ -121,7 +116,7 @@ class ForkServer:
             if awaited.number in self.supervisors.values():
                 continue
             if not self.may_have_orphans:
-                awaited.report((GONE,))
+                send_report(awaited.socket, (GONE,))
             elif not awaited.report_stuck(orphans or []):
                 continue
             awaited.socket.close()
@@ -151,18 +146,11 @@ class Awaited:
         self.socket = socket.socket(fileno=fd)
         self.patient_until = time.monotonic() + UNKILLABLE
 
-    def report(self, report: tuple[Any, ...]) -> None:
-        """Send the report."""
-        try:
-            self.socket.send(marshal.dumps(report))
-        except OSError:
-            pass  # the caller has left
-
     def report_stuck(self, orphans: list[int]) -> bool:
         """Report the processes that survive SIGKILL, if it is time to; return True if so."""
         if time.monotonic() < self.patient_until:
             return False
-        self.report((STUCK, orphans))
+        send_report(self.socket, (STUCK, orphans))
         return True
 
 

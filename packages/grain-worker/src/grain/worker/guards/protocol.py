@@ -28,6 +28,7 @@ fork server was killed.
 
 from __future__ import annotations
 
+import marshal
 import socket
 import struct
 
@@ -38,7 +39,7 @@ STARTED, ENDED, FAILED, STUCK, GONE = "started", "ended", "failed", "stuck", "go
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     class ProgramRequest(TypedDict):
         """A call: the program to run, and how.
@@ -72,6 +73,14 @@ UNKILLABLE = 30.0
 
 LONGEST = 64
 """Bytes of a message to a guard, at most."""
+
+
+def send_report(sock: socket.socket, report: tuple[Any, ...]) -> None:
+    """Send a report to the caller, which may have died: that shows elsewhere."""
+    try:
+        sock.send(marshal.dumps(report))
+    except OSError:
+        pass
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:

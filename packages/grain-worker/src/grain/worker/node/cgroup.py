@@ -92,18 +92,19 @@ def read_cgroups(
     cgroup: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> Cgroups:
     """Return the limits of this process; a file that cannot be read sets none."""
-    groups = group_paths(_read(cgroup), root)
+    groups = group_paths(text_of(cgroup), root)
     unified = groups.get("", [])
-    limits = [parse_limit(_read(path / "memory.max")) for path in unified] + [
-        parse_limit(_read(path / "memory.limit_in_bytes")) for path in groups.get("memory", [])
+    limits = [parse_limit(text_of(path / "memory.max")) for path in unified] + [
+        parse_limit(text_of(path / "memory.limit_in_bytes")) for path in groups.get("memory", [])
     ]
     # Our own group has this file only if the controller is on for it; else the limit is above.
-    effective = (_read(path / "cpuset.cpus.effective") for path in unified)
+    effective = (text_of(path / "cpuset.cpus.effective") for path in unified)
     cpus = [next(filter(None, effective), "")] + [
-        _read(path / "cpuset.cpus") for path in groups.get("cpuset", [])[:1]
+        text_of(path / "cpuset.cpus") for path in groups.get("cpuset", [])[:1]
     ]
-    kills = [parse_oom_kills(_read(path / "memory.events")) for path in unified[:1]] + [
-        parse_oom_kills(_read(path / "memory.oom_control")) for path in groups.get("memory", [])[:1]
+    kills = [parse_oom_kills(text_of(path / "memory.events")) for path in unified[:1]] + [
+        parse_oom_kills(text_of(path / "memory.oom_control"))
+        for path in groups.get("memory", [])[:1]
     ]
     sets = [ids for ids in map(parse_ids, cpus) if ids]
     return Cgroups(
@@ -113,7 +114,8 @@ def read_cgroups(
     )
 
 
-def _read(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.worker.guards.group import PREFIX, enter, remove_empty, removed, write
+from grain.worker.node.cgroup import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ def read_group(proc: Path = Path("/proc")) -> tuple[GroupView | None, GroupView 
     Args:
         proc: the directory with the files of processes.
     """
-    place = own_group(_read(proc / "self/cgroup"), _read(proc / "self/mountinfo"))
+    place = own_group(text_of(proc / "self/cgroup"), text_of(proc / "self/mountinfo"))
     if place is None or not place[0].is_dir():
         return None, None
     path, top = place
@@ -189,11 +190,11 @@ def _view(path: Path, top: Path, proc: Path) -> GroupView:
         marked=any(_is_marked(one) for one in (path, path.parent)),
         superuser=os.geteuid() == 0,
         writable=all(os.access(path / name, os.W_OK) for name in _WRITABLE),
-        type=_read(path / "cgroup.type").strip(),
-        controllers=frozenset(_read(path / "cgroup.controllers").split()),
-        enabled=frozenset(_read(path / "cgroup.subtree_control").split()),
+        type=text_of(path / "cgroup.type").strip(),
+        controllers=frozenset(text_of(path / "cgroup.controllers").split()),
+        enabled=frozenset(text_of(path / "cgroup.subtree_control").split()),
         peak_restarts=_has_write_permission(path / "memory.peak"),
-        strangers=sum(_is_stranger(proc / pid) for pid in _read(path / "cgroup.procs").split()),
+        strangers=sum(_is_stranger(proc / pid) for pid in text_of(path / "cgroup.procs").split()),
     )
 
 
@@ -249,9 +250,7 @@ def _divide(path: str, own: str) -> bool:
     """Move all processes of a group into one below it, and switch on figures of memory."""
     try:
         os.mkdir(own)  # noqa: PTH102
-        for _ in range(_ROUNDS):
-            if not _move_all(path, own):
-                break
+        _move_all(path, own)
         write(f"{path}/cgroup.subtree_control", b"+memory")
     except OSError:
         _undo(path, own)
@@ -264,23 +263,23 @@ def _undo(path: str, own: str) -> None:
     with suppress(OSError):
         write(f"{path}/cgroup.subtree_control", b"-memory")
     with suppress(OSError):
-        for _ in range(_ROUNDS):
-            if not _move_all(own, path):
-                break
+        _move_all(own, path)
     removed(own)
 
 
-def _move_all(source: str, target: str) -> int:
-    """Move the processes of a group into another one; return how many there were.
+def _move_all(source: str, target: str) -> None:
+    """Move the processes of a group into another one, and those that appear meanwhile.
 
     Raises:
         OSError: one of them may not be moved.
     """
-    pids = _read(Path(source, "cgroup.procs")).split()
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            enter(target, int(pid))
-    return len(pids)
+    for _ in range(_ROUNDS):
+        pids = text_of(Path(source, "cgroup.procs")).split()
+        if not pids:
+            return
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                enter(target, int(pid))
 
 
 def _other_workers(path: str, own: str) -> bool:
@@ -290,10 +289,3 @@ def _other_workers(path: str, own: str) -> bool:
     except OSError:
         return True
     return any(name.startswith(WORKER) and f"{path}/{name}" != own for name in names)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

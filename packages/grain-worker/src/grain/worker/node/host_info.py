@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.worker.node.cgroup import Cgroups, read_cgroups
+from grain.worker.node.cgroup import Cgroups, read_cgroups, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,11 +58,7 @@ def read_host_info() -> HostInfo:
 
 
 def _memory() -> int | None:
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 
@@ -72,20 +68,12 @@ def _devices() -> frozenset[int]:
 
 
 def _lines(path: str) -> tuple[str, ...]:
-    if not path:
-        return ()
-    try:
-        return tuple(Path(path).read_text(errors="replace").split())
-    except OSError:
-        return ()
+    return tuple(text_of(Path(path)).split()) if path else ()
 
 
 def _attributes(path: str) -> dict[str, str]:
     """Read lines as ``Cpus = 4``."""
-    try:
-        lines = Path(path).read_text(errors="replace").splitlines() if path else []
-    except OSError:
-        return {}
+    lines = text_of(Path(path)).splitlines() if path else []
     pairs = (line.partition("=") for line in lines)
     return {name.strip(): value.strip() for name, _, value in pairs}
 

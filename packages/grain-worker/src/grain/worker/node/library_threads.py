@@ -29,7 +29,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -79,18 +79,8 @@ class ProcessNumber:
             self.number = self._ours = wanted
 
 
-class ThreadNumber(Protocol):
-    """The number of threads of a library that has one for each thread that calls it."""
-
-    def limit(self, cores: int) -> int:
-        """Set the number of the calling thread to this at most; return what undoes that."""
-
-    def undo(self, before: int) -> None:
-        """Set the number of the calling thread as it was."""
-
-
-class OpenMP:
-    """The number of an OpenMP library."""
+class ThreadNumber:
+    """The number of threads of a library that has one for each thread that calls it, as OpenMP."""
 
     def __init__(self, get: Callable[[], int], put: Callable[[int], int]) -> None:
         self._get = get
@@ -107,25 +97,12 @@ class OpenMP:
         self._put(before)
 
 
-class MKL:
-    """The number of MKL.
-
-    Args:
-        get: returns that of the calling thread.
-        put: sets it; returns the one before, 0 where there was none.
-    """
-
-    def __init__(self, get: Callable[[], int], put: Callable[[int], int]) -> None:
-        self._get = get
-        self._put = put
+class MKL(ThreadNumber):
+    """The number of MKL, which returns the one before when it is set: 0 where there was none."""
 
     def limit(self, cores: int) -> int:
         """Set the number of the calling thread to this at most; return what undoes that."""
         return self._put(min(cores, self._get()))
-
-    def undo(self, before: int) -> None:
-        """Set the number of the calling thread as it was."""
-        self._put(before)
 
 
 class Libraries:
@@ -310,7 +287,7 @@ def _number_of(path: str) -> tuple[int, ProcessNumber | ThreadNumber] | None:
             number = ProcessNumber(library[name.format("get_num_threads")], put)
         else:
             put = library.omp_set_num_threads
-            number = OpenMP(library.omp_get_max_threads, put)
+            number = ThreadNumber(library.omp_get_max_threads, put)
     except (OSError, AttributeError):  # replaced since; no library of that kind after all
         return None
     return ctypes.cast(put, ctypes.c_void_p).value or 0, number

@@ -88,27 +88,21 @@ class _Unpickler(pickle.Unpickler):
         return self._classes.find_class(module, name) or super().find_class(module, name)
 
 
-def dumps(
+def dumps(obj: Any, classes: Classes, *, copy_all: bool = False) -> bytes | memoryview:
+    """Return an object as bytes, as `dump_pieces` without a head."""
+    return together(dump_pieces(obj, classes, copy_all=copy_all))
+
+
+def dump_pieces(
     obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
-) -> bytes | memoryview:
-    """Return an object as bytes, after the bytes of ``head``.
+) -> list[Buffer]:
+    """Return an object in pieces to be joined: large buffers are still those of the object itself.
 
     Args:
         classes: the classes that travel by value, of this end.
         head: the bytes that come first.
         copy_all: True to copy also what connects threads or tasks of this process, see
             `grain.worker.pickling.in_process`.
-
-    Raises:
-        Exception: whatever its classes raise.
-    """
-    return together(dump_pieces(obj, classes, head, copy_all=copy_all))
-
-
-def dump_pieces(
-    obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
-) -> list[Buffer]:
-    """Return the same in pieces to be joined: large buffers are still those of the object itself.
 
     Raises:
         Exception: whatever its classes raise.

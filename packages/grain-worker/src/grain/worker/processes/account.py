@@ -12,7 +12,6 @@ from grain.worker.processes.environment import allocated
 if TYPE_CHECKING:
     import trio
 
-    from grain.eventlog.usage import CpuMeasuredBy
     from grain.resource import Resource
     from grain.worker.messages import Attempt
 
@@ -59,6 +58,7 @@ class Programs:
             peak = largest_sum(self._ended)
             if peak > total.peak_memory or measured_by == "none":
                 measured_by = usage.measured_by
+            by_rusage = total.programs > 0 and total.cpu_measured_by == "rusage"
             statuses = dict(total.exit_statuses)
             for status, count in usage.exit_statuses.items():
                 if status in statuses or len(statuses) < _STATUSES:
@@ -68,12 +68,13 @@ class Programs:
                 system=total.system + usage.system,
                 peak_memory=max(total.peak_memory, peak),
                 measured_by=measured_by,
-                cpu_measured_by=worse(total, usage),
+                # As that of the worst.
+                cpu_measured_by="rusage" if by_rusage else usage.cpu_measured_by,
                 read=total.read + usage.read,
                 written=total.written + usage.written,
                 programs=total.programs + usage.programs,
                 exit_statuses=statuses,
-                outputs=last_outputs(total.outputs, usage.outputs),
+                outputs=tuple(dict.fromkeys((*total.outputs, *usage.outputs)))[-OUTPUTS:],
             )
         oldest = min(self._running.values(), default=now)
         self._ended = [share for share in self._ended if share.ended > oldest]
@@ -81,20 +82,6 @@ class Programs:
             half = self._ended[: _MOST // 2]
             one = ProgramPeak(min(s.began for s in half), half[-1].ended, largest_sum(half))
             self._ended = [one, *self._ended[_MOST // 2 :]]
-
-
-def worse(total: Usage, usage: Usage) -> CpuMeasuredBy:
-    """Return how the CPU time of programs together with one more was measured: as the worst was."""
-    if total.programs and total.cpu_measured_by == "rusage":
-        return "rusage"
-    return usage.cpu_measured_by
-
-
-def last_outputs(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the last files of outputs, each once."""
-    if not added:
-        return before
-    return tuple(dict.fromkeys(path for path in (*before, *added)))[-OUTPUTS:]
 
 
 def largest_sum(shares: list[ProgramPeak]) -> float:
@@ -154,11 +141,10 @@ class RunAccount:
         Args:
             cpus: the result of `cpus_of` for its resources, where that is at hand.
         """
-        started, ended = self.started, self.ended
         return RunReport(
-            started=started,
+            started=self.started,
             # The clock may have been set back meanwhile.
-            ended=max(started, ended),
+            ended=max(self.started, self.ended),
             host=host,
             worker=worker,
             cpus=cpus_of(self.res) if cpus is None else cpus,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.worker.guards.meter import of_process
-from grain.worker.guards.proc import children
+from grain.worker.processes.usage_now import all_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def cpu_below(*, with_self: bool = False) -> float | None:
     """Return the CPU seconds of all processes below this one so far; None if they are not known."""
     me = os.getpid()
     for _ in range(_AGAIN):
-        pids = _below(me)
+        pids = all_below(me, MOST)
         own = _times(me)
         if pids is None or own is None:
             return None
@@ -127,24 +127,6 @@ def cpu_below(*, with_self: bool = False) -> float | None:
         else:
             return ticks / _TICKS if known else None
     return None
-
-
-def _below(top: int) -> list[int] | None:
-    """Return the pids of all processes below one, each after its parent.
-
-    None if one of them may not be looked at, or if there are too many.
-    """
-    pids: list[int] = []
-    try:
-        waiting = children(top)
-        while waiting:
-            pids.append(waiting.pop())
-            if len(pids) + len(waiting) > MOST:
-                return None
-            waiting += children(pids[-1])
-    except OSError:
-        return None
-    return pids
 
 
 def _times(pid: int) -> tuple[int, int, bool] | None:

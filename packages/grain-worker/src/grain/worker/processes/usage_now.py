@@ -41,24 +41,27 @@ def usages_now(supervisors: Iterable[int | None]) -> list[UsageNow | None]:
     left = MOST
     usages: list[UsageNow | None] = []
     for supervisor in supervisors:
-        pids = [] if supervisor is None else some_below(supervisor, left)
+        pids = (None if supervisor is None else all_below(supervisor, left)) or ()
         left -= len(pids)
         usages.append(usage_of(pids))
     return usages
 
 
-def some_below(top: int, most: int) -> list[int]:
-    """Return the pids of all processes below one; none if they cannot be listed, or are more."""
+def all_below(top: int, most: int) -> list[int] | None:
+    """Return the pids of all processes below one, each after its parent.
+
+    None if one of them may not be looked at, or if they are more than so many.
+    """
     pids: list[int] = []
     try:
         waiting = children(top)
         while waiting:
             pids.append(waiting.pop())
             if len(pids) + len(waiting) > most:
-                return []
+                return None
             waiting += children(pids[-1])
     except OSError:
-        return []
+        return None
     return pids
 
 

@@ -203,7 +203,8 @@ class LoopWatchdog:
         due = self._account.charge(look.function, seconds, now, own=look.own)
         if not due:
             return None
-        code = _code_of(look, due)
+        where, line = look.where[-_LONGEST:], look.line[:_LONGEST]
+        code = BlockingCode(look.function, where, line, due, look.instead)
         self._report(code, look.frames)
         return code
 
@@ -218,16 +219,6 @@ def was_stopped(late: float, used: float) -> bool:
         used: seconds of CPU time that the process took meanwhile.
     """
     return late > _STOPPED and used < late * _WORK
-
-
-def _code_of(look: Look, seconds: float) -> BlockingCode:
-    return BlockingCode(
-        look.function,
-        look.where[-_LONGEST:],
-        look.line[:_LONGEST],
-        seconds,
-        look.instead,
-    )
 
 
 # ---- the stack of a blocked loop
