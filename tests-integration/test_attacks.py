@@ -26,6 +26,7 @@ from grain.edge.questions import Ask, LoadAnswer, StateAnswer, unpack
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, Credential, dialling_context
 from grain.edge.version import Versions
+from grain.eventlog.usage import ProgramState
 from grain.head.messages import Describe, Described, RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
 from grain.worker.messages import (
@@ -36,7 +37,6 @@ from grain.worker.messages import (
     InventoryEnd,
     Lease,
     LoopBlocked,
-    ProgramNow,
     RegisterWorker,
 )
 from grain_testkit.local_processes import descendants_of
@@ -225,7 +225,7 @@ async def answer(peer: Peer) -> None:
                 case Describe():
                     reply = Described(message.question, EVIL)
                 case Inspect():
-                    reply = Inspected(message.question, (ProgramNow(EVIL, 1.0),))
+                    reply = Inspected(message.question, (ProgramState(EVIL, 1.0),))
                 case Lease():
                     code = BlockingCode(EVIL, EVIL, EVIL, 3.0, EVIL)
                     reply = LoopBlocked(message.mission, message.task, code)

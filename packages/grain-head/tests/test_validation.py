@@ -14,6 +14,7 @@ from outcome import Value
 
 from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
+from grain.eventlog.usage import ProgramState
 from grain.head.errors import BadMessage
 from grain.head.messages import Crash, RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.service import HubService
@@ -32,7 +33,6 @@ from grain.worker.messages import (
     Lease,
     LoopBlocked,
     Outlived,
-    ProgramNow,
     RegisterWorker,
     RunEnded,
     TasksPrinted,
@@ -124,8 +124,8 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         DefineFunction(bytes(100)),
         CoresComputed(-0.5),
         CoresComputed(math.nan),
-        Inspected(1, (ProgramNow("xtb", math.nan),)),
-        Inspected(1, (ProgramNow("xtb", 1.0, math.inf),)),
+        Inspected(1, (ProgramState("xtb", math.nan),)),
+        Inspected(1, (ProgramState("xtb", 1.0, math.inf),)),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -16,11 +16,11 @@ from grain.edge.questions import (
     LoadAnswer,
     OverviewAnswer,
     ProgramsAnswer,
-    ProgramState,
     StateAnswer,
     WhyAnswer,
     unpack,
 )
+from grain.eventlog.usage import ProgramState
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -42,7 +42,6 @@ from grain.worker.messages import (
     Inspected,
     InventoryEnd,
     Lease,
-    ProgramNow,
     RegisterWorker,
 )
 from grain_testkit.hub_harness import F, HubHarness
@@ -500,7 +499,7 @@ def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> N
     assert asked(harness, "programs", 1) is None
     [question] = harness.sent("w", Inspect)
     assert lease.attempt == question.attempt
-    harness.send("w", Inspected(question.question, (ProgramNow("xtb", 2.0, 1.5, 0.25),)))
+    harness.send("w", Inspected(question.question, (ProgramState("xtb", 2.0, 1.5, 0.25),)))
     assert ProgramsAnswer([ProgramState("xtb", 2.0, 1.5, 0.25)]) == answered(harness)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from grain.edge.messages import MAX_MESSAGE, Codec
-from grain.eventlog.usage import RunReport, decode_report
+from grain.eventlog.usage import ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
@@ -32,7 +32,6 @@ from grain.worker.messages import (
     Leaving,
     LoopBlocked,
     Outlived,
-    ProgramNow,
     RegisterWorker,
     Revoke,
     RunEnded,
@@ -342,10 +341,10 @@ def test_a_question_for_the_programs_of_a_run_goes_to_the_runner_and_its_answer_
     session = joined_session()
     session.on_message(lease(1), b"args", 0.0)
     session.on_message(Inspect(7, (1, 1)), None, 0.0)
-    session.on_inspected(Inspected(7, (ProgramNow("xtb", 2.0),)))
+    session.on_inspected(Inspected(7, (ProgramState("xtb", 2.0),)))
 
     assert [Inspect(7, (1, 1))] == ordered(session, Inspect)
-    assert [Inspected(7, (ProgramNow("xtb", 2.0),))] == sent(session, Inspected)
+    assert [Inspected(7, (ProgramState("xtb", 2.0),))] == sent(session, Inspected)
 
 
 def test_a_run_that_the_worker_does_not_have_has_no_programs() -> None:

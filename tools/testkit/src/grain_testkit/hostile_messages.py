@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from grain.edge.messages import MESSAGES as EVERY_CHANNEL
 from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
-from grain.eventlog.usage import RunReport, encode_report
+from grain.eventlog.usage import ProgramState, RunReport, encode_report
 from grain.head.messages import HEAD, MISSION, Crash, Ending, RegisterMission
 from grain.head.service import CODEC as HEAD_CODEC
 from grain.worker.messages import (
@@ -21,7 +21,6 @@ from grain.worker.messages import (
     Inspected,
     InventoryRun,
     Outlived,
-    ProgramNow,
     Status,
 )
 from grain.worker.messages import CODEC as AGENT_CODEC
@@ -122,8 +121,8 @@ for _values in (SENSE, ODD):
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),
         (
-            "ProgramNow",
-            st.builds(ProgramNow, _text, _figure, st.none() | _figure, st.none() | _figure),
+            "ProgramState",
+            st.builds(ProgramState, _text, _figure, st.none() | _figure, st.none() | _figure),
         ),
     ):
         _values[f"tuple[{_name}, ...]"] = st.lists(_one, max_size=3).map(tuple)

@@ -27,6 +27,7 @@ import msgspec
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.messages import Codec, Message, Payload, Pieces
 from grain.edge.version import Versions, package_version
+from grain.eventlog.usage import ProgramState as ProgramState
 
 _Form = TypeVar("_Form")
 
@@ -544,22 +545,6 @@ class CallAnswer(Part, frozen=True):
     """
 
     call: str
-
-
-class ProgramState(Part, frozen=True, array_like=True):
-    """An external program that runs.
-
-    Attributes:
-        seconds: for which it has been running.
-        cpu: seconds of CPU time that it has used so far, with all processes below it; None where
-            they could not be looked at.
-        memory: what they have now, in GB; None as well.
-    """
-
-    command: str
-    seconds: float
-    cpu: float | None
-    memory: float | None
 
 
 class ProgramsAnswer(Part, frozen=True):

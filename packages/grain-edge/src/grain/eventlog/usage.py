@@ -69,6 +69,23 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return self.user + self.system
 
 
+class ProgramState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An external program that runs.
+
+    Attributes:
+        command: shortened.
+        seconds: for which it has been running.
+        cpu: seconds of CPU time that it has used so far, with all processes below it; None where
+            they could not be looked at.
+        memory: what they have now, in GB; None as well.
+    """
+
+    command: str
+    seconds: float
+    cpu: float | None = None
+    memory: float | None = None
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A run of a task, as its worker saw it.
 

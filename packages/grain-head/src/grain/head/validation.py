@@ -232,7 +232,7 @@ def _check_blocked(message: LoopBlocked) -> None:
 
 def _check_programs(message: Inspected) -> None:
     for program in message.programs:
-        for value in program[1:]:
+        for value in (program.seconds, program.cpu, program.memory):
             if value is not None:
                 _check_seconds("programs", value)
 

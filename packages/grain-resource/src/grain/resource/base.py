@@ -73,7 +73,7 @@ class Resource:
         if not cls._kind_is_given:
             cls._kind = ""
             with suppress(TypeError, DuplicateKind):
-                name_kind(cls)
+                name_kind(cls, cls.__name__)
 
     # ---- the interface of a kind
 
@@ -154,7 +154,7 @@ class Resource:
             DuplicateKind: another class has the kind that this one is named after.
         """
         if not self._kind:
-            name_kind(type(self))
+            name_kind(type(self), type(self).__name__)
         return {self._kind: self}
 
     def request(self, res: Resource) -> bool:
@@ -352,42 +352,28 @@ def _subclasses(cls: type[Resource]) -> Iterator[type[Resource]]:
         yield from _subclasses(sub)
 
 
-def other_class(kind: str, cls: type[Resource]) -> type[Resource] | None:
-    """Return the class that has a kind already, unless it is an earlier definition of ``cls``."""
-    taken = defined_kinds().get(kind)
-    return None if taken is None or path_of(taken) == path_of(cls) else taken
-
-
-def lacking(cls: type[Resource]) -> list[str]:
-    """Return the methods of the interface that a class lacks."""
-    return [method for method in _INTERFACE if getattr(cls, method) is getattr(Resource, method)]
-
-
 def path_of(cls: type[Resource]) -> str:
     """Return the module and the name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def duplicate_kind(kind: str, taken: type[Resource], cls: type[Resource]) -> DuplicateKind:
-    """Return the error for a class that claims the kind of another."""
-    return DuplicateKind(
-        f"the kind {kind} is {path_of(taken)} already; give {path_of(cls)} another name, "
-        f'as with @resource_kind("My{kind}")'
-    )
-
-
-def name_kind(cls: type[Resource]) -> None:
-    """Make a class a kind that is named after it.
+def name_kind(cls: type[Resource], kind: str) -> None:
+    """Make a class a kind of this name.
 
     Raises:
         TypeError: it lacks part of the interface.
-        DuplicateKind: another class has this kind.
+        DuplicateKind: another class has this kind, which is no earlier definition of it.
     """
-    if missing := lacking(cls):
+    missing = [method for method in _INTERFACE if getattr(cls, method) is getattr(Resource, method)]
+    if missing:
         raise TypeError(f"{cls.__qualname__} is no kind of resource: it lacks {', '.join(missing)}")
-    if taken := other_class(cls.__name__, cls):
-        raise duplicate_kind(cls.__name__, taken, cls)
-    cls._kind = cls.__name__
+    taken = defined_kinds().get(kind)
+    if taken is not None and path_of(taken) != path_of(cls):
+        raise DuplicateKind(
+            f"the kind {kind} is {path_of(taken)} already; give {path_of(cls)} another name, "
+            f'as with @resource_kind("My{kind}")'
+        )
+    cls._kind = kind
 
 
 class Composite(Resource):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import signal
 
+from grain.resource.spans import on_clock
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -45,9 +47,7 @@ def clock(seconds: float | None) -> str:
         return "-"
     if seconds < _MINUTE:
         return f"{min(max(seconds, 0.0), 59.9):.3g} s" if seconds > 0.0005 else "0 s"
-    days, rest = divmod(int(seconds), _DAY)
-    text = f"{rest // _HOUR:02}:{rest // _MINUTE % 60:02}:{rest % 60:02}"
-    return f"{days}-{text}" if days else text
+    return on_clock(int(seconds))
 
 
 def counted(count: int, noun: str, several: str = "") -> str:

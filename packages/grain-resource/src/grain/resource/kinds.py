@@ -14,15 +14,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.resource.base import (
-    Resource,
-    defined_kinds,
-    duplicate_kind,
-    join,
-    lacking,
-    other_class,
-    path_of,
-)
+from grain.resource.base import Resource, defined_kinds, join, name_kind, path_of
 from grain.resource.errors import DuplicateKind, UnknownKind
 
 if TYPE_CHECKING:
@@ -48,13 +40,9 @@ def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
     def rename(cls: type[R]) -> type[R]:
         if not (isinstance(cls, type) and issubclass(cls, Resource)):
             raise TypeError(f"{cls!r} is not a subclass of grain.resource.Resource")
-        if missing := lacking(cls):
-            raise TypeError(f"{cls.__qualname__} lacks {', '.join(missing)}")
         if cls._kind_is_given and cls._kind != name:
             raise DuplicateKind(f"{path_of(cls)} is of the kind {cls._kind} already, not {name}")
-        if taken := other_class(name, cls):
-            raise duplicate_kind(name, taken, cls)
-        cls._kind = name
+        name_kind(cls, name)
         cls._kind_is_given = True
         return cls
 

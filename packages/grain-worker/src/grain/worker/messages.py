@@ -12,13 +12,13 @@ head gave to no other run. Agent and runner have no numbers of their own.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from grain.edge.messages import Codec, Message
 from grain.edge.version import Versions
-from grain.eventlog.usage import Report
+from grain.eventlog.usage import ProgramState, Report
 
 _GIB = 1024**3
 
@@ -285,23 +285,6 @@ class TasksPrinted(Message, frozen=True):
     lost: int = 0
 
 
-class ProgramNow(NamedTuple):
-    """An external program that runs.
-
-    Attributes:
-        command: shortened.
-        seconds: for which it has been running.
-        cpu: seconds of CPU time that it has used so far, with all processes below it; None where
-            they could not be looked at.
-        memory: what they have now, in GB; None as well.
-    """
-
-    command: str
-    seconds: float
-    cpu: float | None = None
-    memory: float | None = None
-
-
 class Inspected(Message, frozen=True):
     """The external programs of a run, for display: the answer to an `Inspect`.
 
@@ -310,7 +293,7 @@ class Inspected(Message, frozen=True):
     """
 
     question: int
-    programs: tuple[ProgramNow, ...]
+    programs: tuple[ProgramState, ...]
 
 
 class Backlog(Message, frozen=True):

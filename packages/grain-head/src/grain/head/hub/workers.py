@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, ProgramState, pack
+from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.registry import Questions, Registry
@@ -127,7 +127,7 @@ class Workers:
                 self._pass_on(worker, message, now)
             case Inspected():
                 link, answer = self._questions.pop(message.question)
-                programs = ProgramsAnswer([ProgramState(*one) for one in message.programs])
+                programs = ProgramsAnswer([*message.programs])
                 self._outgoing.post(link, answer, pack(programs))
             case Backlog() | Draining():
                 self._on_readiness(worker, message, now)

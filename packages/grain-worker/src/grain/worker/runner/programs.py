@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.eventlog.usage import ProgramState
 from grain.worker.errors import command_line
-from grain.worker.messages import ProgramNow
 from grain.worker.processes.account import attempt_of
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.usage_now import usages_now
@@ -25,7 +25,7 @@ _MOST = 20  # programs
 _LONGEST = 300  # characters of a command
 
 
-async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
+async def programs_of(attempt: Attempt) -> tuple[ProgramState, ...]:
     """Return the programs that a run of this process runs, and what they use now."""
     programs = [
         program
@@ -44,7 +44,7 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramNow, ...]:
     )
     now = trio.current_time()
     return tuple(
-        ProgramNow(command_of(one.request), now - one.began, *(usage or ()))
+        ProgramState(command_of(one.request), now - one.began, *(usage or ()))
         for one, usage in zip(programs, usages, strict=True)
     )
 
