@@ -163,7 +163,9 @@ class TestDecorator:
             def _request(self, res: Self) -> bool:
                 return res is self
 
-        with pytest.raises(TypeError, match=r"Half is no kind of resource: it lacks _alloc, _dealloc, _stat$"):
+        with pytest.raises(
+            TypeError, match=r"Half is no kind of resource: it lacks _alloc, _dealloc, _stat$"
+        ):
             resource_kind("KindHalf")(Half)
 
     def test_a_class_of_something_else_cannot_be_a_kind(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -74,10 +75,10 @@ class Histogram:
         if not self.count:
             return 0.0
         rank, below = share * (self.count - 1), 0
-        for at, number in sorted(self._bins.items()):
+        for amount, number in self.bins():
             below += number
             if below > rank:
-                return min(max(math.exp(at * self._STEP), self.least), self.most)
+                return amount
         return self.most
 
     def bins(self) -> Iterator[tuple[float, int]]:
@@ -139,6 +140,7 @@ class FailedCall(msgspec.Struct, frozen=True):
     call: str
 
 
+@dataclass(slots=True, eq=False)
 class Failures:
     """The runs that failed for one cause.
 
@@ -147,17 +149,15 @@ class Failures:
         calls: those that ended their task, in their order, by the first attempt.
     """
 
-    __slots__ = ("calls", "cause", "final", "first", "runs", "workers")
-
-    def __init__(self, cause: Cause, first: EndedRun) -> None:
-        self.cause = cause
-        self.first = first
-        self.runs = 0
-        self.final = 0
-        self.workers: Counter[str] = Counter()
-        self.calls: dict[int, FailedCall] = {}
+    cause: Cause
+    first: EndedRun
+    runs: int = 0
+    final: int = 0
+    workers: Counter[str] = field(default_factory=Counter)
+    calls: dict[int, FailedCall] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class FunctionTotals:
     """The runs of one function.
 
@@ -181,33 +181,26 @@ class FunctionTotals:
             had any.
     """
 
-    __slots__ = (
-        "asked", "brief", "busy_cores", "cached", "cancelled", "core_seconds", "cpu_seconds",
-        "done", "failed", "memory", "memory_shares", "name", "never_ran", "requests", "retried",
-        "runs", "seconds", "tasks", "waited", "wasted_core_seconds",
-    )  # fmt: skip
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.tasks = 0
-        self.brief = 0
-        self.cached = 0
-        self.done = 0
-        self.failed = 0
-        self.cancelled = 0
-        self.retried = 0
-        self.requests: Counter[str] = Counter()
-        self.core_seconds = 0.0
-        self.wasted_core_seconds = 0.0
-        self.cpu_seconds = 0.0
-        self.asked: dict[str, Amounts] = {}
-        self.seconds = Histogram()
-        self.runs = 0
-        self.waited = Histogram()
-        self.never_ran = Histogram()
-        self.memory = Histogram()
-        self.memory_shares = Histogram()
-        self.busy_cores = Histogram()
+    name: str
+    tasks: int = 0
+    brief: int = 0
+    cached: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    core_seconds: float = 0.0
+    wasted_core_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    asked: dict[str, Amounts] = field(default_factory=dict)
+    seconds: Histogram = field(default_factory=Histogram)
+    runs: int = 0
+    waited: Histogram = field(default_factory=Histogram)
+    never_ran: Histogram = field(default_factory=Histogram)
+    memory: Histogram = field(default_factory=Histogram)
+    memory_shares: Histogram = field(default_factory=Histogram)
+    busy_cores: Histogram = field(default_factory=Histogram)
 
 
 class _Sum(Generic[_Number]):

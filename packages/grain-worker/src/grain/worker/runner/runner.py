@@ -81,10 +81,10 @@ class Runner(Generic[Arriving, Departing]):
         interruptible: bool = True,
     ) -> None:
         self.name = name
-        self._interruptible = interruptible
-        self._channel = channel
-        self._translation = translation
-        self._on_ended = on_ended
+        self.channel = channel
+        self.translation = translation
+        self.on_ended = on_ended
+        self.interruptible = interruptible
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -93,16 +93,9 @@ class Runner(Generic[Arriving, Departing]):
         """
         with ExitStack() as afterwards:
             async with open_nursery_of_runs() as nursery:
-                execution = _Execution(
-                    self.name,
-                    self._channel,
-                    self._translation,
-                    nursery,
-                    self._on_ended,
-                    self._interruptible,
-                )
+                execution = _Execution(self, nursery)
                 afterwards.callback(execution.end_claims)
-                await self._channel.receive_into(execution.take)
+                await self.channel.receive_into(execution.take)
                 execution.leave()
 
 
@@ -139,20 +132,12 @@ class PooledNursery:
 class _Execution(Generic[Arriving, Departing]):
     """The runs of a runner while it serves."""
 
-    def __init__(
-        self,
-        name: str,
-        channel: Channel[Departing | None, Arriving | None],
-        translation: Translation[Arriving, Departing],
-        nursery: trio.Nursery,
-        on_ended: Callable[[Attempt], object] | None,
-        interruptible: bool,
-    ) -> None:
-        self._interruptible = interruptible
-        self._on_ended = on_ended
-        self._name = name
-        self._channel = channel
-        self._translation = translation
+    def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
+        self._interruptible = runner.interruptible
+        self._on_ended = runner.on_ended
+        self._name = runner.name
+        self._channel = runner.channel
+        self._translation = runner.translation
         self._nursery = nursery
         # The runs under way, and what cancels each.
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
