@@ -16,9 +16,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge import serve
 from grain.edge.errors import ChannelBroken
-from grain.edge.meeting.host import start_time, this_process
+from grain.edge.meeting.host import PeerProcess, process_here, start_time, this_process
 from grain.edge.messages import Hello
-from grain.edge.transports.liveness import PeerProcess, Presence, acknowledges, process_here
+from grain.edge.transports.liveness import Presence, acknowledges
 
 if TYPE_CHECKING:
     from grain.edge import Peer

@@ -91,7 +91,7 @@ async def test_first_claim_makes_everything_private(meeting: Meeting, edge_file:
     """Even under the most permissive umask."""
     old = os.umask(0)
     try:
-        meeting_id, epoch = await meeting.claim(this_process(), nobody)
+        meeting_id, epoch = await meeting.claim(nobody)
         await meeting.publish(record(meeting_id=meeting_id, epoch=epoch))
     finally:
         os.umask(old)
@@ -108,7 +108,7 @@ async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, edge_file: P
     """umask 777 would make a directory that its owner cannot enter."""
     old = os.umask(0o777)
     try:
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(nobody)
     finally:
         os.umask(old)
 
@@ -118,17 +118,17 @@ async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, edge_file: P
 async def test_default_directory_is_made(tmp_path: Path) -> None:
     """~/.local/share need not exist."""
     meeting = Meeting(str(tmp_path / ".local" / "share" / "edge-file-default"), Disk())
-    _, epoch = await meeting.claim(this_process(), nobody)
+    _, epoch = await meeting.claim(nobody)
 
     assert epoch == 1
 
 
 async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None:
     """Host and pid are in the error and in its text."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record())
     with pytest.raises(MeetingTaken, match=f"process {os.getpid()} on ") as caught:
-        await meeting.claim(this_process(), somebody)
+        await meeting.claim(somebody)
 
     assert caught.value.pid == os.getpid()
     assert caught.value.host == socket.gethostname()
@@ -136,18 +136,18 @@ async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None
 
 async def test_claim_after_a_dead_process_whose_pid_is_ours_now(meeting: Meeting) -> None:
     """In a container that starts again, the head has the pid of its predecessor."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(start=this_process().start - 1))
-    _, epoch = await meeting.claim(this_process(), nobody)
+    _, epoch = await meeting.claim(nobody)
 
     assert epoch == 2
 
 
 async def test_claim_after_a_dead_process_takes_over(meeting: Meeting, dead: int) -> None:
     """With a higher epoch of the same meeting_id; the old claim is removed."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(pid=dead, start=5))
-    meeting_id, epoch = await meeting.claim(this_process(), somebody)
+    meeting_id, epoch = await meeting.claim(somebody)
     await meeting.publish(record(epoch=epoch))
 
     assert (meeting_id, epoch) == ("line", 2)
@@ -158,28 +158,28 @@ async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
     """A living process of that number that started at another time is another one."""
     parent = os.getppid()
     started = start_time(parent)
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(pid=parent, start=started))
     with pytest.raises(MeetingTaken):
-        await meeting.claim(this_process(), somebody)
+        await meeting.claim(somebody)
     await meeting.publish(record(pid=parent, start=(started or 0) - 1))
 
-    assert (await meeting.claim(this_process(), somebody))[1] == 2
+    assert (await meeting.claim(somebody))[1] == 2
 
 
 async def test_a_process_that_is_there_and_does_not_answer_is_superseded(meeting: Meeting) -> None:
     """It may be stopped; how long it has for an answer is the caller's affair."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record())
 
-    assert (await meeting.claim(this_process(), nobody))[1] == 2
+    assert (await meeting.claim(nobody))[1] == 2
 
 
 async def test_what_was_removed_is_made_again_unless_another_one_leads(
     meeting: Meeting, edge_file: Path
 ) -> None:
     """The directory with the claim, and the file; a superseded head makes nothing."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(epoch=1))
     shutil.rmtree(edge_file.parent)
     assert not await meeting.restore(1)
@@ -195,7 +195,7 @@ async def test_what_was_removed_is_made_again_unless_another_one_leads(
 
 
 async def test_a_directory_that_takes_nothing_is_seen_by_writing(meeting: Meeting) -> None:
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await check_writable(meeting.directory)
     assert ["claim.1"] == os.listdir(meeting.directory)
     shutil.rmtree(meeting.directory)
@@ -205,20 +205,20 @@ async def test_a_directory_that_takes_nothing_is_seen_by_writing(meeting: Meetin
 
 async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
     """Its process cannot be looked at, so its answer decides."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(boot="other", host="node7", pid=1234))
     with pytest.raises(MeetingTaken, match=r"1234 on node7 .*it answers"):
-        await meeting.claim(this_process(), somebody)
+        await meeting.claim(somebody)
 
-    assert (await meeting.claim(this_process(), nobody))[1] == 2
+    assert (await meeting.claim(nobody))[1] == 2
 
 
 async def test_an_ended_meeting_can_be_claimed(meeting: Meeting) -> None:
     """A clean end says so in the file, so no head is asked."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(open=False))
 
-    assert (await meeting.claim(this_process(), somebody))[1] == 2
+    assert (await meeting.claim(somebody))[1] == 2
 
 
 async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
@@ -229,7 +229,7 @@ async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
         # Who is slow to publish is not passed over.
         mine = Meeting(meeting.path, Disk(), unpublished=600.0)
         try:
-            meeting_id, epoch = await mine.claim(this_process(), somebody)
+            meeting_id, epoch = await mine.claim(somebody)
         except MeetingTaken as e:
             outcomes.append(e.epoch)
         else:
@@ -245,7 +245,7 @@ async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
 
 async def test_an_incumbent_steps_down_for_a_higher_claim(meeting: Meeting) -> None:
     """Before it writes and whenever it looks, a higher claim counts."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record())
     await meeting.watch(record())
     Path(meeting.directory, "claim.7").touch(mode=0o600)
@@ -259,7 +259,7 @@ async def test_holder_repairs_what_a_slower_one_overwrote(
     meeting: Meeting, edge_file: Path
 ) -> None:
     """Also a file that was removed or torn."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record(epoch=5))
     for damage in (encode_block(record(epoch=4), "1"), b"GRAINEDG", None):
         if damage is None:
@@ -273,20 +273,20 @@ async def test_holder_repairs_what_a_slower_one_overwrote(
 
 async def test_claim_of_one_that_died_is_passed_over(meeting: Meeting) -> None:
     """Claimed but never published: after a while the next number is taken."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
 
-    assert (await meeting.claim(this_process(), nobody))[1] == 2
+    assert (await meeting.claim(nobody))[1] == 2
 
 
 async def test_torn_file_is_taken_over(meeting: Meeting, edge_file: Path) -> None:
     """A head that died amid its write does not block the meeting."""
-    await meeting.claim(this_process(), nobody)
+    await meeting.claim(nobody)
     await meeting.publish(record())
     edge_file.write_bytes(edge_file.read_bytes()[:100])
     with pytest.raises(TornEdgeFile):
         await meeting.read()
 
-    assert (await meeting.claim(this_process(), nobody))[1] == 2
+    assert (await meeting.claim(nobody))[1] == 2
 
 
 # Each bad state its own error
@@ -305,7 +305,7 @@ async def test_foreign_content_is_neither_read_nor_overwritten(
     with pytest.raises(NotAnEdgeFile):
         await meeting.read()
     with pytest.raises(NotAnEdgeFile):
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(nobody)
 
     assert edge_file.read_text().startswith("my thesis")
 
@@ -373,13 +373,13 @@ async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
 async def test_a_directory_where_others_write_is_refused(meeting: Meeting, edge_file: Path) -> None:
     edge_file.parent.chmod(0o770)
     with pytest.raises(ExposedFile, match="chmod go-w"):
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(nobody)
 
 
 async def test_a_planted_private_directory_is_refused(meeting: Meeting, edge_file: Path) -> None:
     Path(meeting.directory).mkdir(mode=0o755)
     with pytest.raises(ExposedFile, match="chmod 700"):
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(nobody)
 
 
 async def test_a_private_directory_that_is_a_link_is_refused(
@@ -389,7 +389,7 @@ async def test_a_private_directory_that_is_a_link_is_refused(
     elsewhere.mkdir(mode=0o700)
     Path(meeting.directory).symlink_to(elsewhere)
     with pytest.raises(LinkedFile):
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(nobody)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ class Direction:
         piece: the most bytes that one read delivers, or None.
         cut_after: after this many bytes in all the link breaks in both directions, or None.
         carried: bytes sent so far.
+        changed: wakes those who wait.
     """
 
     def __init__(self, link: FaultyLink) -> None:
@@ -74,7 +75,7 @@ class Direction:
         self._size = 0
         self._held = False
         self._ended = False
-        self._changed = trio.Event()
+        self.changed = trio.lowlevel.ParkingLot()
 
     def hold(self) -> None:
         """Deliver nothing until `release`, as when a cable is pulled; nothing is lost."""
@@ -83,12 +84,7 @@ class Direction:
     def release(self) -> None:
         """Deliver again, first what was kept."""
         self._held = False
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake the tasks that wait."""
-        self._changed.set()
-        self._changed = trio.Event()
+        self.changed.unpark_all()
 
     async def put(self, data: bytes) -> None:
         """Take bytes from the sending end; waits while 1 MiB is under way.
@@ -97,7 +93,7 @@ class Direction:
             trio.BrokenResourceError: the link is cut.
         """
         while self._size >= _CAPACITY and not self._link.broken:
-            await self._changed.wait()
+            await self.changed.park()
         if self._link.broken:
             raise trio.BrokenResourceError("the link was cut")
         if self.cut_after is not None:
@@ -108,7 +104,7 @@ class Direction:
         self.carried += len(data)
         if self.cut_after is not None and self.carried >= self.cut_after:
             self._link.cut()
-        self.wake()
+        self.changed.unpark_all()
         await trio.lowlevel.checkpoint()
 
     async def get(self, max_bytes: int | None, reader: LinkStream) -> bytes:
@@ -132,24 +128,23 @@ class Direction:
                     raise trio.BrokenResourceError("the link was cut")
                 if self._ended:
                     return b""
-            changed = self._changed
             due = trio.current_time() + 3600.0
             if self._queue and not self._held:
                 due = self._queue[0][0]
             with trio.move_on_at(due):
-                await changed.wait()
+                await self.changed.park()
         at, data = self._queue.popleft()
         most = min(n for n in (self.piece, max_bytes, len(data)) if n is not None)
         if most < len(data):
             self._queue.appendleft((at, data[most:]))
         self._size -= most
-        self.wake()
+        self.changed.unpark_all()
         return data[:most]
 
     def end(self) -> None:
         """Take no more: the sending end was closed."""
         self._ended = True
-        self.wake()
+        self.changed.unpark_all()
 
 
 class LinkStream(trio.abc.Stream):
@@ -178,7 +173,7 @@ class LinkStream(trio.abc.Stream):
         """Close this end; the other one reads what is under way and then the end."""
         self.closed = True
         self._outgoing.end()
-        self._incoming.wake()
+        self._incoming.changed.unpark_all()
         await trio.lowlevel.checkpoint()
 
 

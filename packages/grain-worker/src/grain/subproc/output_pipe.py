@@ -10,9 +10,9 @@ from typing import Literal
 
 import trio
 
+from grain.worker.errors import TAIL, last_lines
+
 _PIPE = 64 * 1024  # bytes that fit into a pipe (pipe(7))
-_TAIL = 16 * 1024
-_LINES = 20
 
 
 class OutputPipe:
@@ -66,7 +66,7 @@ class OutputPipe:
             data = os.read(self._ours, _PIPE)
         except BlockingIOError:
             return None
-        self._tail = (self._tail + data)[-_TAIL:]
+        self._tail = (self._tail + data)[-TAIL:]
         self._write(self._decoder.decode(data, final=not data))
         return len(data)
 
@@ -87,8 +87,7 @@ class OutputPipe:
 
     def tail(self) -> str:
         """Return the last lines since `forget`."""
-        lines = self._tail.decode(errors="replace").splitlines()
-        return "\n".join(line[:1000] for line in lines[-_LINES:])
+        return last_lines(self._tail)
 
     def close(self) -> None:
         """Close the pipe; cancel `forward` before."""

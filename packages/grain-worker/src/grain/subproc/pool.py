@@ -87,7 +87,7 @@ class Pool:
         self._all: set[PoolProcess] = set()
         self._idle: list[PoolProcess] = []
         self._starting = 0  # processes that are being started, and are not in _all yet
-        self._changed = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
         self._ending_idle = trio.CancelScope()
         self._ended = trio.Event()
 
@@ -192,7 +192,7 @@ class Pool:
             self._nursery.start_soon(self._watch, process)
         finally:
             self._starting -= 1
-            self._report_change()
+            self._changed.unpark_all()
         if self.state is not PoolState.OPEN:
             process.kill()
         return process
@@ -204,16 +204,12 @@ class Pool:
         if process in self._idle:
             self._idle.remove(process)
             await process.end()
-        self._report_change()
+        self._changed.unpark_all()
 
     def _release(self, process: PoolProcess) -> None:
         if self.state is PoolState.OPEN:
             process.idle_since = trio.current_time()
             self._idle.append(process)
-
-    def _report_change(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
     # ---- lifecycle
 
@@ -255,7 +251,7 @@ class Pool:
                         self._nursery.start_soon(process.end)
                 self._idle.clear()
                 while self._all or self._starting:
-                    await self._changed.wait()
+                    await self._changed.park()
         except BaseException:  # a second Ctrl-C
             self._kill()
             raise

@@ -309,6 +309,16 @@ def explain_start(step: str, path: str, code: int) -> str:
     return f"cannot {what.get(step, step)} {path}: {why}"
 
 
+TAIL = 16384
+"""Bytes at the end of an output that messages may show."""
+
+
+def last_lines(output: bytes, most: int = 20) -> str:
+    """Return the last lines of what a program has written, as text."""
+    lines = output[-TAIL:].decode(errors="replace").splitlines()
+    return "\n".join(line[:1000] for line in lines[-most:])
+
+
 # Controls, marks that turn the direction of writing, ends of lines and paragraphs.
 _CONTROL = frozenset({"Cc", "Cf", "Zl", "Zp"})
 

@@ -49,6 +49,7 @@ from grain.worker.errors import (
     Failure,
     command_line,
     explain_start,
+    last_lines,
 )
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
@@ -76,7 +77,6 @@ __all__ = [
     "run_external",
 ]
 
-TAIL_LINES = 20
 _FEW_LINES = 10  # of stdout, which is the smaller chance to have the reason
 ATTEMPTS = 3
 """Fork servers to try: only the next call notices that an idle one was killed."""
@@ -392,8 +392,8 @@ class _Call:
         stdout, stderr = self._captured(result)
         captured = stdout if self.merged else stderr
         return {
-            "stdout_tail": "" if stdout is None or self.merged else _last_lines(stdout, _FEW_LINES),
-            "stderr_tail": _last_lines(tail if captured is None else captured),
+            "stdout_tail": "" if stdout is None or self.merged else last_lines(stdout, _FEW_LINES),
+            "stderr_tail": last_lines(tail if captured is None else captured),
         }
 
     def timed_out(self, reason: str) -> ExternalTimeoutError:
@@ -501,9 +501,3 @@ def _encode(argv: tuple[str, ...]) -> list[bytes]:
     if any(b"\0" in word for word in encoded):
         raise ValueError(f"a null character in the arguments: {command_line(argv)}")
     return encoded
-
-
-def _last_lines(data: bytes, most: int = TAIL_LINES) -> str:
-    """Return the last lines of a program's stderr, as text."""
-    lines = data[-16384:].decode(errors="replace").splitlines()
-    return "\n".join(line[:1000] for line in lines[-most:])

@@ -17,10 +17,11 @@ from grain.edge.connecting.handshake_limiter import HANDSHAKE, Handshakes
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
 from grain.edge.errors import EdgeError
+from grain.edge.meeting.host import process_here
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import MEMBER, dialling_context
 from grain.edge.transports.listening import accept_forever
-from grain.edge.transports.liveness import Presence, acknowledges, process_here
+from grain.edge.transports.liveness import Presence, acknowledges
 
 if TYPE_CHECKING:
     import ssl
@@ -153,10 +154,6 @@ class Acceptor:
             _log.info("turned away %s by way of the bridge: %s", source, e)
             await trio.aclose_forcefully(stream)
             return None
-
-    async def greet_relayed(self, stream: trio.abc.Stream, source: str) -> None:
-        """Greet a member that comes by way of a bridge; closes the stream."""
-        await self.greet(stream, "relay", source)
 
     async def dial_back(
         self, addresses: Sequence[tuple[str, int]], credential: Credential

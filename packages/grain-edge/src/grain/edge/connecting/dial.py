@@ -33,11 +33,11 @@ from grain.edge.errors import (
     StaleEdgeFile,
 )
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import start_time, this_process
+from grain.edge.meeting.host import PeerProcess, process_here, start_time, this_process
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello
 from grain.edge.transports import unix
-from grain.edge.transports.liveness import PeerProcess, Presence, process_here, stopped_words
+from grain.edge.transports.liveness import Presence, stopped_words
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
@@ -351,11 +351,7 @@ async def head_here(address: str = DEFAULT) -> tuple[str, PeerProcess] | None:
 
 
 def _process_at(where: Address, record: MeetingRecord | None) -> tuple[str, PeerProcess] | None:
-    """Return the head of an address, as `head_here`.
-
-    Args:
-        record: of the head that leads, if there is a meeting file with one.
-    """
+    """Return the head of an address, as `head_here`; the record is of the head that leads."""
     if isinstance(where, UnixAddress):
         try:
             pid = unix.listening_process(where.path)

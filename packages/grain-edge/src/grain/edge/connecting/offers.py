@@ -93,7 +93,7 @@ async def _bridge(head: Leadership) -> Offer | None:
         acceptor = head.acceptor
         await meeting.lead(
             partial(acceptor.secure_relayed, context=context),
-            acceptor.greet_relayed,
+            lambda stream, source: acceptor.greet(stream, "relay", source),
             partial(acceptor.dial_back, credential=head.credential),
             acceptor.greet_back,
         )

@@ -31,8 +31,8 @@ from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
 from grain.edge.errors import CannotServe, MeetingError, Refused, Superseded
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import this_process
-from grain.edge.meeting.meeting import WATCH, Meeting, alive_here
+from grain.edge.meeting.host import process_here, this_process
+from grain.edge.meeting.meeting import WATCH, Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import make_credentials
@@ -141,8 +141,8 @@ async def serve(
         meeting_id, epoch = await bridge.claim()
     else:
         meeting = file = Meeting(where.edge, Disk())
-        prober = _prober(where.edge, codec, me, math.inf if fixed else frozen, far)
-        meeting_id, epoch = await file.claim(me, prober)
+        prober = _prober(where.edge, codec, math.inf if fixed else frozen, far)
+        meeting_id, epoch = await file.claim(prober)
     detours = Detours()
     acceptor = Acceptor(
         _welcome(me, meeting_id, epoch), codec, heartbeat, handler, admit, patience, detours
@@ -203,9 +203,8 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
     Raises:
         CannotServe: one does.
     """
-    me = this_process()
     # A frozen head serves, too: no head at a port takes its place.
-    record = await meeting.living(me, _prober(where.edge, CORE, me, math.inf, FAR))
+    record = await meeting.living(_prober(where.edge, CORE, math.inf, FAR))
     if record is None or where.port in {port for _, port in record.tcp}:
         return
     raise CannotServe(
@@ -294,7 +293,7 @@ def _listens(path: str) -> bool:
 
 
 def _prober(
-    edge: str, codec: Codec, me: ProcessIdentity, frozen: float, far: float
+    edge: str, codec: Codec, frozen: float, far: float
 ) -> Callable[[MeetingRecord], Awaitable[str]]:
     """Return a check whether a head lives: it does if it answers in any way.
 
@@ -311,7 +310,8 @@ def _prober(
         return await _answered(partial(prober.reach, record))
 
     async def probe(record: MeetingRecord) -> str:
-        if not alive_here(record, me):
+        process = process_here(record)
+        if process is None or not process.alive:
             with trio.move_on_after(far):
                 return await answered(record, ALL_TRANSPORTS)
             return ""
@@ -321,11 +321,7 @@ def _prober(
         if record.unix or record.tcp:
             transports = frozenset(DIRECT)
         return await _sign_of_life_within(
-            frozen,
-            edge,
-            record.pid,
-            lambda: bool(alive_here(record, me)),
-            partial(answered, record, transports),
+            frozen, edge, record.pid, lambda: process.alive, partial(answered, record, transports)
         )
 
     return probe
@@ -350,14 +346,7 @@ async def _sign_of_life_within(
     alive: Callable[[], bool],
     answered: Callable[[], Awaitable[str]],
 ) -> str:
-    """Return how a head of this host was seen to live within so many seconds, or "".
-
-    Args:
-        seconds: without an answer that it may take.
-        path: of the meeting file, or of the Unix socket.
-        alive: returns False once that has ended.
-        answered: as `_answered`.
-    """
+    """Return how a head of this host was seen to live within so many seconds, or ""."""
     with trio.move_on_after(seconds):
         while alive():
             if how := await answered():

@@ -81,7 +81,8 @@ class FramedChannel(WireChannel):
         self._writer = Writer(codec, WRITE_DIRECT if self._direct else WRITE)
         self._decoder = decoder or FrameDecoder(codec)
         self._wake = trio.Event()  # set when the writer task has something to do
-        self._progress = trio.Event()  # set when less waits, or when no more is written
+        # Wakes who waits until less waits, or until no more is written.
+        self._progress = trio.lowlevel.ParkingLot()
         self._ready: list[tuple[Message, Payload]] = []
         self._receiving = False
         self._peer_ended = False  # the peer has sent its goodbye: nothing follows
@@ -131,7 +132,7 @@ class FramedChannel(WireChannel):
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._writer.congested:
             self._writer.check_open()
-            await self._progress.wait()
+            await self._progress.park()
         # No pass through the scheduler here: the next wait lets the writer task run, and a sender
         # that never waits fills the queue.
         self._go_on(at_once=self._writer.send(batch))
@@ -185,7 +186,7 @@ class FramedChannel(WireChannel):
             except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
                 self._break(f"the connection was lost while sending: {e}", ended=_is_reset(e))
             if not self._writer.congested:
-                self._report_progress()
+                self._progress.unpark_all()
             await trio.lowlevel.checkpoint()
 
     async def _write_by_waiting(self) -> None:
@@ -195,14 +196,10 @@ class FramedChannel(WireChannel):
             await self._stream.send_all(buffer)
         self._writer.wrote(sum(map(len, buffers)), full=False)
 
-    def _report_progress(self) -> None:
-        self._progress.set()
-        self._progress = trio.Event()
-
     def _break(self, why: str, *, ended: bool = False) -> None:
         self._writer.failed(ChannelBroken(why, ended=ended))
         self._wake.set()
-        self._report_progress()
+        self._progress.unpark_all()
 
     # Receiving
 
@@ -256,7 +253,7 @@ class FramedChannel(WireChannel):
                 self._take(self._decoder.feed(data))
         except RemoteProtocolError as e:
             self._writer.failed(e)
-            self._report_progress()
+            self._progress.unpark_all()
             await trio.aclose_forcefully(self._stream)
             raise
 
@@ -327,7 +324,7 @@ class FramedChannel(WireChannel):
                 self._writer.finish([] if self._peer_ended else [(Bye(), None)])
                 self._wake.set()
                 while not (self._writer.ended or self._writer.state is IDLE):
-                    await self._progress.wait()
+                    await self._progress.park()
                 self._writer.close()
                 await self._stream.aclose()
             finally:
@@ -336,7 +333,7 @@ class FramedChannel(WireChannel):
     async def _abandon(self) -> None:
         self._writer.close()
         self._wake.set()
-        self._report_progress()
+        self._progress.unpark_all()
         await trio.aclose_forcefully(self._stream)
 
 

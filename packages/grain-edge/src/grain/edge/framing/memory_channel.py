@@ -30,7 +30,7 @@ class MemoryDirection(Generic[Sent]):
 
     Attributes:
         handle: gets messages in the sender's task instead, if the receiver has one.
-        changed: set with every change, and then another event.
+        changed: wakes those who wait, with every change.
     """
 
     def __init__(self, backlog: int) -> None:
@@ -38,7 +38,7 @@ class MemoryDirection(Generic[Sent]):
         self.mail: list[tuple[Message, Sent]] = []
         self.handle: Callable[[Batch[Sent]], object] | None = None
         self.closed = False
-        self.changed = trio.Event()
+        self.changed = trio.lowlevel.ParkingLot()
 
     @property
     def congested(self) -> bool:
@@ -51,23 +51,18 @@ class MemoryDirection(Generic[Sent]):
             self.handle(batch)
         else:
             self.mail.extend(batch)
-            self.report_change()
+            self.changed.unpark_all()
 
     def take(self) -> Batch[Sent]:
         """Return all that came."""
         mail, self.mail = self.mail, []
-        self.report_change()
+        self.changed.unpark_all()
         return mail
 
     def close(self) -> None:
         """Take no more."""
         self.closed = True
-        self.report_change()
-
-    def report_change(self) -> None:
-        """Wake the waiting task."""
-        self.changed.set()
-        self.changed = trio.Event()
+        self.changed.unpark_all()
 
 
 class MemoryChannel(Channel[Sent, Received]):
@@ -85,7 +80,7 @@ class MemoryChannel(Channel[Sent, Received]):
         """See `Channel.send`; the very objects reach the peer."""
         await trio.lowlevel.checkpoint()
         while self._outgoing.congested:
-            await self._outgoing.changed.wait()
+            await self._outgoing.changed.park()
         self.post(batch)
 
     def post(self, batch: Batch[Sent], *, more: bool = False) -> None:  # noqa: ARG002 - needs no hint
@@ -119,7 +114,7 @@ class MemoryChannel(Channel[Sent, Received]):
                     raise trio.ClosedResourceError("this channel was closed")
                 if self._incoming.closed:
                     raise trio.EndOfChannel
-                await self._incoming.changed.wait()
+                await self._incoming.changed.park()
         finally:
             self._receiving = False
         return self._incoming.take()
@@ -134,7 +129,7 @@ class MemoryChannel(Channel[Sent, Received]):
         self._incoming.handle = handle
         try:
             while not self._incoming.closed:
-                await self._incoming.changed.wait()
+                await self._incoming.changed.park()
         finally:
             self._incoming.handle = None
             self._receiving = False

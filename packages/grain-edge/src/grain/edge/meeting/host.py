@@ -1,4 +1,4 @@
-"""The identity of this process and its host."""
+"""The identity of this process and its host, and of other processes of this host."""
 
 # ruff: noqa: PTH116, PTH123
 # No pathlib: it interns each part of a path (sys.intern). A head asks here for each of its peers,
@@ -10,6 +10,11 @@ import functools
 import os
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.messages import Hello, Welcome
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,39 @@ def _identity(pid: int) -> ProcessIdentity:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
     return ProcessIdentity(socket.gethostname(), boot, space, pid, start_time(pid) or 0)
+
+
+@dataclass(frozen=True)
+class PeerProcess:
+    """The process of a peer on this host.
+
+    Attributes:
+        start: its start time, as `start_time` returns it.
+    """
+
+    pid: int
+    start: int
+
+    @property
+    def alive(self) -> bool:
+        """True if the process has not ended; a stopped process is alive."""
+        return start_time(self.pid) == self.start
+
+    @property
+    def stopped(self) -> bool:
+        """True if the process does not run, as after SIGSTOP, until it is continued."""
+        return self.alive and is_stopped(self.pid)
+
+
+def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
+    """Return the process of a peer, by how it introduces itself.
+
+    None if this process cannot see it.
+    """
+    me = this_process()
+    if not greeting.start or (greeting.boot, greeting.space) != (me.boot, me.space):
+        return None
+    return PeerProcess(greeting.pid, greeting.start)
 
 
 def start_time(pid: int) -> int | None:

@@ -27,7 +27,7 @@ import trio
 from grain.edge.errors import MeetingError, MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
-from grain.edge.meeting.host import ProcessIdentity, is_stopped, start_time
+from grain.edge.meeting.host import process_here
 from grain.edge.meeting.notify import file_changes
 from grain.edge.trust import make_folder
 from grain.edge.version import package_version
@@ -87,9 +87,7 @@ class Meeting:
                 return
             await trio.sleep_forever()
 
-    async def claim(
-        self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
-    ) -> tuple[str, int]:
+    async def claim(self, living: Callable[[MeetingRecord], Awaitable[str]]) -> tuple[str, int]:
         """Become the leader.
 
         Args:
@@ -108,8 +106,9 @@ class Meeting:
         passed = 0
         while True:
             record = await self._incumbent()
-            if record is not None and (how := await _sign_of_life(record, me, living)):
-                stopped = bool(alive_here(record, me)) and is_stopped(record.pid)
+            if record is not None and (how := await _sign_of_life(record, living)):
+                process = process_here(record)
+                stopped = process is not None and process.stopped
                 raise MeetingTaken(
                     self.path, record.host, record.pid, record.epoch, how, stopped=stopped
                 )
@@ -126,11 +125,11 @@ class Meeting:
                 return meeting_id, epoch
 
     async def living(
-        self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+        self, living: Callable[[MeetingRecord], Awaitable[str]]
     ) -> MeetingRecord | None:
-        """Return the record of the head if it lives; the arguments are those of `claim`."""
+        """Return the record of the head if it lives; the argument is that of `claim`."""
         record = await self._incumbent()
-        return record if record is not None and await _sign_of_life(record, me, living) else None
+        return record if record is not None and await _sign_of_life(record, living) else None
 
     async def publish(self, record: MeetingRecord) -> None:
         """Write the record, unless a higher claim exists; then remove lower claims.
@@ -227,16 +226,10 @@ class Meeting:
 
 
 async def _sign_of_life(
-    record: MeetingRecord, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+    record: MeetingRecord, living: Callable[[MeetingRecord], Awaitable[str]]
 ) -> str:
     """Return how a head was seen to live, or ""."""
-    if not record.open or alive_here(record, me) is False:
+    process = process_here(record)
+    if not record.open or (process is not None and not process.alive):
         return ""
     return await living(record)
-
-
-def alive_here(record: MeetingRecord, me: ProcessIdentity) -> bool | None:
-    """Return True if the process of a head of this process namespace is there; None of another."""
-    if (record.boot, record.space) != (me.boot, me.space):
-        return None
-    return start_time(record.pid) == record.start

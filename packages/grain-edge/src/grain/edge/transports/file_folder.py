@@ -83,8 +83,8 @@ class Folder:
             self._fds[put.name] = fd
         try:
             _write_all(fd, put.data, put.offset)
-        except OSError as e:
-            self._forget(put.name, e)
+        except OSError:
+            self._forget(put.name)
             raise
 
     def _sync(self, name: str | None) -> None:
@@ -92,13 +92,12 @@ class Folder:
             return
         try:
             os.fdatasync(self._fds[name])
-        except OSError as e:
-            self._forget(name, e)
+        except OSError:
+            self._forget(name)
             raise
 
-    def _forget(self, name: str, error: OSError) -> None:
+    def _forget(self, name: str) -> None:
         """After an error the kernel may have dropped what it could not write: open again."""
-        del error
         fd = self._fds.pop(name, None)
         if fd is not None:
             try:

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import socket as sockets
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from grain.edge.meeting.host import is_stopped, start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trio.socket import SocketType
 
-    from grain.edge.meeting.block import MeetingRecord
-    from grain.edge.messages import Hello, Welcome
+    from grain.edge.meeting.host import PeerProcess
 
 ANSWERS = 60.0
 """Seconds since the last acknowledgement after which a kernel counts as cut off."""
@@ -36,39 +32,6 @@ _PROBES = 2  # unanswered probes of a full connection; the kernel makes the paus
 # numbers of 32 bits, the fifth being tcpi_unacked and the thirteenth tcpi_last_ack_recv, in
 # milliseconds.
 _TCP_INFO = struct.Struct("8B13I")
-
-
-@dataclass(frozen=True)
-class PeerProcess:
-    """The process of a peer on this host.
-
-    Attributes:
-        start: its start time, as `grain.edge.meeting.host.start_time` returns it.
-    """
-
-    pid: int
-    start: int
-
-    @property
-    def alive(self) -> bool:
-        """True if the process has not ended; a stopped process is alive."""
-        return start_time(self.pid) == self.start
-
-    @property
-    def stopped(self) -> bool:
-        """True if the process does not run, as after SIGSTOP, until it is continued."""
-        return self.alive and is_stopped(self.pid)
-
-
-def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
-    """Return the process of a peer, by how it introduces itself.
-
-    None if this process cannot see it.
-    """
-    me = this_process()
-    if not greeting.start or (greeting.boot, greeting.space) != (me.boot, me.space):
-        return None
-    return PeerProcess(greeting.pid, greeting.start)
 
 
 def stopped_words(pid: int, host: str) -> str:

@@ -85,7 +85,7 @@ class RunnerProcess:
         self._dying: set[RunnerInstance] = set()
         # Runs that wait for the next instance.
         self._waiting: deque[tuple[StartRun, Payload]] = deque()
-        self._changed = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()  # `_leave` looks again at what is left
         self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._stack: AsyncExitStack | None = None
@@ -201,7 +201,7 @@ class RunnerProcess:
             with trio.move_on_after(self._grace):
                 self.post([(Cancel(attempt), None) for attempt in self.runs])
                 while self.runs and self._state is not _State.OVER:
-                    await self._changed.wait()
+                    await self._changed.park()
                 if self._instance is not None:
                     await self._instance.close()
                 await self._over.wait()
@@ -210,11 +210,6 @@ class RunnerProcess:
             await self._over.wait()
         # The body's exception is not given to the nursery, which would wrap it in a group.
         await self._stack.aclose()
-
-    def _wake(self) -> None:
-        """Have `_leave` look again at what is left."""
-        self._changed.set()
-        self._changed = trio.Event()
 
     async def _supervise(self, task_status: trio.TaskStatus[str]) -> None:
         """Start one instance after the other, until the handle is left or none can serve.
@@ -250,7 +245,7 @@ class RunnerProcess:
         finally:
             self._state = _State.OVER
             self._over.set()
-            self._wake()  # runs may be left without a report, if this was cancelled
+            self._changed.unpark_all()  # runs may be left without a report, if this was cancelled
 
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
@@ -258,7 +253,7 @@ class RunnerProcess:
         instance = RunnerInstance(self.name, self._grace, self._listener, feed, self._settings)
         self._instance = instance
         try:
-            await instance.live(on_ready, self._wake)
+            await instance.live(on_ready, self._changed.unpark_all)
         except OSError as error:
             return f"no process can be started: {error}"
         except BaseException:
@@ -285,4 +280,4 @@ class RunnerProcess:
         # After the report: leaving waits for the runs of the last process until their loss is
         # reported.
         dead.runs.clear()
-        self._wake()
+        self._changed.unpark_all()
