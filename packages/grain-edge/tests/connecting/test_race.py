@@ -15,7 +15,7 @@ from grain.edge.errors import ChannelBroken, VersionMismatch
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from grain.edge.attempt import Attempt
+    from grain.edge.errors import Attempt
 
 
 class Thing(trio.abc.AsyncResource):

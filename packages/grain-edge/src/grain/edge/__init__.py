@@ -27,8 +27,7 @@ Map:
 
 - ``public``: the public names that need a network
 - ``address``: addresses and their parser
-- ``errors``: the errors, each with a remedy
-- ``attempt``: an attempt to reach a head, for errors and the doctor
+- ``errors``: the errors, each with a remedy; attempts to reach a head, for them and the doctor
 - ``messages``: messages, the greeting, codecs
 - ``questions``: questions to a head, and the structs of their answers
 - ``channel``: the public names of channels

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+Buffer = bytes | bytearray | memoryview
+"""Bytes in memory."""
+
 LARGE = 4 * 1024 * 1024
 """Bytes from which on a payload gets memory of its own. Huge pages come in units of 2 MiB."""
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from grain.edge.buffers import Buffer
 from grain.edge.buffers import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 
@@ -36,7 +37,7 @@ MAX_MESSAGE = 1024 * 1024
 MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
-WireBytes = bytes | bytearray | memoryview | Pieces
+WireBytes = Buffer | Pieces
 """The data that a wire can carry beside a message."""
 
 Payload = WireBytes | None
@@ -191,7 +192,7 @@ class Codec:
         encoded = self._encoder.encode(batch)
         return encoded[array_head(len(batch)) :] if len(encoded) <= most else None
 
-    def decode_batch(self, body: bytes | bytearray | memoryview) -> list[tuple[Message, Payload]]:
+    def decode_batch(self, body: Buffer) -> list[tuple[Message, Payload]]:
         """Return the messages of one frame.
 
         Raises:
@@ -207,7 +208,7 @@ class Codec:
                 check_payload(message, len(payload), RemoteProtocolError)
         return pairs
 
-    def decode_announced(self, body: bytes | bytearray | memoryview) -> tuple[Message, int]:
+    def decode_announced(self, body: Buffer) -> tuple[Message, int]:
         """Return a message whose payload follows the frame, and the size of that in bytes.
 
         Raises:
@@ -250,7 +251,7 @@ def encode_greeting(message: Message) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decode_greeting(body: bytes | bytearray | memoryview) -> Message:
+def decode_greeting(body: Buffer) -> Message:
     """Return the greeting in a frame's body.
 
     Raises:

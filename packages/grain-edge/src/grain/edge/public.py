@@ -1,6 +1,5 @@
 """The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
 
-from grain.edge.attempt import Attempt as Attempt
 from grain.edge.bridge.key import make_key as make_key
 from grain.edge.bridge.key import meeting_id as meeting_id
 from grain.edge.bridge.key import without_key as without_key
@@ -17,6 +16,7 @@ from grain.edge.connecting.serve import FROZEN as FROZEN
 from grain.edge.connecting.serve import Serving as Serving
 from grain.edge.connecting.serve import prepare as prepare
 from grain.edge.connecting.serve import serve as serve
+from grain.edge.errors import Attempt as Attempt
 from grain.edge.meeting.disk import check_writable as check_writable
 from grain.edge.meeting.host import PeerProcess as PeerProcess
 from grain.edge.relay.server import serve_bridge as serve_bridge

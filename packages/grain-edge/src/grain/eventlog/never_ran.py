@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from grain.resource.figures import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,10 +101,7 @@ def sentences(reasons: Mapping[str, int]) -> list[str]:
     >>> sentences({"no worker had GPUs": 6})
     ['6 tasks never ran: no worker had GPUs']
     """
-    return [
-        f"{tasks:,} {'task' if tasks == 1 else 'tasks'} never ran: {reason}"
-        for reason, tasks in reasons.items()
-    ]
+    return [f"{counted(tasks, 'task')} never ran: {reason}" for reason, tasks in reasons.items()]
 
 
 def _has(offer: Mapping[str, float], request: Mapping[str, float]) -> bool:

@@ -115,11 +115,7 @@ class LogReader:
         return sorted(number for number in numbers if number is not None)
 
     def _part(self, path: Path, *, last: bool = False) -> Iterator[AnyLine]:
-        """Yield the lines of one part from the position on.
-
-        Args:
-            last: True if nothing will be added to it.
-        """
+        """Yield the lines of one part from the position on."""
         try:
             file = open_part(path)
         except FileNotFoundError:

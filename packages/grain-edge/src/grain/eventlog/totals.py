@@ -215,11 +215,7 @@ class _Sum(Generic[_Number]):
 
 
 class Totals:
-    """The sums of all runs of a log.
-
-    Attributes:
-        lost: the runs whose worker was lost.
-    """
+    """The sums of all runs of a log."""
 
     tasks = _Sum[int]()
     done = _Sum[int]()

@@ -122,27 +122,21 @@ class WTime(Resource):
         pass
 
     def _repr(self) -> str:
-        shown = []
-        if self.T is not None:
-            shown.append(f"T={on_clock(self.T)}")
-        if self._end is None and self._soft != self._hard and self._soft is not None:
-            shown.append(f"softT={on_clock(self._soft)}")
-        if self.group is not None:
-            shown.append(f"group={self.group!r}")
-        if self._end is not None:
-            shown.append("countdown=True")
-        return f"WTime({', '.join(shown)})"
+        return self._shown(on_clock, ["countdown=True"] if self._end is not None else [])
 
     def _ask(self) -> str:
         """Return it as a user writes it: the string that a limit is made of, or its seconds."""
+        return self._shown(_written, [])
+
+    def _shown(self, written: Callable[[float], str], more: list[str]) -> str:
         shown = []
         if self.T is not None:
-            shown.append(f"T={_written(self.T)}")
+            shown.append(f"T={written(self.T)}")
         if self._end is None and self._soft != self._hard and self._soft is not None:
-            shown.append(f"softT={_written(self._soft)}")
+            shown.append(f"softT={written(self._soft)}")
         if self.group is not None:
             shown.append(f"group={self.group!r}")
-        return f"WTime({', '.join(shown)})"
+        return f"WTime({', '.join(shown + more)})"
 
     def _stat(self) -> tuple[int, int]:
         if self._end is None or not self._hard:

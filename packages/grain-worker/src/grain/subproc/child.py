@@ -29,10 +29,9 @@ from grain.worker.processes.child_setup import set_up_child
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from grain.edge.buffers import Buffer
     from grain.subproc.target import Target
     from grain.worker.call import Outcome
-
-    Buffer = bytes | bytearray | memoryview
 
 
 def main() -> None:
@@ -43,11 +42,7 @@ def main() -> None:
 
 
 class CallServer:
-    """The server of calls over a socket, one after another, in this process.
-
-    Args:
-        sock: the socket; it blocks.
-    """
+    """The server of calls over a socket, one after another, in this process."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

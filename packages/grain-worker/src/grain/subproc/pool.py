@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from grain import GVAR
-from grain.edge.buffers import LARGE
+from grain.edge.buffers import LARGE, Buffer
 from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from grain.subproc.target import Target
-
-    Buffer = bytes | bytearray | memoryview
 
 _PLACEMENTS = 64
 """Allocations whose placement a pool keeps."""
@@ -63,9 +61,6 @@ class Pool:
     """The processes of one scope; `open_pool` makes one.
 
     Args:
-        idle_timeout: seconds after which a process without a call leaves.
-        grace: seconds between SIGTERM and SIGKILL.
-        limit: the number of calls that may run at a time; None for no limit.
         nursery: has the tasks of the processes. It must not be cancelled from outside: a process
             that is not watched is never reaped.
     """

@@ -22,9 +22,8 @@ from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from grain.edge.buffers import Buffer
     from grain.worker.payload import Function
-
-    Buffer = bytes | bytearray | memoryview
 
 _FUNCTIONS = 100
 """Functions in a process at most: those defined on the fly would fill it up."""
@@ -60,10 +59,6 @@ class PoolProcess:
     @classmethod
     async def start(cls, key: object, env: Mapping[bytes, bytes], grace: float) -> PoolProcess:
         """Start a process.
-
-        Args:
-            key: what the pool is to find it by.
-            grace: seconds between SIGTERM and SIGKILL where it has to be ended.
 
         Raises:
             OSError: no process can be started.

@@ -24,12 +24,10 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from grain.edge.buffers import LARGE, allocate
+from grain.edge.buffers import LARGE, Buffer, allocate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    Buffer = bytes | bytearray | memoryview
 
 HELLO, FUNCTION, FORGET, CALL = b"h", b"f", b"x", b"c"
 

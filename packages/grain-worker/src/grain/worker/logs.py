@@ -104,9 +104,6 @@ class LogFile(PatientWriter):
     it. At the limit the file becomes ``NAME.1``, and what was there is removed. Standard error goes
     along if it leads to this file.
 
-    Args:
-        limit: the size in bytes.
-
     Raises:
         OSError: it cannot be opened.
     """

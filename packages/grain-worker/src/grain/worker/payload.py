@@ -45,9 +45,8 @@ from grain.worker.pickling.pickler import whole as whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from grain.edge.buffers import Buffer
     from grain.worker.call import Outcome
-
-    Buffer = bytes | bytearray | memoryview
 
 T = TypeVar("T")
 
@@ -191,7 +190,6 @@ class Payloads:
 
         Args:
             ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
-            name: the name of the task in it.
         """
         return gathered(self.outcome_pieces(ended, name))
 

@@ -44,9 +44,6 @@ class Listener:
 class Leader:
     """A head's side of its leadership.
 
-    Args:
-        epoch: the number of the leadership.
-
     Attributes:
         leads: the server has let it lead, on the connection of now.
         higher: the epoch of a head that leads in the place of this one; 0 if there is none.

@@ -184,7 +184,6 @@ class MessageDecoder:
     """Bytes to messages.
 
     Attributes:
-        rest: the bytes that belong to no message yet.
         most: bytes of a message; a longer one is none.
     """
 

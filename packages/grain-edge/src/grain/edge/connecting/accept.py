@@ -16,7 +16,7 @@ from grain.edge.connecting.greeting import welcome
 from grain.edge.connecting.handshake_limiter import HANDSHAKE, Handshakes
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
-from grain.edge.errors import EdgeError
+from grain.edge.errors import Attempt, EdgeError
 from grain.edge.meeting.host import process_here
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import MEMBER, dialling_context
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Sequence
 
-    from grain.edge.attempt import Attempt
     from grain.edge.messages import Codec, Hello, Welcome
     from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.identity import Credential
@@ -83,7 +82,6 @@ class Acceptor:
         admit: returns why a dialler may not join, or "".
         patience: returns for how many seconds a dialler may be silent while its process or its
             kernel is there; None for no longer than the heartbeat allows.
-        detours: gets the addresses that members had to do without.
     """
 
     def __init__(

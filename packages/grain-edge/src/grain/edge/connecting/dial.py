@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.address import DEFAULT, BridgeAddress, TcpAddress, UnixAddress, parse_address
-from grain.edge.attempt import Attempt
 from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.greeting import join
 from grain.edge.connecting.peer import GreetedStream, Peer
@@ -26,6 +25,7 @@ from grain.edge.connecting.routes import (
 )
 from grain.edge.errors import (
     AddressError,
+    Attempt,
     DialError,
     EdgeError,
     MeetingError,

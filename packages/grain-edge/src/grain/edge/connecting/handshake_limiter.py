@@ -60,13 +60,7 @@ class Handshakes:
 
 
 class HandshakeLimiter:
-    """The decisions: which connections may try to authenticate.
-
-    Args:
-        total: the most connections at a time.
-        each: the most of one address.
-        grace: seconds before one may be driven out.
-    """
+    """The decisions: which connections may try to authenticate."""
 
     def __init__(self, total: int = 64, each: int = 16, grace: float = 1.0) -> None:
         self.total = total

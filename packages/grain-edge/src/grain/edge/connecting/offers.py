@@ -50,7 +50,6 @@ class Leadership:
     Attributes:
         fixed: the TCP port that the address names, if any.
         interfaces: the interfaces on which it listens, as in `interfaces.listening`.
-        detours: the addresses that members had to do without.
         publish: called with fields of the head's `MeetingRecord` that have changed.
     """
 

@@ -12,7 +12,7 @@ from grain.edge.framing.framed_channel import FramedChannel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.attempt import Attempt
+    from grain.edge.errors import Attempt
     from grain.edge.framing.channel import WireChannel
     from grain.edge.framing.frames import FrameDecoder
     from grain.edge.meeting.host import PeerProcess

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
-from grain.edge.attempt import Attempt
-from grain.edge.errors import EdgeError
+from grain.edge.errors import Attempt, EdgeError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

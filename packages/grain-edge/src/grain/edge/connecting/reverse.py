@@ -64,11 +64,7 @@ async def await_head(
 
 
 class HeadListener:
-    """A dialler that waits for its head to connect; the first connection of the head wins.
-
-    Attributes:
-        failed: why the head refused, if it did.
-    """
+    """A dialler that waits for its head to connect; the first connection of the head wins."""
 
     def __init__(self, credential: Credential, hello: Hello, codec: Codec) -> None:
         self._context = listening_context(credential)

@@ -51,7 +51,6 @@ class DialRequest:
     """A head that is to be reached, and the dialler that wants to.
 
     Attributes:
-        same_kernel: True if the head runs on the dialler's kernel.
         fixed: the TCP port that the address names, if any: then no other is tried.
     """
 

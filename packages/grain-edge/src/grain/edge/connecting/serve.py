@@ -28,7 +28,7 @@ from grain.edge.connecting.accept import Acceptor, Detours
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
-from grain.edge.errors import CannotServe, MeetingError, Refused, Superseded
+from grain.edge.errors import Attempt, CannotServe, MeetingError, Refused, Superseded
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import process_here, this_process
@@ -42,7 +42,6 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from grain.edge.attempt import Attempt
     from grain.edge.connecting.peer import GreetedStream, Peer
     from grain.edge.meeting.host import ProcessIdentity
     from grain.edge.meeting.place import MeetingPlace

@@ -49,7 +49,6 @@ class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
         For senders that something else bounds, as the runs on a worker bound its reports.
 
         Args:
-            batch: the messages with their payloads.
             more: more is likely to follow within moments, which had better travel together.
 
         Raises:

@@ -26,14 +26,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from grain.edge.buffers import LARGE as LARGE_BUFFER
-from grain.edge.buffers import Pieces, allocate
+from grain.edge.buffers import Buffer, Pieces, allocate
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError
 from grain.edge.messages import MAX_GREETING, MAX_MESSAGE, Codec, Message, Payload, check_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    Buffer = bytes | bytearray | memoryview
 
 GREETING, BATCH, LARGE = 1, 2, 3
 

@@ -49,11 +49,10 @@ from grain.edge.framing.frames import FrameEncoder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from grain.edge.buffers import Buffer
     from grain.edge.errors import ChannelError
     from grain.edge.framing.channel import WireBatch
     from grain.edge.messages import Codec
-
-    Buffer = bytes | bytearray | memoryview
 
 HIGH_WATER = 1024 * 1024
 """Bytes that may wait before senders do."""
@@ -87,9 +86,6 @@ class Writer:
 
     Args:
         size: about as many bytes are in one write.
-
-    Attributes:
-        error: why the connection is lost, if the state is BROKEN.
     """
 
     def __init__(self, codec: Codec, size: int) -> None:

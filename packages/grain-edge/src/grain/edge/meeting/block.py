@@ -87,10 +87,6 @@ def encode_block(record: MeetingRecord, package: str) -> bytes:
 def decode_block(data: bytes, path: str) -> MeetingRecord:
     """Return the record in a block.
 
-    Args:
-        data: bytes from the file, which may be anything.
-        path: for the error's text.
-
     Raises:
         NotAnEdgeFile: begins with something else.
         OtherVersion: another format.

@@ -35,7 +35,6 @@ class Disk:
     """Threads for one meeting.
 
     Args:
-        threads: how many calls may be under way.
         deadline: seconds that one call may take, the wait for a thread included.
     """
 
@@ -47,9 +46,6 @@ class Disk:
         """Call a function in a thread.
 
         Cancellation abandons the thread. Time for which this process was stopped does not count.
-
-        Args:
-            path: the path concerned, for the error's text.
 
         Raises:
             FilesystemHung: no answer in time.

@@ -139,10 +139,7 @@ class _Link:
         stream: owned by the task that serves it.
 
     Attributes:
-        unsent: what the kernel has not taken yet.
         flushing: set once the kernel has taken that, or never will; None if nothing waits.
-        partner: the connection to which its bytes are copied.
-        ended: it sends no more.
         over: an end that both sides of a pair wait for.
     """
 

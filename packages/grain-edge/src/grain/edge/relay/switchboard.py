@@ -188,7 +188,6 @@ class MeetingState:
     """A meeting at the switchboard.
 
     Attributes:
-        leader: the connection of its head; None if none leads.
         calls: how many calls were passed on since the last sign of life of the head.
         lines: its connections by number, the oldest first.
         waiting: the connections that wait to be taken, by their tokens.

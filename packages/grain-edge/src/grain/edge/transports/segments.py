@@ -91,7 +91,6 @@ class SegmentWriter:
 
         Args:
             data: at least one byte.
-            ack: the last record received.
         """
         view = memoryview(data).cast("B")
         puts: list[Put] = []

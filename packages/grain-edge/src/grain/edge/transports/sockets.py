@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trio.socket import SocketType
 
-    Buffer = bytes | bytearray | memoryview
+    from grain.edge.buffers import Buffer
 
 _UNDER_WAY = 1024 * 1024
 

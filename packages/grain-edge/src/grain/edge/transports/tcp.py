@@ -28,29 +28,16 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
     """
     if host:
         return await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
-    listeners: list[trio.SocketListener] = []
-    for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104
-        try:
-            sock = trio.socket.socket(family, socket.SOCK_STREAM)
-        except OSError:
-            continue  # a kernel without IPv6
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            await sock.bind((everywhere, port))
-            sock.listen(_BACKLOG)
-        except OSError:
-            sock.close()
-            if family == socket.AF_INET:
-                raise
-            continue
-        except BaseException:
-            for opened in (sock, *(one.socket for one in listeners)):
-                opened.close()
-            raise
-        listeners.append(trio.SocketListener(sock))
-        port = port or sock.getsockname()[1]  # the same one on both
+    listeners = await trio.open_tcp_listeners(port, host="0.0.0.0", backlog=_BACKLOG)  # noqa: S104
+    port = port or listeners[0].socket.getsockname()[1]  # the same one on both
+    try:
+        listeners += await trio.open_tcp_listeners(port, host="::", backlog=_BACKLOG)
+    except OSError:
+        pass  # no IPv6 here, or another process has that port of it
+    except BaseException:
+        for listener in listeners:
+            listener.socket.close()
+        raise
     return listeners
 
 
@@ -94,7 +81,6 @@ async def secure_accepted(
 
     Args:
         stream: owned from now on; closed on failure.
-        context: from `listening_context`.
         name: the role that the peer must have, or None for any member of the meeting.
 
     Raises:

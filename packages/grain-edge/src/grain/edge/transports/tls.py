@@ -25,7 +25,7 @@ from grain.edge.transports.sockets import fd_of, read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Buffer = bytes | bytearray | memoryview
+    from grain.edge.buffers import Buffer
 
 _RECORD = 16 * 1024
 _PIECE = 256 * 1024

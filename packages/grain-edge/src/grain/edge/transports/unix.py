@@ -139,7 +139,6 @@ async def listen(
     The socket of a process that is dead, or that gives no sign of life, is replaced.
 
     Args:
-        path: absolute.
         sign_of_life: returns how the process of a pid that listens there was seen to live, or "";
             0 stands for a process that takes no connection. By default each one lives.
 

@@ -53,7 +53,6 @@ class Chain:
     """The runs of a chain that have not ended, in their order; the first is under way.
 
     Attributes:
-        key: the attempt that began it.
         recalled: True if the runner was asked to return those that wait.
     """
 
@@ -89,7 +88,6 @@ class Chains:
         """Add a run to a chain.
 
         Args:
-            key: the attempt that began the chain.
             first: the run of that attempt, if it has not ended.
         """
         chain = self._chains.get(key)

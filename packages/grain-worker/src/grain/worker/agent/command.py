@@ -159,11 +159,7 @@ async def serve(
     groups: str = "",
     seek: float = SEEK_FIRST,
 ) -> int:
-    """Serve as a worker until it leaves; return the exit code.
-
-    Args:
-        groups: the directory in which to make control groups; empty for none.
-    """
+    """Serve as a worker until it leaves; return the exit code."""
     now = trio.current_time()
     worker = with_absolute_paths(read_options(options, WorkerSettings))
     name = options.name or info.hostname
@@ -203,7 +199,6 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
     """Run the command; return the exit code.
 
     Args:
-        argv: its words; those of this process if None.
         seek: seconds until the first look for a direct way, where another one connects it.
     """
     options = parser().parse_args(argv)

@@ -122,12 +122,7 @@ class Segment:
 
 
 class Spool:
-    """The spool of one worker.
-
-    Args:
-        directory: where the files take room; empty for the one for temporary files.
-        segment: bytes after which a segment takes no more.
-    """
+    """The spool of one worker."""
 
     def __init__(self, directory: str = "", segment: int = SEGMENT) -> None:
         self._directory = directory

@@ -104,9 +104,6 @@ class Group:
 
     Raises:
         OSError: it cannot be made or entered.
-
-    Attributes:
-        memory: the group's memory; None where that cannot be had.
     """
 
     def __init__(self, parent: str) -> None:

@@ -18,9 +18,6 @@ class Tree:
     it. So each directory is reached from the descriptor of the one above it, a link is removed as a
     link, and the whole only if it is the directory that was made.
 
-    Args:
-        path: of the directory, which exists.
-
     Raises:
         OSError: it cannot be looked at.
     """

@@ -30,8 +30,6 @@ class Supervisor:
 
     Args:
         fds: the socket to the caller, and the files for what programs write to stdout and stderr.
-        pidfd: a descriptor that becomes readable when the caller dies, if there is one.
-        groups: the directory for its control group; empty for none.
     """
 
     def __init__(

@@ -43,7 +43,6 @@ class GroupView(NamedTuple):
         container: True for the outermost one that a container sees.
         of_user_manager: True below the user manager of systemd.
         marked: systemd has marked it, or the one above, as handed over.
-        superuser: we are root.
         writable: we may make groups in it and move processes between them.
         type: the content of cgroup.type; empty if there is none.
         controllers: those that may be switched on for groups in it.
@@ -136,11 +135,7 @@ def _not_ours(view: GroupView) -> str:
 
 
 def read_group(proc: Path = Path("/proc")) -> tuple[GroupView | None, GroupView | None]:
-    """Return our own control group of version 2 and the one above it, as far as they can be seen.
-
-    Args:
-        proc: the directory with the files of processes.
-    """
+    """Return our control group of version 2 and the one above it, as far as they can be seen."""
     place = own_group(text_of(proc / "self/cgroup"), text_of(proc / "self/mountinfo"))
     if place is None or not place[0].is_dir():
         return None, None

@@ -27,6 +27,7 @@ import os
 import re
 import sys
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,27 +221,20 @@ class _Claims:
     """Numbers of cores, each as often as something has it."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
         self.smallest = 0
 
-    def add(self, cores: int) -> bool:
-        """Add a number; return True if the smallest is another now."""
-        self._counts[cores] = self._counts.get(cores, 0) + 1
-        if self.smallest and self.smallest <= cores:
-            return False
-        self.smallest = cores
-        return True
+    def add(self, cores: int, times: int = 1) -> bool:
+        """Add a number so many times; return True if the smallest is another now."""
+        self._counts[cores] += times
+        if not self._counts[cores]:
+            del self._counts[cores]
+        before, self.smallest = self.smallest, min(self._counts, default=0)
+        return self.smallest != before
 
     def remove(self, cores: int) -> bool:
         """Remove a number; return True likewise."""
-        left = self._counts[cores] = self._counts[cores] - 1
-        if left:
-            return False
-        del self._counts[cores]
-        if cores != self.smallest:
-            return False
-        self.smallest = min(self._counts, default=0)
-        return True
+        return self.add(cores, -1)
 
 
 _OF_RUN: trio.lowlevel.RunVar[LibraryThreads | None] = trio.lowlevel.RunVar(

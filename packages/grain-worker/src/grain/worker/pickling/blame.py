@@ -57,11 +57,7 @@ def find_unpicklable(
 def find_large(
     obj: Any, name: str, dump: Callable[[Any], bytes | memoryview], least: int
 ) -> list[tuple[str, int]]:
-    """Return the parts that make an object large, with their sizes in bytes, the largest first.
-
-    Args:
-        least: the size from which a part counts.
-    """
+    """Return the parts that make an object large, with their sizes in bytes, the largest first."""
     large = []
     for path, part in _parts(obj, name):
         if isinstance(part, ModuleType):

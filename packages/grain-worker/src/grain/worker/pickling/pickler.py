@@ -23,7 +23,7 @@ from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.buffers import LARGE, allocate
+from grain.edge.buffers import LARGE, Buffer, allocate
 from grain.edge.messages import Pieces
 from grain.worker.pickling.by_value import NAMED, reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.worker.pickling.by_value import Classes
-
-    Buffer = bytes | bytearray | memoryview
 
 PARTS, VALUE, DILL, CODE = 1, 2, 4, 8
 _SMALL = {type(None), bool, int, float, complex}
@@ -99,8 +97,6 @@ def dump_pieces(
     """Return an object in pieces to be joined: large buffers are still those of the object itself.
 
     Args:
-        classes: the classes that travel by value, of this end.
-        head: the bytes that come first.
         copy_all: True to copy also what connects threads or tasks of this process, see
             `grain.worker.pickling.in_process`.
 

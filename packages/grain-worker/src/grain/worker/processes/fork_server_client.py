@@ -405,11 +405,7 @@ def _reap(pid: int) -> None:
 
 
 def launch(theirs: socket.socket, groups: str) -> int:
-    """Start the fork server's process and return its pid.
-
-    Args:
-        groups: the directory for control groups; empty for none.
-    """
+    """Start the fork server's process and return its pid."""
     if not sys.executable:
         raise RuntimeError("running external programs needs the Python interpreter's path")
     # dup2() onto itself would leave the close-on-exec flag set.

@@ -35,11 +35,8 @@ def ran_out_of_memory(
     """Return True if a program that has failed was killed for want of memory.
 
     Args:
-        returncode: its exit code, or the negative number of the signal that ended it.
-        oom_kills: the number of processes of its control group that the kernel has killed.
         peak: its largest memory, in GB.
         bounds: what it could have at most, in GB; None for what is not known.
-        own_group: True if no other program is in that group.
     """
     if own_group and oom_kills:
         return True

@@ -215,14 +215,8 @@ def memory_file(data: bytes) -> int:
 
 def take(fd: int) -> bytes:
     """Return the content of a memory file, and empty it."""
-    size = os.fstat(fd).st_size
-    if size == 0:
-        return b""
-    # One read() ends at 2 GiB (read(2)).
-    parts = []
-    offset = 0
-    while part := os.pread(fd, size - offset, offset):
-        parts.append(part)
-        offset += len(part)
+    with open(fd, "rb", buffering=0, closefd=False) as file:
+        file.seek(0)
+        data = file.readall()
     os.ftruncate(fd, 0)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return data

@@ -325,12 +325,7 @@ class _Execution(Generic[Arriving, Departing]):
         call: Call | None,
         account: RunAccount | None = None,
     ) -> None:
-        """Report the end of a run that had begun; None for an outcome if it was cancelled.
-
-        Args:
-            call: what it called; None if it could not be decoded.
-            account: its account; None likewise.
-        """
+        """Report the end of a run that had begun; None for an outcome if it was cancelled."""
         attempt = run.attempt
         del self._runs[attempt]
         if attempt in self._cores:

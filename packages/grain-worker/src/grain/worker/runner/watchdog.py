@@ -118,7 +118,6 @@ class LoopWatchdog:
     Args:
         report: takes a report, with the frames of the stack from the loop inwards, which it must
             not keep. It is called in the thread of the watchdog, while the loop is blocked.
-        interval: seconds between two looks at a loop that is not blocked.
     """
 
     def __init__(
@@ -191,11 +190,7 @@ class LoopWatchdog:
             self._report(structs.replace(reported, seconds=lasted, over=True), ())
 
     def _charge(self, seconds: float, now: float, stall: dict[str, float]) -> BlockingCode | None:
-        """Charge the code on the stack with a time; return what was reported, if it was due.
-
-        Args:
-            stall: the seconds of the present stall, by function.
-        """
+        """Charge the code on the stack with a time; return what was reported, if it was due."""
         look = look_at(self._watched)
         if look is None:
             return None
@@ -246,7 +241,8 @@ def look_at(thread: int) -> Look | None:
     first, last = frames[users[0]], frames[users[-1]]
     inner = frames[users[-1] + 1 :]
     own = any(_package(f) == "grain" for f in inner)
-    line = _source_line(last)
+    file = last.f_code.co_filename
+    line = linecache.getline(file, last.f_lineno or 0, last.f_globals).strip()
     return Look(
         _name_of(first)[:_LONGEST],
         _where(last),
@@ -337,10 +333,6 @@ def _where(frame: FrameType) -> str:
     with suppress(ValueError, OSError):
         path = path.relative_to(Path.cwd())
     return f"{path}:{frame.f_lineno}"
-
-
-def _source_line(frame: FrameType) -> str:
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_globals).strip()
 
 
 # ---- advice
