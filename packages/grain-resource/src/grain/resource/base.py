@@ -362,7 +362,7 @@ def name_kind(cls: type[Resource], kind: str) -> None:
 
     Raises:
         TypeError: it lacks part of the interface.
-        DuplicateKind: another class has this kind, which is no earlier definition of it.
+        DuplicateKind: another class has this kind, unless it is an earlier definition of this one.
     """
     missing = [method for method in _INTERFACE if getattr(cls, method) is getattr(Resource, method)]
     if missing:
