@@ -218,6 +218,8 @@ def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() ->
     session.on_message(lease(1), b"", 0.0)
     session.on_disconnected()
     session.on_ended(Ended((1, 1)), b"outcome", 1.0)
+    session.on_computing(3.0)
+    session.drain(2.0)
 
     assert [] == session.to_head
     assert [] == ordered(session, Cancel)

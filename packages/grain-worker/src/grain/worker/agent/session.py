@@ -298,8 +298,7 @@ class WorkerSession:
 
     def on_inspected(self, answer: Inspected) -> None:
         """Pass on the answer of the runner."""
-        if self.connected:
-            self._send(answer)
+        self._send(answer)
 
     def on_computing(self, cores: float | None) -> None:
         """Report on how many cores something is computed, unless that has hardly changed."""
@@ -312,12 +311,11 @@ class WorkerSession:
             return
         if cores != before:
             self._computing = cores
-            if self.connected:
-                self._send(CoresComputed(cores))
+            self._send(CoresComputed(cores))
 
     def _send_count(self) -> None:
         """Report how many leases have arrived, which matters only if this worker should die."""
-        if self._count_due != math.inf and self.connected:
+        if self._count_due != math.inf:
             self._send(ArrivedCount(self._arrived))
         self._count_due = math.inf
 
@@ -378,7 +376,7 @@ class WorkerSession:
         if run is not None:
             self._blocking = run.lease
         lease = self._blocking
-        if lease is not None and lease.attempt == attempt and self.connected:
+        if lease is not None and lease.attempt == attempt:
             self._send(LoopBlocked(lease.mission, lease.task, code))
 
     def on_printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int, now: float) -> None:
@@ -392,9 +390,8 @@ class WorkerSession:
     def _send_printed(self) -> None:
         printed, self._printed = self._printed, {}
         self._print_due = math.inf
-        if self.connected:
-            for mission, lines in printed.items():
-                self._send(TasksPrinted(mission, "".join(lines.lines), lines.lost))
+        for mission, lines in printed.items():
+            self._send(TasksPrinted(mission, "".join(lines.lines), lines.lost))
 
     def on_runner_crashed(
         self,
@@ -488,8 +485,7 @@ class WorkerSession:
         if not self.paused and self._has_backlog():
             self.paused = True
             self._recall(self._chains.waiting())
-            if self.connected:
-                self._send(Backlog(len(self.kept), self.kept_bytes))
+            self._send(Backlog(len(self.kept), self.kept_bytes))
 
     def _has_backlog(self, parts: int = 1) -> bool:
         return (
@@ -509,8 +505,7 @@ class WorkerSession:
                 self._bytes_in_memory -= len(outcome)
         if self.paused and not self._has_backlog(2):
             self.paused = False
-            if self.connected:
-                self._send(Backlog())
+            self._send(Backlog())
 
     # ---- the end
 
@@ -526,8 +521,7 @@ class WorkerSession:
         if self.state is SessionState.WORKING:
             self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
-            if self.connected:
-                self._send(DrainingMessage())
+            self._send(DrainingMessage())
         # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
         self.on_tick(now)
 
@@ -550,8 +544,7 @@ class WorkerSession:
             self._flush_until = min(self._flush_until, now + FLUSH)
             if not self.kept or now >= self._flush_until:
                 self.state = SessionState.FINISHED
-                if self.connected:
-                    self._send(Leaving(self._why))
+                self._send(Leaving(self._why))
 
     def next_tick(self) -> float:
         """Return when `on_tick` is due if nothing happens before; inf if never."""
@@ -568,7 +561,9 @@ class WorkerSession:
             self.to_runner.append((Cancel(run.lease.attempt, waiting=True), None))
 
     def _send(self, message: Message, payload: Outcome = None) -> None:
-        self.to_head.append((message, payload))
+        # Without a connection nothing is kept for later: the next one begins with all that is so.
+        if self.connected:
+            self.to_head.append((message, payload))
 
     def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> InventoryRun:
         left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
