@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,3 +128,19 @@ async def test_a_cached_call_may_have_functions_and_objects_of_local_classes() -
         task = leaf(lambda x: x + 1, item)
         item.value = 7
         assert (4, True) == await task
+
+
+async def test_a_leaf_that_waits_does_not_hold_the_arguments_of_its_call() -> None:
+    """It has the copy, and a caller who lets go of a large array has its memory back."""
+
+    async def total(array: Any) -> float:
+        return float(array.sum())
+
+    leaf = delayed(total, cache_hfn="args") @ Cores(1)
+    async with mission(Cores(1), config_file=False, progress=False):
+        array = large()
+        given = weakref.ref(array)
+        task = leaf(array)
+        del array
+        assert given() is None
+        assert await task == 10_000.0
