@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from grain.cli.report.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
+from grain.cli.report.charts import static_timeline
 from grain.cli.report.collecting import Report, collect
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.figures import amount_ticks, hours, number, share, time_ticks
+from grain.cli.report.figures import amount_ticks, hours, number, share, shortened, time_ticks
 from grain.cli.report.series import Series, Staircase
 from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
 from grain.eventlog.runs import RunAssembly, clocks_of
@@ -396,9 +398,68 @@ def test_a_report_has_the_utilisation_of_each_resource() -> None:
     assert (1, 160.0, 800.0, 100.0, "killed") == (
         worker.runs, worker.core_seconds, worker.offered, worker.left, worker.why
     )  # fmt: skip
+    queue = got.queue
     assert (1, 10.0, 1, 40.0) == (
-        got.waiting.most, got.waiting.series.area, got.running.most, got.running.series.area
+        queue.most, queue.waiting["f"].series.area,
+        queue.running["f"].most, queue.running["f"].series.area,
     )  # fmt: skip
+
+
+def test_the_queue_is_counted_by_function() -> None:
+    got = report(
+        *(TaskSubmitted(time=1000.0, task=task, function="f") for task in (1, 2)),
+        TaskSubmitted(time=1005.0, task=3, function="g"),
+        TaskStarted(time=1010.0, task=1, worker="w"),
+        RunEnded(
+            time=1030.0, task=1, outcome="lost", worker="w", started=1010.0, final=False
+        ),
+        TaskStarted(time=1040.0, task=1, worker="w"),
+        RunEnded(time=1050.0, task=1, outcome="value", worker="w", started=1040.0),
+        RunEnded(time=1060.0, task=2, outcome="cancelled"),
+        LogEnded(time=1100.0, status="done"),
+    ).queue  # fmt: skip
+
+    areas = {
+        name: (got.waiting[name].series.area, got.running[name].series.area) for name in got.waiting
+    }
+    assert {"f": (10.0 + 10.0 + 60.0, 30.0), "g": (95.0, 0.0)} == areas
+    assert (3, (1, 0)) == (got.most, got.now)
+
+
+def test_the_queue_of_further_functions_is_one() -> None:
+    names = [f"f{number_}" for number_ in range(50)]
+    got = report(
+        *(
+            TaskSubmitted(time=1000.0, task=task, function=name)
+            for task, name in enumerate(names, start=1)
+        ),
+        TaskStarted(time=1010.0, task=50, worker="w"),
+        LogEnded(time=1020.0, status="done"),
+    ).queue
+
+    assert names[:40] == list(got.waiting) == list(got.running)
+    assert (10 * 10.0 + 9 * 10.0, 10.0) == tuple(one.series.area for one in got.others)
+
+
+def test_the_graph_counts_tasks_that_came_after_others_and_no_further_attempts() -> None:
+    def submitted(task: int, function: str, *after: int, retry_of: int = 0) -> TaskSubmitted:
+        return TaskSubmitted(
+            time=1000.0 + task, task=task, function=function, after=after, retry_of=retry_of
+        )
+
+    got = report(
+        submitted(1, "f"),
+        submitted(2, "f"),
+        submitted(3, "g", 1, 2),
+        submitted(4, "g", 2),
+        submitted(5, "g", 4),
+        submitted(6, "g", 2, 3, retry_of=3),
+        submitted(7, "h", 99),  # that of a brief task, which has no line
+    )
+
+    f, g, _ = range(3)
+    assert ["f", "g", "h"] == got.functions
+    assert {(f, g): 2, (g, g): 1} == got.edges
 
 
 def test_what_still_runs_is_in_the_report_up_to_now() -> None:
@@ -410,7 +471,7 @@ def test_what_still_runs_is_in_the_report_up_to_now() -> None:
         Remark(time=1100.0, text="a sentence"),
     )
 
-    assert (1, 1, None) == (got.running.now, got.waiting.now, got.end)
+    assert ((1, 1), None) == (got.queue.now, got.end)
     assert 4 * 90.0 == got.usage["Cores"].asked.area
     assert 800.0 == got.offered
     first, *others = got.timeline.rows()["w"]
@@ -530,3 +591,26 @@ def test_an_empty_log_is_an_empty_report() -> None:
     assert (0.0, None, [], [], 0) == (
         got.span, got.header, got.workers, got.steps, got.totals.tasks
     )  # fmt: skip
+
+
+def test_in_the_printed_timeline_a_failure_does_not_colour_its_neighbours() -> None:
+    timeline = Timeline(100_000)
+    for task in range(20_000):  # in eight lanes; joined to 2,500 bars
+        start, cpu = divmod(task, 8)
+        state = VAIN if start % 16 == 0 else VALUE
+        timeline.add("w", bar(start, start + 1, task, state), (cpu,))
+    drawn = static_timeline(timeline, 2500.0, {0: 0})
+
+    assert drawn is not None
+    [failures] = [path for style, path in drawn.paths if style == "vain"]
+    lengths = list(map(float, re.findall(r"h([\d.]+)", failures)))
+    assert 8 * 157 == len(lengths)
+    assert [1.25] == sorted(set(lengths))  # the thinnest bar that is drawn
+
+
+def test_a_text_that_is_too_long_loses_its_middle() -> None:
+    assert "optimise" == shortened("optimise", 8)
+    assert "opt…ise" == shortened("optimised_otherwise", 8)
+    assert "名前" == shortened("名前", 4)
+    assert "関…前" == shortened("関数の名前", 6)  # each takes two columns
+    assert "a…b" == shortened("a  and so on  b", 5)

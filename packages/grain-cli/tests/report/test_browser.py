@@ -8,12 +8,23 @@ import pytest
 
 from grain.cli.report.collecting import collect
 from grain.cli.report.page import render
+from grain.eventlog.schema import (
+    LogEnded,
+    LogStarted,
+    Remark,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+)
 from grain_testkit.browser import Browser, browser, chromium
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from grain.eventlog.schema import AnyLine
 
 PATH = chromium()
 
@@ -134,6 +145,155 @@ def test_failures_are_striped_and_the_rest_can_be_hidden(window: Browser, file: 
         window.press("n")
         assert "ended without a value" in window.evaluate(PICKED)
     assert [] == window.complaints
+
+
+def long_names() -> Iterator[AnyLine]:
+    """Names of 90 characters and a message of 600, each in one word."""
+    worker = "a-node-" + "n" * 83
+    yield LogStarted(
+        time=1000.0, version=1, grain="1.0.0", source="mission", id="i" * 90, name="m" * 90,
+        command=("c" * 300,), directory="/" + "d" * 300, host=worker,
+    )  # fmt: skip
+    for at in range(3):
+        resources = {"Cores": 2.0, "L" * 60: 3.0}
+        name = f"{worker}{at}"
+        yield WorkerJoined(time=1000.0, worker=name, host=name, job="j" * 60, resources=resources)
+    for task in range(1, 40):
+        time, worker_of = 1000.0 + task, f"{worker}{task % 3}"
+        yield TaskSubmitted(
+            time=time, task=task, function=f"{'f' * 90}{task % 12}", request={"Cores": 1.0},
+            request_text="R" * 90, after=(task - 1,) if task > 1 else (),
+        )  # fmt: skip
+        yield TaskStarted(time=time, task=task, worker=worker_of)
+        yield RunEnded(
+            time=time + 0.9, task=task, outcome="error", worker=worker_of, started=time,
+            ended=time + 0.9, cpus=(task % 2,), error="E" * 80, message="x" * 600, call="y" * 160,
+        )  # fmt: skip
+    yield Remark(time=1050.0, text="r" * 300)
+    yield LogEnded(time=1051.0, status="failed", message="z" * 300)
+
+
+# Names that do not fit, and labels of pictures of which a part cannot be seen.
+CUT = """
+(() => {
+  const shown = (what) =>
+    [...document.querySelectorAll(what)].filter((one) => one.checkVisibility());
+  const texts = ".name, .part, h1, h3, pre, dd, li, .facts span, .legend span, .function";
+  const left = (one) => one.getBoundingClientRect().left;
+  return [
+    ...shown(texts).filter((one) => getComputedStyle(one).display !== "inline"
+      && one.scrollWidth > one.clientWidth + 1),
+    ...shown(".labels text").filter((one) => left(one) < left(one.ownerSVGElement) - 1),
+  ].map((one) => one.outerHTML);
+})()
+"""
+# Pairs of things in one table or picture of which one covers the other.
+COVERED = """
+(() => {
+  const covered = [];
+  const overlap = (a, b) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+  for (const [within, what] of [
+    ["tbody tr", "td, th"], [".tiles", ".tile"], [".labels", "text"], [".graph", ".box"],
+    ["figcaption", "b, .legend"], [".legend", "span"],
+  ]) {
+    for (const each of document.querySelectorAll(within)) {
+      const list = [...each.querySelectorAll(what)].filter((one) => one.checkVisibility());
+      list.forEach((one, at) => list.slice(at + 1).forEach((two) => {
+        if (!one.contains(two) && overlap(one.getBoundingClientRect(), two.getBoundingClientRect()))
+          covered.push(`${one.outerHTML} ${two.outerHTML}`);
+      }));
+    }
+  }
+  return covered;
+})()
+"""
+# Of each section with a picture: its id; whether heading and picture are in one block that no page
+# breaks, and its height.
+KEPT = """
+[...document.querySelectorAll("section")]
+  .filter((one) => one.querySelector("h2") && one.querySelector("figure, .graph, .static"))
+  .map((one) => {
+    const block = one.querySelector("h2").closest(".together");
+    if (!block) return [one.id, false, 0];
+    const pictures = [...block.querySelectorAll("svg")].filter((two) => two.checkVisibility());
+    const kept = getComputedStyle(block).breakInside === "avoid" && pictures.length > 0;
+    return [one.id, kept, block.getBoundingClientRect().height];
+  })
+"""
+WIDE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_long_names_neither_widen_the_page_nor_cover_anything(
+    window: Browser, tmp_path: Path, width: int
+) -> None:
+    path = tmp_path / "long.html"
+    path.write_text(
+        render(collect(long_names()), written=False, version="1.0.0", notes=[]), encoding="utf-8"
+    )
+    window.open(path, width=width)
+    window.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    window.evaluate(SETTLED)
+
+    assert window.evaluate(WIDE)
+    assert [] == window.evaluate(CUT)
+    assert [] == window.evaluate(COVERED)
+    assert [] == window.complaints
+
+
+def test_in_a_narrow_window_names_of_rows_stay_and_causes_are_blocks(
+    window: Browser, file: Path
+) -> None:
+    window.open(file, width=500)
+    table = "document.querySelector('#functions .wide')"
+    window.evaluate(f"{table}.scrollLeft = 200")
+    moved = window.evaluate(
+        f"[{table}.scrollLeft, {table}.querySelector('tbody th').getBoundingClientRect().left"
+        f" - {table}.getBoundingClientRect().left]"
+    )
+    assert [200, 0] == moved
+    causes = "document.querySelector('#failures .wide')"
+    assert window.evaluate(f"{causes}.scrollWidth <= {causes}.clientWidth")
+    shown = "[...document.querySelectorAll('.graph')].map((one) => one.checkVisibility())"
+    assert [False, True] == window.evaluate(shown)
+    window.open(file, width=1400)
+    assert [True, False] == window.evaluate(shown)
+
+
+def test_of_more_workers_than_have_room_it_says_which_are_seen(
+    window: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "many.html"
+    lines = SyntheticMission(800, seed=2, workers=40).lines()
+    path.write_text(
+        render(collect(lines), written=False, version="1.0.0", notes=[]), encoding="utf-8"
+    )
+    window.open(path)
+    window.evaluate(SETTLED)
+
+    text = 'document.getElementById("range").textContent'
+    assert "Workers 1 to 11 of 36: the arrows up and down show the others." == window.evaluate(text)
+    window.evaluate("document.querySelector('[data-do=down]').click()")
+    window.evaluate(SETTLED)
+    assert window.evaluate(text).startswith("Workers 3 to 14 of 36: ")
+
+
+PAPER = 186 * 96 / 25.4, 269 * 96 / 25.4
+"""The width and the height of a page of A4 within its margins, in pixels."""
+
+
+def test_a_heading_is_printed_on_the_page_of_its_picture(window: Browser, file: Path) -> None:
+    window.open(file, width=int(PAPER[0]), printed=True)
+    sections = window.evaluate(KEPT)
+
+    names = ["utilisation", "workers", "timeline", "queue", "graph", "requests", "path"]
+    assert names == [name for name, _, _ in sections]
+    for name, kept, height in sections:
+        assert kept == (name != "requests"), name  # there, each function is a block
+        assert height < PAPER[1], name
+    assert window.evaluate(WIDE)
 
 
 def test_without_scripts_the_timeline_is_there_as_a_picture(file: Path) -> None:

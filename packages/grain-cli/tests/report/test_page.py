@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.report.collecting import collect
-from grain.cli.report.page import render
+from grain.cli.report.page import ALL_ROWS, render
 from grain.eventlog.schema import (
     LogEnded,
     LogStarted,
@@ -44,6 +44,7 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.source = text
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: dict[str, str] = {"": ""}
         self._within: list[str] = []
@@ -88,7 +89,7 @@ def test_the_headline_and_the_tables_are_there_without_a_script(mission: Page) -
         "screening done", "Makespan", "Core-hours", "Utilisation", "Wasted", "w080000-3",
         "its node does not answer any more", "ExternalError", "abnormal termination of xtb",
         "Cores(4) & Memory(8) & WTime('2h')", "Critical path", "waiting for room",
-        "Grain 1.0.0, Python 3.12.4, log ",
+        "host login1", "run by Grain 1.0.0 on Python 3.12.4", "Made by grain report of Grain 1.0.0",
     ):  # fmt: skip
         assert words in mission.words
     assert 8 <= len([tag for tag, _ in mission.tags if tag == "table"])
@@ -167,7 +168,8 @@ def test_a_cause_has_the_calls_that_failed_so_one_in_a_line(count: int) -> None:
     shown, text = min(count, 200), made.words
     assert "\n".join(f"f('m{task}.xyz')" for task in range(1, shown + 1)) in made.text[""]
     assert f"{count} call{'s' if count > 1 else ''} failed so for good" in text
-    assert ("50 more calls are not shown. grain history --calls lists all." in text) == (count > 1)
+    more = "+50 more calls: grain report --all shows all. grain history --calls lists them, too."
+    assert (more in text) == (count > 1)
 
 
 def test_the_data_of_the_timeline_has_every_run() -> None:
@@ -240,23 +242,112 @@ def test_logs_with_next_to_nothing_in_them_have_a_page(lines: list[AnyLine], say
     assert says in page(lines).words
 
 
-def test_the_page_of_very_many_tasks_is_small() -> None:
-    def lines() -> Iterable[AnyLine]:
-        """5,000 workers, each with a task of its own function, that fails by its own cause."""
-        yield HEADER
-        for at in range(1, 5001):
-            name = "".join(chr(97 + int(digit)) for digit in str(at))
-            time = 1000.0 + at
-            yield WorkerJoined(time=time, worker=name, resources={"Cores": 2.0})
-            yield TaskSubmitted(time=time, task=at, function=name, request={"Cores": 2.0})
-            yield TaskStarted(time=time, task=at, worker=name)
-            yield RunEnded(time=time + 1, task=at, outcome="error", worker=name, message=name)
+def one_of_all(count: int) -> Iterable[AnyLine]:
+    """Workers, each with a task of its own function, that fails by its own cause."""
+    yield HEADER
+    for at in range(1, count + 1):
+        name = "".join(chr(97 + int(digit)) for digit in str(at))
+        time = 1000.0 + at
+        yield WorkerJoined(time=time, worker=name, resources={"Cores": 2.0})
+        yield TaskSubmitted(time=time, task=at, function=name, request={"Cores": 2.0})
+        yield TaskStarted(time=time, task=at, worker=name)
+        yield RunEnded(time=time + 1, task=at, outcome="error", worker=name, message=name)
 
-    text = render(collect(lines()), written=False, version="1.0.0", notes=[])
+
+def test_the_page_of_very_many_tasks_is_small_and_says_what_it_lacks() -> None:
+    text = render(collect(one_of_all(5000)), written=False, version="1.0.0", notes=[])
 
     assert len(text.encode()) < 1_500_000
-    for more in ("4,000 more workers are", "4,800 more functions are", "451 more causes are"):
-        assert re.search(more, text)
+    for more in ("4,000 more workers", "4,800 more functions", "4,976 more functions"):
+        assert f"+{more}: grain report --all shows all." in text
+    assert "+481 more causes" in text
+    assert "grain history --csv has the message of each run." in text
+
+
+def test_every_cause_is_on_the_page_and_those_beyond_twenty_are_folded() -> None:
+    made = page(one_of_all(70))
+
+    words = made.words
+    folded = words.index("+50 more causes")
+    for at in range(1, 71):
+        name = "".join(chr(97 + int(digit)) for digit in str(at))
+        assert (words.index(f"after the start {name} {name}: 1") > folded) == (at > 20)
+    assert "grain history --csv" not in words
+
+
+def test_a_cause_names_all_its_workers() -> None:
+    lines: list[AnyLine] = [HEADER]
+    for task in range(1, 11):
+        lines += [
+            TaskSubmitted(time=1001.0, task=task, function="f"),
+            RunEnded(
+                time=1002.0, task=task, outcome="error", started=1001.0, worker=f"w{min(task, 8)}"
+            ),
+        ]
+
+    words = page(lines).words
+    assert "w8: 3, w1: 1, w2: 1 +5 more workers w3: 1, w4: 1, w5: 1, w6: 1, w7: 1" in words
+
+
+def test_all_rows_are_shown_if_they_are_asked_for() -> None:
+    made = render(
+        collect(one_of_all(1100)), written=False, version="1.0.0", notes=[], rows=ALL_ROWS
+    )
+
+    assert "grain report --all" not in Page(made).words
+    rows = made[made.index('<section id="workers">') : made.index('<section id="timeline">')]
+    assert 1100 == rows.count('<th scope="row">')
+    assert 1100 == len(Page(made).data["workers"])
+
+
+def test_a_long_name_stands_on_the_page_as_a_whole_and_short_beside_pictures() -> None:
+    long = "a" * 40 + "b" * 40
+    made = page([
+        HEADER,
+        WorkerJoined(time=1000.0, worker=long, resources={"Cores": 1.0}),
+        TaskSubmitted(time=1000.0, task=1, function=long),
+        TaskStarted(time=1000.0, task=1, worker=long),
+        RunEnded(time=1010.0, task=1, outcome="value", worker=long, started=1000.0, cpus=(0,)),
+        TaskSubmitted(time=1010.0, task=2, function="g", after=(1,)),
+    ])  # fmt: skip
+
+    assert 5 <= made.words.count(long)
+    for half in (6, 21, 18):  # beside a picture, in a legend, in the graph
+        assert f"{'a' * half}…{'b' * half}" in made.words
+    assert 2 == made.source.count(f"<title>{long}</title>")
+
+
+def test_every_picture_over_time_has_units_at_both_axes(mission: Page) -> None:
+    plots = re.findall(r'<svg class="drawn".*?</div>', mission.source, re.DOTALL)
+
+    assert 6 == len(plots)  # cores, memory, the map of workers, runs, waiting, given
+    for unit in ("cores", "GB", "tasks"):
+        assert [plot for plot in plots if f'<text class="unit" x="0" y="11">{unit}</text>' in plot]
+    assert all("minutes since the start</text>" in plot for plot in plots)
+    assert 2 == mission.source.count('text-anchor="end">worker</text>')
+
+
+def test_the_graph_has_the_functions_with_their_tasks_and_the_arrows_in_a_table() -> None:
+    made = page(Campaign(63).lines())
+    graph = made.source[made.source.index('<section id="graph">') :]
+    graph = graph[: graph.index("</section>")]
+
+    for style in ("wider", "narrower"):
+        picture = graph[graph.index(f'<div class="graph {style}') :]
+        picture = " ".join(Page(picture[: picture.index("</div>\n</div>")]).words.split())
+        for words in ("prepare 63 tasks", "optimise 63 tasks, ", "energy ", "dock 6 tasks"):
+            assert words in picture
+    assert "optimise prepare 63" in Page(graph).words
+    assert "Graph" in made.words
+
+
+def test_functions_that_do_not_come_after_each_other_have_no_graph() -> None:
+    lines: list[AnyLine] = [HEADER, *(
+        TaskSubmitted(time=1000.0 + task, task=task, function=name, after=after)
+        for task, name, after in ((1, "f", ()), (2, "f", (1,)), (3, "g", ()))
+    )]  # fmt: skip
+
+    assert "Graph of functions" not in page(lines).words
 
 
 def test_what_never_ran_has_one_sentence_and_no_figures_of_runs() -> None:

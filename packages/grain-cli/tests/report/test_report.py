@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import main
-from grain.eventlog.schema import VERSION, encode
+from grain.eventlog.schema import VERSION, TaskSubmitted, encode
 from grain_testkit.small_log import END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -70,6 +70,16 @@ def test_a_trace_is_written_by_itself_or_with_the_page(alone: Path) -> None:
         events == json.loads(gzip.decompress((alone / "opt.json.gz").read_bytes()))["traceEvents"]
     )
     assert (alone / "opt.html").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--all",)])
+def test_all_rows_are_shown_on_demand(alone: Path, words: tuple[str, ...]) -> None:
+    tasks = (TaskSubmitted(time=HEADER.time, task=at, function=f"f{at}") for at in range(1, 202))
+    write(HEADER, [*tasks, END])
+
+    assert 0 == report("-o", "page.html", *words).exit_code
+    more = "+1 more function: grain report --all shows all." in (alone / "page.html").read_text()
+    assert more == (not words)
 
 
 def test_a_torn_log_has_a_page_that_says_so(alone: Path, opt: Path) -> None:

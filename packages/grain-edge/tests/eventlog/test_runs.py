@@ -156,3 +156,34 @@ def test_open_tasks_are_counted_and_listed() -> None:
         (task.submission.function, task.started) for task in assembly.open_tasks()
     ]
     assert 140.0 == assembly.now
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("sgevrl"), st.integers(1, 4), st.sampled_from("fg")), max_size=40
+)
+
+
+@given(STEPS)
+def test_the_open_tasks_of_all_functions_are_those_that_are_open(
+    steps: list[tuple[str, int, str]],
+) -> None:
+    """Also of a log that lacks lines, or has a number twice."""
+    assembly = RunAssembly()
+    for time, (what, task, function) in enumerate(steps):
+        at = 100.0 + time
+        if what == "s":
+            assembly.feed(TaskSubmitted(time=at, task=task, function=function))
+        elif what == "g":
+            assembly.feed(TaskStarted(time=at, task=task, worker="w"))
+        else:
+            final = what == "e"
+            assembly.feed(RunEnded(time=at, task=task, outcome="lost", worker="w", final=final))
+
+        tasks = list(assembly.open_tasks())
+        for name, counts in assembly.by_function.items():
+            own = [one for one in tasks if one.submission.function == name]
+            waiting = sum(one.started is None for one in own)
+            assert (waiting, len(own) - waiting) == (counts.waiting, counts.running)
+        waiting = sum(one.started is None for one in tasks)
+        assert (waiting, len(tasks) - waiting) == (assembly.waiting, assembly.running)
+        assert {one.submission.function for one in tasks} <= assembly.by_function.keys()

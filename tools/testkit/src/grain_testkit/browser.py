@@ -61,14 +61,27 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._do(f"{domain}.enable")
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a page in a window of a size, and wait until it is loaded."""
+    def open(
+        self,
+        page: Path,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        printed: bool = False,
+    ) -> None:
+        """Open a page in a window of a size, and wait until it is loaded.
+
+        Args:
+            printed: True if the window is to show it in the style in which it is printed.
+        """
         self._do(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._do("Emulation.setEmulatedMedia", features=[scheme])
+        media = "print" if printed else "screen"
+        self._do("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self._loaded = False
         self._do("Page.navigate", url=page.resolve().as_uri())
         deadline = time.monotonic() + _PATIENCE

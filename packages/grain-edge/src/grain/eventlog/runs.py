@@ -136,6 +136,21 @@ class OpenTask:
         self.ran_before = False
 
 
+class OpenCounts:
+    """The open tasks of one function.
+
+    Attributes:
+        waiting: those that wait.
+        running: those that were given to a worker.
+    """
+
+    __slots__ = ("running", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.running = 0
+
+
 class RunAssembly:
     """The tasks of a log that are open, from its lines in their order.
 
@@ -145,6 +160,7 @@ class RunAssembly:
 
     Attributes:
         clock_change: seconds that were added to the writer's clock in the course of the log.
+        by_function: the numbers of open tasks of each function that has had any.
     """
 
     def __init__(self, clocks: WorkerClocks | None = None) -> None:
@@ -156,6 +172,7 @@ class RunAssembly:
         self.waiting = 0
         self.running = 0
         self.clock_change = 0.0
+        self.by_function: dict[str, OpenCounts] = {}
         self._open: dict[int, OpenTask] = {}
         # Requests are equal for thousands of tasks: one object for each.
         self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
@@ -181,12 +198,11 @@ class RunAssembly:
             # Of very many tasks that wait, some lines come late.
             since = max(min(line.time - self.clock_change, now), self.first or 0.0)
             self._open[line.task] = OpenTask(self._submission(line, since))
-            self.waiting += 1
+            self._count(line.function, waiting=1)
         elif isinstance(line, TaskStarted):
             task = self._task(line.task)
             if task.started is None:
-                self.waiting -= 1
-                self.running += 1
+                self._count(task.submission.function, waiting=-1, running=1)
             # Of brief tasks, this line comes as late as that of the end.
             given = min(line.time - self.clock_change, now)
             task.started, task.worker = max(given, task.queued), line.worker
@@ -211,6 +227,10 @@ class RunAssembly:
             return self.now
         return max(self.first or 0.0, min(left.heard - self.clock_change, self.now))
 
+    def open_task(self, number: int) -> OpenTask | None:
+        """Return a task that waits or runs; None if it is not open."""
+        return self._open.get(number)
+
     def open_tasks(self) -> Iterator[OpenTask]:
         """Yield the tasks that wait or run, the oldest first."""
         return iter(self._open.values())
@@ -220,15 +240,25 @@ class RunAssembly:
         if task is None:  # its submission was torn, or stood in a part that was deleted
             unknown = Submission(number, "", {}, "", (), 0, self.now)
             task = self._open[number] = OpenTask(unknown)
-            self.waiting += 1
+            self._count("", waiting=1)
         return task
 
     def _remove(self, number: int) -> None:
         task = self._open.pop(number, None)
         if task is not None and task.started is None:
-            self.waiting -= 1
+            self._count(task.submission.function, waiting=-1)
         elif task is not None:
-            self.running -= 1
+            self._count(task.submission.function, running=-1)
+
+    def _count(self, function: str, waiting: int = 0, running: int = 0) -> None:
+        """Change the numbers of open tasks."""
+        self.waiting += waiting
+        self.running += running
+        counts = self.by_function.get(function)
+        if counts is None:
+            counts = self.by_function[function] = OpenCounts()
+        counts.waiting += waiting
+        counts.running += running
 
     def _submission(self, line: TaskSubmitted, now: float) -> Submission:
         request = self._requests.setdefault(tuple(line.request.items()), line.request)
@@ -256,8 +286,7 @@ class RunAssembly:
             self._remove(line.task)
             return run
         if task.started is not None:
-            self.running -= 1
-            self.waiting += 1
+            self._count(task.submission.function, waiting=1, running=-1)
         task.ran_before = task.ran_before or started is not None
         task.queued, task.started, task.worker = now, None, ""
         return run

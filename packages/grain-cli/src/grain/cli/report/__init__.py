@@ -14,6 +14,7 @@ Map:
 - ``bars``: the runs of the timeline, in lanes
 - ``critical_path``: the chain of tasks that ended last
 - ``sufficient``: the request that would have sufficed
+- ``graph``: the graph of functions
 - ``verdict``: the sentences on top
 - ``figures``: figures as text; ticks of axes
 - ``charts``: the geometry of pictures

@@ -10,11 +10,11 @@ import base64
 import math
 import struct
 import zlib
-from itertools import islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, alike, coarser
-from grain.cli.report.figures import amount_ticks, log_ticks, number, time_ticks
+from grain.cli.report.figures import amount_ticks, log_ticks, number, shortened, time_ticks
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ COLOURS = 8
 
 _ROWS = 240  # of the map of workers
 _STATIC_BARS = 2500  # of the timeline without a script
+_STATIC_FAILURES = 1500  # above them
 _STATIC_LANES = 600
 _TABLE_ROWS = 24  # of the table behind a picture
 _HEIGHT = 168  # of a picture over time
+_NAME = 14  # characters of a worker's name beside a picture
 
 
 class Curve(NamedTuple):
@@ -55,7 +57,8 @@ class TimeChart(NamedTuple):
 
     Attributes:
         title: what it shows, as a sentence for those who do not see it.
-        curves: the curves, the lowest first.
+        unit: that of the amounts, above their axis.
+        curves: the curves, in the order in which they are drawn.
         span: seconds of the axis.
         height: pixels of the plot, without the labels of the axis of time.
         x: the ticks of time, in percent of the width, with labels.
@@ -78,46 +81,57 @@ class TimeChart(NamedTuple):
 def time_chart(
     title: str,
     unit: str,
-    series: Iterable[tuple[str, str, Series]],
+    series: Iterable[tuple[str, str, Sequence[Series]]],
     seconds: float,
     *,
     whole: bool = False,
+    stacked: bool = False,
+    height: int = _HEIGHT,
 ) -> TimeChart:
     """Return curves over time.
 
     Args:
-        series: of each curve the name, the style and the amounts.
+        series: of each curve the name, the style and the amounts, which are added up.
         whole: True if what is counted has no fractions.
+        stacked: True if each curve stands on the one before.
     """
     given = list(series)
     # All in the same bins, so that they can stand in one table.
-    width = max((one.width for _, _, one in given), default=1.0)
-    for _, _, one in given:
-        one.widen(width)
-    means = [one.means(seconds) for _, _, one in given]
-    ticks = amount_ticks(max((max(one, default=0) for one in means), default=0), whole=whole)
+    width = max((one.width for _, _, parts in given for one in parts), default=1.0)
+    for _, _, parts in given:
+        for one in parts:
+            one.widen(width)
+    means = [_sums(one.means(seconds) for one in parts) for _, _, parts in given]
+    tops = list(accumulate(means, lambda one, two: _sums([one, two]))) if stacked else means
+    ticks = amount_ticks(max((max(one, default=0) for one in tops), default=0), whole=whole)
     top = ticks.at[-1]
     curves = [
-        Curve(name, style, _path(values, width, seconds, top, filled="area" in style), values)
-        for (name, style, _), values in zip(given, means, strict=True)
+        Curve(name, style, _path(drawn, width, seconds, top, filled="area" in style), values)
+        for (name, style, _), values, drawn in zip(given, means, tops, strict=True)
     ]
-    x, x_unit = time_axis(seconds)
     heads, rows = _table(curves, width, seconds)
+    if stacked:
+        curves.reverse()  # each hides the lower part of the one before
+    x, x_unit = time_axis(seconds)
     return TimeChart(
         title=title,
         unit=unit,
         curves=curves,
         span=seconds,
-        height=_HEIGHT,
+        height=height,
         x=x,
         x_unit=x_unit,
         y=[
-            (round(_HEIGHT * (1 - at / top), 1), label)
+            (round(height * (1 - at / top), 1), label)
             for at, label in zip(ticks.at, ticks.labels, strict=True)
         ],
         heads=heads,
         rows=rows,
     )
+
+
+def _sums(rows: Iterable[Sequence[float]]) -> list[float]:
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 def time_axis(seconds: float) -> tuple[list[tuple[float, str]], str]:
@@ -173,12 +187,14 @@ class Strip(NamedTuple):
 
     Attributes:
         path: the area, in a box of 100 by 100.
+        most: the number of runs in the highest bin.
         x: the ticks in percent of the width, with labels.
         marks: what was asked for, in percent of the width, with labels; some labels are empty.
     """
 
     title: str
     path: str
+    most: int
     x: list[tuple[float, str]]
     marks: list[tuple[float, str]]
 
@@ -199,7 +215,8 @@ def time_strip(title: str, histogram: Histogram, limit: float | None) -> Strip:
     marks = [(round(100 * place(limit), 2), f"limit {span(limit)}")] if limit else []
     ticks = log_ticks(least, most)
     x = [(round(100 * place(at), 2), label) for at, label in zip(ticks[0], ticks[1], strict=True)]
-    return Strip(title, _hill((place(at), n) for at, n in histogram.bins()), _thinned(x), marks)
+    hill, runs = _hill((place(at), count) for at, count in histogram.bins())
+    return Strip(title, hill, runs, _thinned(x), marks)
 
 
 def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> Strip:
@@ -210,12 +227,12 @@ def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> St
     marks = [(round(100 * at / most, 2), "") for at in sorted(asked)]
     if marks:
         marks[-1] = (marks[-1][0], f"asked {', '.join(number(at) for at in sorted(asked))}")
-    hill = _hill((at / most, count) for at, count in histogram.bins())
-    return Strip(title, hill, _percent(ticks, most), marks)
+    hill, runs = _hill((at / most, count) for at, count in histogram.bins())
+    return Strip(title, hill, runs, _percent(ticks, most), marks)
 
 
-def _hill(points: Iterable[tuple[float, int]]) -> str:
-    """Return the outline of a histogram of points between 0 and 1."""
+def _hill(points: Iterable[tuple[float, int]]) -> tuple[str, int]:
+    """Return the outline of a histogram of points between 0 and 1, and its highest bin."""
     counts = [0] * _STRIP_BINS
     for at, count in points:
         counts[min(int(at * _STRIP_BINS), _STRIP_BINS - 1)] += count
@@ -225,14 +242,14 @@ def _hill(points: Iterable[tuple[float, int]]) -> str:
         # A bin that is not empty can be seen.
         y = 100 - max(100 * count / top, 4) if count else 100
         parts.append(f"V{y:.3g}H{100 * (at + 1) / _STRIP_BINS:.4g}")
-    return "".join([*parts, "V100Z"])
+    return "".join([*parts, "V100Z"]), max(counts)
 
 
 def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """Leave out ticks whose labels would touch that of the one before."""
     kept: list[tuple[float, str]] = []
     for at, label in ticks:
-        if not kept or at - kept[-1][0] >= 22:
+        if not kept or at - kept[-1][0] >= 28:
             kept.append((at, label))
     return kept
 
@@ -270,7 +287,9 @@ def worker_map(workers: Sequence[WorkerTrack], seconds: float) -> WorkerMap | No
     each = math.ceil(len(shown) / _ROWS)
     rows = [_row(shown[at : at + each], width, seconds) for at in range(0, len(shown), each)]
     pixels = max(2, min(18, 400 // len(rows)))
-    labels = [(pixels * (at + 0.5), shown[at * each].name) for at in range(len(rows))]
+    labels = [
+        (pixels * (at + 0.5), shortened(shown[at * each].name, _NAME)) for at in range(len(rows))
+    ]
     x, x_unit = time_axis(seconds)
     return WorkerMap(
         image=_png(rows),
@@ -372,10 +391,20 @@ def static_timeline(
     if each > 1:
         by_worker = {name: rows[::each] for name, rows in by_worker.items()}
     groups = [group for rows in by_worker.values() for group in alike(rows)]
-    few, _ = coarser([group[0] for group in groups], _STATIC_BARS, timeline.grain)
+    # Failures become bars of their own, which lie above the others: one that is joined with runs
+    # that went well would have all of them look failed.
+    layers = [
+        coarser(
+            [[bar for bar in group[0] if (bar.state == VAIN) == vain] for group in groups],
+            most,
+            timeline.grain,
+        )[0]
+        for vain, most in ((False, _STATIC_BARS), (True, _STATIC_FAILURES))
+    ]
+    heights = [len(group) for group in groups]
     paths: dict[str, list[str]] = {}
     thinnest = seconds / 2000  # what is shorter would not be seen
-    for bar, at, high in _boxes(few, [len(group) for group in groups]):
+    for bar, at, high in chain.from_iterable(_boxes(layer, heights) for layer in layers):
         style = style_of(bar.function, bar.state, colours)
         length = max(bar.end - bar.start, thinnest)
         if bar.state == VAIN:  # lines as thick as a lane, which the style sheet cuts to stripes
@@ -390,7 +419,7 @@ def static_timeline(
     for name, rows in by_worker.items():
         middle = pixels * (at + len(rows) / 2)
         if middle - 6 >= free:
-            labels.append((round(middle, 1), name))
+            labels.append((round(middle, 1), shortened(name, _NAME)))
             free = middle + 8
         at += len(rows)
     x, x_unit = time_axis(seconds)

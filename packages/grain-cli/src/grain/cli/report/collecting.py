@@ -7,12 +7,13 @@ line on.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.series import Series, Staircase
+from grain.cli.report.series import QueueSeries, Series
 from grain.cli.report.sufficient import Overtime
 from grain.eventlog.never_ran import WAITING, NeverRan
 from grain.eventlog.runs import RunAssembly
@@ -108,6 +109,8 @@ class Report:
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
+        edges: how many tasks of the second function were submitted after tasks of the first, by the
+            numbers of both. A further attempt is not counted.
         steps: the critical path.
         never_ran: how many tasks never ran, by reason; waiting tasks are not among them.
         left_waiting: how many have not begun by the end of the log, by reason.
@@ -125,9 +128,9 @@ class Report:
     functions: list[str]
     workers: list[WorkerTrack]
     usage: dict[str, ResourceSeries]
-    waiting: Staircase
-    running: Staircase
+    queue: QueueSeries
     timeline: Timeline
+    edges: dict[tuple[int, int], int]
     steps: list[PathStep]
     never_ran: dict[str, int]
     left_waiting: dict[str, int]
@@ -154,8 +157,8 @@ class Collector:
         self._functions: dict[str, int] = {}
         self._workers: dict[str, WorkerTrack] = {}
         self._usage: dict[str, ResourceSeries] = {}
-        self._waiting = Staircase(BINS)
-        self._running = Staircase(BINS)
+        self._queue = QueueSeries(BINS)
+        self._edges: Counter[tuple[int, int]] = Counter()
         self._timeline = Timeline(bars)
         self._path = CriticalPath()
         self._first_taken: float | None = None
@@ -168,9 +171,8 @@ class Collector:
         """Take the next line."""
         run = self._assembly.feed(line)
         self._totals.feed(line, run)
-        self._waiting.set(self._now, self._assembly.waiting)
-        self._running.set(self._now, self._assembly.running)
         if run is not None:
+            self._count(run.submission.function)
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
             self._submitted(line)
@@ -186,6 +188,12 @@ class Collector:
             self._left(line)
         else:
             self._of_the_log(line)
+
+    def _count(self, function: str) -> None:
+        """Take the numbers of its tasks that wait and run."""
+        counts = self._assembly.by_function[function]
+        all_ = self._assembly.waiting, self._assembly.running
+        self._queue.set(self._now, function, (counts.waiting, counts.running), all_)
 
     def _of_the_log(self, line: AnyLine) -> None:
         """Take a line that is about no task and no worker."""
@@ -226,6 +234,7 @@ class Collector:
                     vague=True,
                 )
         self._timeline.order(self._workers)
+        self._queue.end(now)
         kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
         return Report(
             header=self._header,
@@ -237,9 +246,9 @@ class Collector:
             functions=list(self._functions),
             workers=list(self._workers.values()),
             usage={kind: self._usage[kind] for kind in kinds},
-            waiting=self._waiting,
-            running=self._running,
+            queue=self._queue,
             timeline=self._timeline,
+            edges=dict(self._edges),
             steps=self._path.steps(),
             never_ran=never_ran.reasons(),
             left_waiting=left.reasons(),
@@ -307,11 +316,18 @@ class Collector:
 
     def _submitted(self, line: TaskSubmitted) -> None:
         now = self._now
+        self._count(line.function)
         number = self._number(line.function)
         self._path.submitted(line.task, number, now, line.after, line.retry_of)
+        if not line.retry_of:
+            before = {self._path.function_of(task) for task in line.after}
+            self._edges.update((one, number) for one in before if one is not None)
 
     def _taken(self, line: TaskStarted) -> None:
         """Keep when the first task was taken; a line may come later than that of a later start."""
+        task = self._assembly.open_task(line.task)
+        if task is not None:
+            self._count(task.submission.function)
         time = line.time - self._assembly.clock_change
         if self._first_taken is None:
             # All that are open have waited until then.

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     "--trace", "trace_file", metavar="FILE",
     help="Write a trace for ui.perfetto.dev instead; with -o the page as well.",
 )  # fmt: skip
+@click.option(
+    "--all", "all_rows", is_flag=True, help="Show all rows of each table, however many there are."
+)
 @config_option
 @click.argument("mission", metavar="[NAME]", required=False, shell_complete=complete)
 @click.pass_context
@@ -36,6 +39,7 @@ def report(
     ctx: click.Context,
     output: str | None,
     trace_file: str | None,
+    all_rows: bool,
     config_file: str | None,
     mission: str | None,
 ) -> None:
@@ -81,13 +85,13 @@ def report(
         if trace_file is not None:
             _write_trace(LogReader(log.folder), log, trace_file)
         if trace_file is None or output is not None:
-            _write_page(LogReader(log.folder), log, output)
+            _write_page(LogReader(log.folder), log, output, all_rows=all_rows)
 
 
-def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
+def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_rows: bool) -> None:
     from grain.cli.history.logs import lines_of
     from grain.cli.report.collecting import collect
-    from grain.cli.report.page import render
+    from grain.cli.report.page import ALL_ROWS, USUAL_ROWS, render
     from grain.cli.version import installed_version
     from grain.eventlog.reader import LogReader
     from grain.eventlog.runs import clocks_of
@@ -97,7 +101,11 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
     written = log.is_running()
     collected = collect(lines_of(reader, log.size()), clocks=clocks)
     text = render(
-        collected, written=written, version=installed_version(), notes=list(notes(reader))
+        collected,
+        written=written,
+        version=installed_version(),
+        notes=list(notes(reader)),
+        rows=ALL_ROWS if all_rows else USUAL_ROWS,
     )
     if output == "-":
         click.echo(text, nl=False)

@@ -102,6 +102,12 @@ class CriticalPath:
         if started is not None and ended >= self._last_end:
             self._last, self._last_end = task, ended
 
+    def function_of(self, task: int) -> int | None:
+        """Return the number of the function of a task; None if its submission is not known."""
+        number, at = divmod(task, _CHUNK)
+        chunk = self._chunks.get(number)
+        return None if chunk is None or chunk.submitted[at] < 0 else chunk.function[at]
+
     def steps(self) -> list[PathStep]:
         """Return the chain, the first task first."""
         steps: list[PathStep] = []

@@ -10,18 +10,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import sys
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from grain.cli.report import charts
-from grain.cli.report.figures import NOTHING, hours, number, share
+from grain.cli.report.figures import NOTHING, hours, number, share, shortened
+from grain.cli.report.graph import graph, summed
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
+from grain.eventlog.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
@@ -32,23 +35,50 @@ if TYPE_CHECKING:
     from grain.cli.report.verdict import Finding
     from grain.eventlog.totals import Failures, FunctionTotals
 
-_FUNCTIONS = 200  # rows of the table
-_CARDS = 24  # functions with pictures of their own
-_WORKERS = 1000  # rows of the table, and in the timeline
-_CAUSES = 50
-_CALLS = 200  # of a cause
-_STEPS = 60  # of the critical path
+
+class Rows(NamedTuple):
+    """The rows of each part of the page, at most.
+
+    Attributes:
+        functions: those of the tables.
+        cards: functions with pictures of their own.
+        workers: those of the table, and in the timeline.
+        details: the calls of a cause, and its workers.
+        steps: those of the critical path.
+    """
+
+    functions: int = 200
+    cards: int = 24
+    workers: int = 1000
+    details: int = 200
+    steps: int = 60
+
+
+USUAL_ROWS = Rows()
+ALL_ROWS = Rows(*[sys.maxsize] * len(Rows._fields))
+
+_ALL = "grain report --all shows all."
+
+_CAUSES = 20  # that are not folded
+_WORKERS_OF_A_CAUSE = 3  # likewise
+
+_PER_ROW, _PER_ROW_NARROW = 5, 2  # boxes of the graph
+_BOX_NAME = 38  # characters in a box
+_LEGEND_NAME = 44
 
 _LATE = 0.01  # of the whole: what comes after the last run is worth a remark if it is more
 
 _NAMELESS = "(unknown function)"
 
 
-def render(report: Report, *, written: bool, version: str, notes: list[str]) -> str:
+def render(
+    report: Report, *, written: bool, version: str, notes: list[str], rows: Rows = USUAL_ROWS
+) -> str:
     """Return the page.
 
     Args:
         written: True if the log may still grow.
+        version: the version of Grain that makes the page.
         notes: sentences about the log itself, such as lines that were torn.
     """
     environment = jinja2.Environment(
@@ -60,7 +90,7 @@ def render(report: Report, *, written: bool, version: str, notes: list[str]) -> 
         undefined=jinja2.StrictUndefined,
     )
     style, script = _source(environment, "style.css"), _source(environment, "script.js")
-    view = _View(report, written=written)
+    view = _View(report, rows, written=written, version=version)
     return environment.get_template("page.html.jinja").render(
         policy=_policy(style, script),
         style=style,
@@ -97,9 +127,11 @@ def _policy(style: str, script: str) -> str:
 class _View:
     """The values of the template, section by section."""
 
-    def __init__(self, report: Report, *, written: bool) -> None:
+    def __init__(self, report: Report, rows: Rows, *, written: bool, version: str) -> None:
         self._report = report
+        self._rows = rows
         self._written = written
+        self._version = version
         # The functions that took most of the time have colours of their own.
         ranked = sorted(self._functions(), key=lambda one: -one.core_seconds)
         numbers = {name: number for number, name in enumerate(report.functions)}
@@ -121,13 +153,15 @@ class _View:
         remarks = [*self._remarks(), *({"when": "", "text": one} for one in notes)]
         path = self._path()
         pictures = list(self._charts())
-        failures = [self._failure(one) for one in self._causes()[:_CAUSES]]
+        graphs = self._graphs()
+        failures = [self._failure(one) for one in self._causes()]
         tasks = bool(report.totals.functions)
         sections = [
             ("utilisation", "Utilisation", bool(pictures)),
             ("workers", "Workers", bool(report.workers)),
             ("timeline", "Timeline", timeline is not None),
             ("queue", "Queue", tasks and report.span > 0),
+            ("graph", "Graph", bool(graphs)),
             ("functions", "Functions", tasks),
             ("requests", "Requests", tasks),
             ("failures", "Failures", tasks),
@@ -146,21 +180,26 @@ class _View:
             "tiles": list(self._tiles()),
             "sentences": list(self._sentences({one.text for one in findings})),
             "charts": pictures,
-            "workers": [self._worker(one) for one in report.workers[:_WORKERS]],
-            "more_workers": _more(len(report.workers), _WORKERS, "workers"),
+            "workers": [self._worker(one) for one in report.workers[: self._rows.workers]],
+            "more_workers": _more(len(report.workers), self._rows.workers, "worker"),
             "map": charts.worker_map(report.workers, report.span),
             "timeline": timeline,
             "timeline_note": self._timeline_note(),
             "static": charts.static_timeline(report.timeline, report.span, self._colours),
             "legend": list(self._legend()),
-            "queue": self._queue() if tasks and report.span > 0 else None,
-            "waits": [row for one in self._ranked[:_FUNCTIONS] for row in _waits(one)],
-            "functions": [self._function(one) for one in self._ranked[:_FUNCTIONS]],
-            "more_functions": _more(len(self._ranked), _FUNCTIONS, "functions"),
-            "requests": [self._request(one) for one in self._ranked[:_CARDS]],
+            "queue": list(self._queue()) if tasks and report.span > 0 else None,
+            "waits": [row for one in self._listed() for row in _waits(one)],
+            "graphs": graphs,
+            "graph_note": self._graph_note(),
+            "graph_table": self._graph_table(),
+            "functions": [self._function(one) for one in self._listed()],
+            "more_functions": _more(len(self._ranked), self._rows.functions, "function"),
+            "requests": [self._request(one) for one in self._ranked[: self._rows.cards]],
             "requests_note": self._requests_note(),
-            "failures": failures if tasks else None,
-            "more_failures": _more(len(report.totals.failures), _CAUSES, "causes"),
+            "failures": failures[:_CAUSES] if tasks else None,
+            "folded_failures": failures[_CAUSES:],
+            "folded_title": _plus(len(failures) - _CAUSES, "cause"),
+            "failures_note": self._failures_note(),
             "path": path,
             "remarks": remarks,
             "footer": self._footer(),
@@ -168,6 +207,10 @@ class _View:
 
     def _functions(self) -> list[FunctionTotals]:
         return list(self._report.totals.functions.values())
+
+    def _listed(self) -> list[FunctionTotals]:
+        """Return the functions that have a row in the tables."""
+        return self._ranked[: self._rows.functions]
 
     # ---- the headline
 
@@ -200,8 +243,9 @@ class _View:
             yield f"host {header.host}"
         if header.directory:
             yield header.directory
-        python = f", Python {header.python}" if header.python else ""
-        yield f"Grain {header.grain}{python}, log {header.id}"
+        python = f" on Python {header.python}" if header.python else ""
+        yield f"run by Grain {header.grain}{python}"
+        yield f"log {header.id}"
 
     def _tiles(self) -> Iterator[dict[str, str]]:
         report, totals = self._report, self._report.totals
@@ -260,7 +304,7 @@ class _View:
             yield "No task was submitted up to the end of this log."
         elif self._running:
             yield (
-                f"Running now: {report.running.now:,}; waiting: {report.waiting.now:,}. The "
+                f"Running now: {report.queue.now[1]:,}; waiting: {report.queue.now[0]:,}. The "
                 "mission goes on, and this page shows its log up to now."
             )
 
@@ -271,31 +315,98 @@ class _View:
         if report.span <= 0:
             return
         for kind, usage in report.usage.items():
-            word, unit = {"Cores": ("Cores", ""), "Memory": ("Memory", "GB")}.get(kind, (kind, ""))
+            unit = {"Cores": "cores", "Memory": "GB"}.get(kind, kind)
             series = [
-                ("offered by workers", "area offered", usage.offered),
-                ("asked for by runs", "area asked", usage.asked),
+                ("offered by workers", "area offered", [usage.offered]),
+                ("asked for by runs", "area asked", [usage.asked]),
             ]
             if usage.used.area:
                 name = "computing" if kind == "Cores" else "peaks of their use"
-                series.append((name, "line used", usage.used))
-            yield charts.time_chart(f"{word} over time", unit, series, report.span)
+                series.append((name, "line used", [usage.used]))
+            yield charts.time_chart(f"{kind} over time", unit, series, report.span)
 
-    def _queue(self) -> charts.TimeChart:
+    def _queue(self) -> Iterator[charts.TimeChart]:
+        queue, span_ = self._report.queue, self._report.span
+        for title, own, others, height in (
+            (f"Waiting tasks; {queue.most:,} at most", queue.waiting, queue.others[0], 132),
+            ("Tasks that were given to a worker", queue.running, queue.others[1], 88),
+        ):
+            apart = [name for name in self._styles if name in own and own[name].series.area]
+            rest = [stairs.series for name, stairs in own.items() if name not in self._styles]
+            rest = [series for series in (*rest, others.series) if series.area]
+            series = [
+                (_in_legend(name), f"area {self._styles[name]}", [own[name].series])
+                for name in apart
+            ]
+            if rest or not series:
+                # None: the axes are drawn all the same.
+                name = "other functions" if series else "functions"
+                series.append((name, f"area f{charts.COLOURS}", rest or [others.series]))
+            yield charts.time_chart(
+                title, "tasks", series, span_, whole=True, stacked=True, height=height
+            )
+
+    # ---- the graph of functions
+
+    def _graphs(self) -> list[dict[str, Any]]:
+        """Return the picture for wide windows, and that for narrow ones."""
         report = self._report
-        series = [
-            ("waiting", "area waiting", report.waiting.series),
-            ("running", "line running", report.running.series),
+        totals = [report.totals.functions.get(name) for name in report.functions]
+        tasks = [0 if one is None else one.tasks for one in totals]
+        shown, edges = summed(tasks, report.edges)
+        boxes = [self._box(totals[one], report.functions[one]) for one in shown]
+        if len(totals) > len(shown):
+            rest = [one for at, one in enumerate(totals) if at not in set(shown)]
+            count = sum(0 if one is None else one.tasks for one in rest)
+            failed = sum(0 if one is None else one.failed for one in rest)
+            name = f"{len(rest):,} other functions"
+            boxes.append(
+                {"name": name, "full": name, "style": f"f{charts.COLOURS}",
+                 "tasks": counted(count, "task"), "failed": f"{failed:,}" if failed else ""}
+            )  # fmt: skip
+        pictures = []
+        for style, per_row in (("wider", _PER_ROW), ("narrower", _PER_ROW_NARROW)):
+            drawn = graph(len(boxes), edges, per_row)
+            if drawn is not None:
+                pictures.append({"style": style, "drawn": drawn, "boxes": boxes})
+        return pictures
+
+    def _box(self, one: FunctionTotals | None, name: str) -> dict[str, str]:
+        return {
+            "name": shortened(clean(name) or _NAMELESS, _BOX_NAME),
+            "full": name or _NAMELESS,
+            "style": self._styles.get(name, f"f{charts.COLOURS}"),
+            "tasks": counted(0 if one is None else one.tasks, "task"),
+            "failed": f"{one.failed:,}" if one is not None and one.failed else "",
+        }
+
+    def _graph_table(self) -> list[tuple[str, str, str]]:
+        names = self._report.functions
+        found = sorted(self._report.edges.items(), key=lambda one: -one[1])
+        return [
+            (names[one] or _NAMELESS, names[two] or _NAMELESS, f"{tasks:,}")
+            for (one, two), tasks in found[: self._rows.functions]
         ]
-        title = f"Tasks that wait and run over time; {report.waiting.most:,} waited at most"
-        return charts.time_chart(title, "", series, report.span)
+
+    def _graph_note(self) -> str:
+        text = (
+            "An arrow and its number: so many tasks were submitted after tasks of the function "
+            "at its beginning had ended. Further attempts at a task do not count."
+        )
+        if any(one == two for one, two in self._report.edges):
+            text += " \u21ba: so many came after tasks of their own function."
+        if any(one.brief for one in self._functions()):
+            text += " Brief tasks that the log only counts have no arrows."
+        if more := _more(len(self._report.edges), self._rows.functions, "arrow"):
+            text += f" The table lacks some: {more}"
+        return text
 
     def _timeline(self) -> dict[str, Any] | None:
         report = self._report
         if not report.timeline.lanes or report.span <= 0:
             return None
         names = [clean(name) or _NAMELESS for name in report.functions]
-        data = charts.timeline_data(report.timeline, report.span, names, _WORKERS)
+        data = charts.timeline_data(report.timeline, report.span, names, self._rows.workers)
         data["colours"] = self._colours
         data["others"] = charts.COLOURS
         for worker in data["workers"]:
@@ -319,8 +430,8 @@ class _View:
                 f"{counted(timeline.hidden, 'run')} more that no worker has reported may not have "
                 "begun, as no CPU was free for them: they are not shown."
             )
-        if len(timeline.lanes) > _WORKERS:
-            parts.append(f"It shows {_WORKERS:,} of {len(timeline.lanes):,} workers.")
+        if more := _more(len(timeline.lanes), self._rows.workers, "worker"):
+            parts.append(more)
         return " ".join(parts)
 
     def _legend(self) -> Iterator[dict[str, str]]:
@@ -328,7 +439,7 @@ class _View:
         for number_, colour in self._colours.items():
             name = self._report.functions[number_]
             if name not in totals or not totals[name].never_ran.count or totals[name].runs:
-                yield {"style": f"f{colour}", "name": name or _NAMELESS}
+                yield {"style": f"f{colour}", "name": _in_legend(name)}
         if len(self._report.functions) > len(self._colours):
             yield {"style": f"f{charts.COLOURS}", "name": "other functions"}
         yield {"style": "vain", "name": "ended without a value"}
@@ -409,7 +520,7 @@ class _View:
         return "not known: no run of it has ended"
 
     def _requests_note(self) -> str:
-        more = _more(len(self._ranked), _CARDS, "functions")
+        more = _more(len(self._ranked), self._rows.cards, "function")
         return (
             "What sufficed is the smallest request with which no run would have lacked anything: "
             "the largest peak of memory that was measured, rounded up to two digits; the cores "
@@ -425,11 +536,9 @@ class _View:
     def _failure(self, one: Failures) -> dict[str, Any]:
         line = one.first.line
         calls = [failed.call for failed in one.calls.values() if failed.call]
-        workers = [
-            f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common(3)
-        ]
-        if len(one.workers) > len(workers):
-            workers.append(f"{len(one.workers) - len(workers):,} others")
+        workers = [f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common()]
+        shown = workers[:_WORKERS_OF_A_CAUSE]
+        folded = workers[_WORKERS_OF_A_CAUSE : self._rows.details]
         where = f" on {line.worker}" if line.worker else ""
         after = f", {span(max(0.0, self._since_start(line.time)))} after the start"
         return {
@@ -439,11 +548,22 @@ class _View:
             "cause": one.cause.error or one.cause.outcome,
             "first": f"task {line.task}{where}{after}",
             "message": line.message or "(it has no message)",
-            "workers": ", ".join(workers),
-            "calls": "\n".join(map(clean, calls[:_CALLS])),
+            "workers": shown,
+            "folded_workers": folded,
+            "folded_workers_title": _plus(len(workers) - len(shown), "worker"),
+            "more_workers": _more(len(workers), self._rows.details, "worker"),
+            "calls": "\n".join(map(clean, calls[: self._rows.details])),
             "calls_count": f"{counted(len(calls), 'call')} failed so for good",
-            "more_calls": _more(len(calls), _CALLS, "calls"),
+            "more_calls": _more(len(calls), self._rows.details, "call"),
         }
+
+    def _failures_note(self) -> str:
+        if all(cause.error != OTHER_CAUSES for cause in self._report.totals.failures):
+            return ""
+        return (
+            "There are very many causes: all beyond the first are counted together, as other "
+            "causes. grain history --csv has the message of each run."
+        )
 
     def _since_start(self, moment: float) -> float:
         header = self._report.header
@@ -466,7 +586,7 @@ class _View:
             ("waits", "waiting for room", waited),
             ("own", "the mission's own time", own),
         ):
-            width = 100 * amount / report.span
+            width = 100 * max(0.0, amount) / report.span
             shares.append(
                 {
                     "style": style,
@@ -489,20 +609,21 @@ class _View:
             "shares": shares,
             "shares_text": "; ".join(f"{one['name']} {one['figure']}" for one in shares),
             "steps": list(self._steps(steps)),
+            "more": _more(len(steps), self._rows.steps, "step"),
         }
 
     def _steps(self, steps: list[PathStep]) -> Iterator[dict[str, str]]:
         """Yield the longest steps in their order, and a line for those left out between them."""
         chosen = sorted(range(len(steps)), key=lambda at: steps[at].after - steps[at].ended)
-        kept = sorted(chosen[:_STEPS])
+        kept = sorted(chosen[: self._rows.steps])
         last = -1
         for at in kept:
             if at > last + 1:
-                yield {"gap": f"… {at - last - 1:,} shorter steps"}
+                yield {"gap": _plus(at - last - 1, "shorter step")}
             yield self._step(steps[at])
             last = at
         if last < len(steps) - 1:
-            yield {"gap": f"… {len(steps) - 1 - last:,} shorter steps"}
+            yield {"gap": _plus(len(steps) - 1 - last, "shorter step")}
 
     def _step(self, step: PathStep) -> dict[str, str]:
         whole = self._report.span
@@ -519,7 +640,7 @@ class _View:
             "waited": span(step.started - step.submitted),
             "ran": span(step.ended - step.started),
             "at": percent(step.submitted),
-            "wait_width": percent(step.started - step.submitted),
+            "wait_width": percent(max(0.0, step.started - step.submitted)),
             "run_at": percent(step.started),
             "run_width": f"{max(0.3, 100 * (step.ended - step.started) / whole):.2f}",
         }
@@ -548,7 +669,8 @@ class _View:
     def _footer(self) -> str:
         moment = self._report.header.time if self._report.header is not None else 0.0
         end = _moment(moment + self._report.clock_change + self._report.span)
-        return f"Made by grain report from the event log up to {end}. This page loads nothing."
+        made = f"Made by grain report of Grain {self._version}"
+        return f"{made} from the event log up to {end}. This page loads nothing."
 
 
 def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "") -> dict[str, str]:
@@ -569,8 +691,19 @@ def _waits(one: FunctionTotals) -> Iterator[dict[str, str]]:
             }
 
 
+def _in_legend(name: str) -> str:
+    return shortened(clean(name) or _NAMELESS, _LEGEND_NAME)
+
+
+def _plus(count: int, what: str) -> str:
+    """Return the count of rows that are folded or left out, as a label."""
+    return f"+{count:,} more {what}{'' if count == 1 else 's'}" if count > 0 else ""
+
+
 def _more(count: int, most: int, what: str) -> str:
-    return f"{count - most:,} more {what} are not shown." if count > most else ""
+    """Return a sentence on rows that are left out, and how to see them; empty if none are."""
+    left_out = _plus(count - most, what)
+    return f"{left_out}: {_ALL}" if left_out else ""
 
 
 def _moment(at: float) -> str:

@@ -94,3 +94,58 @@ class Staircase:
             self._since = time
         self.now = number
         self.most = max(self.most, number)
+
+
+class QueueSeries:
+    """The numbers of tasks that wait and run over time, of each function.
+
+    Attributes:
+        waiting: by function.
+        running: those that were given to a worker, by function.
+        others: the same two of the functions beyond `APART`.
+        most: how many waited at most.
+    """
+
+    APART = 40
+
+    def __init__(self, bins: int) -> None:
+        self._bins = bins
+        self.waiting: dict[str, Staircase] = {}
+        self.running: dict[str, Staircase] = {}
+        self.others = Staircase(bins), Staircase(bins)
+        self.most = 0
+        self._now = 0, 0
+
+    def set(
+        self, time: float, function: str, counts: tuple[int, int], all_: tuple[int, int]
+    ) -> None:
+        """Change the numbers of a function.
+
+        Args:
+            time: when, in seconds from 0 on.
+            counts: how many of its tasks wait and run now.
+            all_: how many of all functions do.
+        """
+        self.most = max(self.most, all_[0])
+        self._now = all_
+        if function not in self.waiting and len(self.waiting) < self.APART:
+            self.waiting[function] = Staircase(self._bins)
+            self.running[function] = Staircase(self._bins)
+        if function in self.waiting:
+            self.waiting[function].set(time, counts[0])
+            self.running[function].set(time, counts[1])
+            return
+        for stairs, apart, count in zip(
+            self.others, (self.waiting, self.running), all_, strict=True
+        ):
+            stairs.set(time, count - sum(one.now for one in apart.values()))
+
+    @property
+    def now(self) -> tuple[int, int]:
+        """The numbers of tasks that wait and run, of all functions."""
+        return self._now
+
+    def end(self, time: float) -> None:
+        """Bring all up to a time with the same numbers."""
+        for one in (*self.waiting.values(), *self.running.values(), *self.others):
+            one.set(time, one.now)

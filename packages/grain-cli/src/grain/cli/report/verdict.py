@@ -10,6 +10,7 @@ import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.report.figures import shortened
 from grain.cli.report.sufficient import busy_cores
 from grain.eventlog.never_ran import CALLED_OFF, sentences
 from grain.eventlog.totals import OTHER_CAUSES
@@ -116,9 +117,9 @@ def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     how = most.cause.error or most.cause.outcome
     # A retry may have made up for the first of several runs: what they have in common is true.
     if message := most.first.line.message if most.runs == 1 else most.cause.pattern:
-        how += f": {_short(message, _LONG_MESSAGE)}"
+        how += f": {shortened(message, _LONG_MESSAGE)}"
     stop = "" if how.endswith((".", "!", "?")) else "."
-    function = _short(most.cause.function, _LONG_NAME)
+    function = shortened(most.cause.function, _LONG_NAME)
     if total == 1:
         of = f" of {function}" if function else ""
         yield Finding(f"One {noun}{of} failed: {how}{stop}", "failures")
@@ -145,7 +146,7 @@ def _cut_runs(report: Report) -> Iterator[Finding]:
     if most:
         limit = span(report.overtime[worst].limit)
         runs = counted(most, "run", "runs")
-        of = f"{runs} of {_short(worst, _LONG_NAME)}"
+        of = f"{runs} of {shortened(worst, _LONG_NAME)}"
         yield Finding(f"A time limit of {limit} or less ended {of}.", "requests")
 
 
@@ -166,8 +167,8 @@ def _too_many_cores(report: Report) -> Iterator[Finding]:
         if times >= TIMES:
             more = "twice" if times == 2 else f"{math.floor(10 * times) / 10:g} times"
             yield Finding(
-                f"{_short(one.name, _LONG_NAME)} asked for {asked:g} cores, and its programs kept "
-                f"{enough:g} busy on average at most: with Cores({enough:g}), {more} as many "
+                f"{shortened(one.name, _LONG_NAME)} asked for {asked:g} cores, and its programs "
+                f"kept {enough:g} busy on average at most: with Cores({enough:g}), {more} as many "
                 "would have room at once.",
                 "requests",
             )
@@ -226,7 +227,7 @@ def _lost_workers(report: Report) -> Iterator[Finding]:
     tasks = sum(worker.sent_back for worker in lost)
     if not lost:
         return
-    names = ", ".join(_short(worker.name, _LONG_NAME) for worker in lost[:_NAMED])
+    names = ", ".join(shortened(worker.name, _LONG_NAME) for worker in lost[:_NAMED])
     if len(lost) == 1:
         [worker] = lost
         heard = worker.left if worker.heard and worker.left is not None else None
@@ -236,11 +237,3 @@ def _lost_workers(report: Report) -> Iterator[Finding]:
         others = f" and {len(lost) - _NAMED:,} others" if len(lost) > _NAMED else ""
         who, own = f"{len(lost):,} workers were lost ({names}{others})", "their tasks"
     yield Finding(f"{who}: {tasks:,} of {own} went back to the queue.", "workers")
-
-
-def _short(text: str, most: int) -> str:
-    """Leave out the middle of a long text: its beginning and its end say most."""
-    if len(text) <= most:
-        return text
-    half = (most - 1) // 2
-    return f"{text[:half].rstrip()}…{text[-half:].lstrip()}"

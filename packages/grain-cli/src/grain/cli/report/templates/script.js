@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const canvas = document.getElementById("canvas");
   const picked = document.getElementById("picked");
+  const range = document.getElementById("range");
   const context = canvas.getContext("2d");
   if (!context) return;
 
@@ -124,7 +125,7 @@
     width = canvas.clientWidth;
     context.font = "12px system-ui, sans-serif";
     const widest = Math.max(0, ...workers.slice(0, 2000).map((one) => context.measureText(one.name).width));
-    left = Math.min(Math.ceil(widest), width * 0.3) + LABELS;
+    left = Math.min(Math.ceil(Math.max(widest, context.measureText("worker").width)), width * 0.3) + LABELS;
     row = Math.max(3, Math.min(16, MOST / Math.max(1, lanes.length)));
     shown = Math.min(lanes.length, Math.floor(MOST / row));
     const height = Math.ceil(shown * row) + AXIS;
@@ -176,6 +177,20 @@
     context.textAlign = "right";
     const word = far ? (unit === "s" ? "h:min:s" : "h:min") : words[unit];
     context.fillText(`${word} since the start`, width, bottom + 21);
+    context.fillText("worker", left - LABELS, bottom + 6);
+  }
+
+  // The beginning and the end of a name that is too long, with the width that it has then.
+  function shortened(name, room) {
+    if (context.measureText(name).width <= room) return name;
+    const parts = [...name];
+    let half = Math.floor(parts.length / 2);
+    let short = "…";
+    do {
+      half -= 1;
+      short = `${parts.slice(0, half).join("").trimEnd()}…${parts.slice(parts.length - half).join("").trimStart()}`;
+    } while (half > 1 && context.measureText(short).width > room);
+    return short;
   }
 
   function drawNames() {
@@ -191,7 +206,7 @@
       const middle = (Math.max(0, top) + Math.min(shown * row, bottom)) / 2;
       if (middle - 7 < free) continue;
       context.fillStyle = colours.dim;
-      context.fillText(one.name, left - LABELS, middle, left - LABELS);
+      context.fillText(shortened(one.name, left - LABELS), left - LABELS, middle, left - LABELS);
       free = middle + 7;
     }
   }
@@ -243,6 +258,10 @@
     }
     context.restore();
     drawNames();
+    const seen = workers.filter((one) => one.first < view.top + shown && one.first + one.count > view.top);
+    const places = seen.length === 1 ? `Worker ${workers.indexOf(seen[0]) + 1}` : `Workers ${workers.indexOf(seen[0]) + 1} to ${workers.indexOf(seen[seen.length - 1]) + 1}`;
+    const part = seen.length && shown < lanes.length ? `${places} of ${workers.length}: the arrows up and down show the others.` : "";
+    if (range.textContent !== part) range.textContent = part;
   }
 
   function request() {
