@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.cli.report.graph import HEIGHT, MOST, WIDTH, Graph, graph, summed
+from grain.cli.report.graph import HEIGHT, MOST, MOST_ARROWS, WIDTH, Graph, graph, summed
 
 LINKS = st.integers(2, 30).flatmap(
     lambda count: st.tuples(
@@ -111,3 +111,13 @@ def test_the_functions_with_the_fewest_tasks_are_one_box() -> None:
     assert list(range(1, MOST)) == shown
     assert {(29, 29): 15, (1, 2): 7} == between
     assert (list(range(MOST)), {(2, 3): 7}) == summed(tasks[:MOST], {(2, 3): 7})
+
+
+def test_of_very_many_arrows_those_of_the_most_tasks_are_drawn() -> None:
+    links = {(one, two): 1 + 20 * one + two for one in range(20) for two in range(20)}
+    drawn = graph(20, links, 5)
+
+    assert drawn is not None
+    between = [tasks for (one, two), tasks in links.items() if one != two]
+    assert sorted(between)[-MOST_ARROWS:] == sorted(arrow.tasks for arrow in drawn.arrows)
+    assert len(between) - MOST_ARROWS == drawn.not_drawn

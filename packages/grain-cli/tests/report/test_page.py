@@ -341,6 +341,21 @@ def test_the_graph_has_the_functions_with_their_tasks_and_the_arrows_in_a_table(
     assert "Graph" in made.words
 
 
+def test_arrows_that_are_not_drawn_are_in_the_table() -> None:
+    names = [f"f{number}" for number in range(12)]
+    lines: list[AnyLine] = [HEADER]
+    for name in names * 2:
+        task = len(lines)
+        after = tuple(range(1, task))
+        lines.append(
+            TaskSubmitted(time=1000.0 + task, task=task, function=name, after=after)
+        )  # fmt: skip
+
+    made = page(lines)
+    assert "+42 more arrows of fewer tasks: the table has them." in made.words
+    assert 144 == made.source.count('</th><td><span class="name short">f')
+
+
 def test_functions_that_do_not_come_after_each_other_have_no_graph() -> None:
     lines: list[AnyLine] = [HEADER, *(
         TaskSubmitted(time=1000.0 + task, task=task, function=name, after=after)

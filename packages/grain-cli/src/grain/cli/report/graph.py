@@ -10,7 +10,8 @@ Rules:
 4. In each row, what is linked stands close together: the order is the best of some sweeps down and
    up, by the mean place of the neighbours (Sugiyama's way); the places are the closest to the mean
    of the neighbours that keep the order and the distances.
-5. Beyond `MOST` functions, those with the fewest tasks are one box.
+5. Beyond `MOST` functions, those with the fewest tasks are one box. Beyond `MOST_ARROWS`, those of
+   the fewest tasks are not drawn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 MOST = 30
 """Boxes of a graph."""
+
+MOST_ARROWS = 90
+"""Arrows of a graph: with more, no eye can follow one."""
 
 WIDTH, HEIGHT = 172, 50
 """Pixels of a box."""
@@ -74,12 +78,17 @@ class Arrow(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """The geometry of a graph, in pixels."""
+    """The geometry of a graph, in pixels.
+
+    Attributes:
+        not_drawn: the arrows that are left out.
+    """
 
     width: int
     height: int
     boxes: list[FunctionBox]
     arrows: list[Arrow]
+    not_drawn: int
 
 
 Edges = dict[tuple[int, int], int]
@@ -114,9 +123,13 @@ def graph(count: int, edges: Mapping[tuple[int, int], int], per_row: int) -> Gra
         edges: the tasks of each arrow, by two boxes.
         per_row: boxes side by side, at most.
     """
-    links = {link: tasks for link, tasks in edges.items() if link[0] != link[1]}
-    if not links:
+    between = sorted(
+        ((link, tasks) for link, tasks in edges.items() if link[0] != link[1]),
+        key=lambda one: -one[1],
+    )
+    if not between:
         return None
+    links = dict(between[:MOST_ARROWS])
     order = _acyclic_order(count, links)
     places = {box: at for at, box in enumerate(order)}
     # One that goes up is placed as if it went down, and turned when it is drawn.
@@ -147,6 +160,7 @@ def graph(count: int, edges: Mapping[tuple[int, int], int], per_row: int) -> Gra
             _arrow(chains[link], tasks, heaviest, labels, up=up[link])
             for link, tasks in links.items()
         ],
+        len(between) - len(links),
     )
 
 

@@ -190,7 +190,7 @@ class _View:
             "queue": list(self._queue()) if tasks and report.span > 0 else None,
             "waits": [row for one in self._listed() for row in _waits(one)],
             "graphs": graphs,
-            "graph_note": self._graph_note(),
+            "graph_note": self._graph_note(graphs),
             "graph_table": self._graph_table(),
             "functions": [self._function(one) for one in self._listed()],
             "more_functions": _more(len(self._ranked), self._rows.functions, "function"),
@@ -388,7 +388,7 @@ class _View:
             for (one, two), tasks in found[: self._rows.functions]
         ]
 
-    def _graph_note(self) -> str:
+    def _graph_note(self, pictures: list[dict[str, Any]]) -> str:
         text = (
             "An arrow and its number: so many tasks were submitted after tasks of the function "
             "at its beginning had ended. Further attempts at a task do not count."
@@ -397,6 +397,8 @@ class _View:
             text += " \u21ba: so many came after tasks of their own function."
         if any(one.brief for one in self._functions()):
             text += " Brief tasks that the log only counts have no arrows."
+        if pictures and (not_drawn := pictures[0]["drawn"].not_drawn):
+            text += f" {_plus(not_drawn, 'arrow')} of fewer tasks: the table has them."
         if more := _more(len(self._report.edges), self._rows.functions, "arrow"):
             text += f" The table lacks some: {more}"
         return text
