@@ -30,7 +30,7 @@ extensions = [
     "pictures",
     "programs",
     "reference",
-    "small_report",
+    "example_report",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]

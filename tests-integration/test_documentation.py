@@ -27,6 +27,14 @@ def test_every_link_in_the_repository_leads_somewhere() -> None:
         ("[a](#gone)", "docs/page.md: (#gone) names a heading that is not there"),
         ("[a](../../secret)", "docs/page.md: (../../secret) is outside of the repository"),
         ("![a](_static/gone.svg)", "docs/page.md: (_static/gone.svg) does not exist"),
+        (
+            '<img alt="a" src="_static/gone.svg">',
+            "docs/page.md: (_static/gone.svg) does not exist",
+        ),
+        (
+            '<source media="(a)" srcset="_static/gone.svg">',
+            "docs/page.md: (_static/gone.svg) does not exist",
+        ),
         ("[a](https:/gone)", "docs/page.md: (https:/gone) has no host"),
         ("[`a`](gone.md)", "docs/page.md: (gone.md) does not exist"),
         (

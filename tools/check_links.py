@@ -20,6 +20,7 @@ PAGES = ["*.md", "docs/**/*.md", "packages/*/README.md", ".github/**/*.md"]
 FENCE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1 *$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
+PICTURE = re.compile(r'<(?:img|source)\b[^>]*? (?:src|srcset)="([^"]*)"')
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?")
 
@@ -28,7 +29,8 @@ def dead_links(root: Path) -> Iterator[str]:
     """Yield a sentence for each link of a repository that leads nowhere."""
     for page in sorted({page for pattern in PAGES for page in root.glob(pattern)}):
         text = FENCE.sub("", page.read_text(encoding="utf-8"))
-        for target in LINK.findall(CODE.sub("", text)):
+        text = CODE.sub("", text)
+        for target in LINK.findall(text) + PICTURE.findall(text):
             if why := trouble(page, target, root):
                 yield f"{page.relative_to(root)}: ({target}) {why}"
 

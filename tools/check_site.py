@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MADE = {"genindex.html", "py-modindex.html", "search.html", "_static/small-report.html"}
+MADE = {"genindex.html", "py-modindex.html", "search.html", "_static/example-report.html"}
 """Pages that Sphinx and docs/extensions make; other pages link or show them."""
 
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "srcset"}

@@ -1,10 +1,14 @@
-"""The recordings of the landing page: real runs, as SVG with text in it.
+"""The pictures of the landing page and of README.md: real runs, as SVG with text in it.
 
-    python tools/recording.py         # writes docs/_static/demo.svg and docs/_static/cluster.svg
+    python tools/recording.py           # writes docs/_static/{demo,cluster,report-*}.svg
+    python tools/recording.py report    # writes only those of the report
 
 What is typed is below, what is printed is what the programs print. Directories and the host's name
-are replaced, as they are of no interest to a reader. Tests compare the words of both pictures with
-what the programs print now.
+are replaced, as they are of no interest to a reader. Tests compare the words of both recordings
+with what the programs print now, and the pictures of the report with those that are made now.
+
+README.md shows the pictures of the report by a path within the repository, as code hosts need it:
+so they are files of the repository, though the site has its own, which docs/extensions makes.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
+
+from grain_testkit import report_picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,6 +199,14 @@ def cluster(directory: Path, target: Path = STATIC / "cluster.svg", mission: str
     session.save(target, "what runs, what waits, and why")
 
 
+def report() -> None:
+    """Make the pictures of the report of a campaign, light and dark."""
+    page = report_picture.page("")  # the pictures lack the line that has the version
+    for name, dark in report_picture.FILES.items():
+        picture = report_picture.picture(page, dark=dark)
+        (STATIC / name).write_text(picture, encoding="utf-8")
+
+
 def text_of(picture: Path) -> str:
     """Return what a picture shows, line by line."""
     svg = picture.read_text(encoding="utf-8")
@@ -214,6 +228,7 @@ def _running(session: Session) -> int:
 
 if __name__ == "__main__":
     STATIC.mkdir(exist_ok=True)
-    for record in (demo, cluster):
+    report()
+    for record in () if sys.argv[1:] == ["report"] else (demo, cluster):
         with tempfile.TemporaryDirectory() as folder:
             record(Path(folder))

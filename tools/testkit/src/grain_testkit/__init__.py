@@ -28,6 +28,7 @@ Map:
 - ``command_line``: grain-cli: the command `grain` in the process of a test
 - ``scale_command``: grain-cli: `grain scale` as a process, and a Slurm of shell scripts
 - ``virtual_cluster``: grain-cli: jobs, workers and tasks in virtual time
+- ``report_picture``: grain-cli: the report of a campaign, as a page and as a picture
 - ``overviews``: grain-cli: answers of a scheduler to `grain top`
 - ``states``: grain-cli: answers of a scheduler to `grain ls`
 - ``hub_harness``: grain-head: scenarios of a hub

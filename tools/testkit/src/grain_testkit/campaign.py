@@ -220,6 +220,7 @@ class Campaign:
             time=BEGAN,
             version=VERSION,
             grain="1.0.0",
+            python="3.12.4",
             id="5ca1ab1e0ddba11",
             name="campaign",
             command=("python", "campaign.py"),
