@@ -34,7 +34,7 @@ WIDTH, HEIGHT = 172, 50
 """Pixels of a box."""
 
 _GAP, _PASSING = 22, 12  # pixels between boxes, and for an arrow that passes
-_ROW_GAP = 34  # pixels between rows
+_ROW_GAP = 42  # pixels between rows
 _FOR_EACH, _MOST_MORE = 2.0, 60.0  # and more for each arrow there, up to so many
 _MARGIN = 4
 _SWEEPS = 12
