@@ -151,7 +151,7 @@ def long_names() -> Iterator[AnyLine]:
     """Names of 90 characters and a message of 600, each in one word."""
     worker = "a-node-" + "n" * 83
     yield LogStarted(
-        time=1000.0, version=1, grain="1.0.0", source="mission", id="i" * 90, name="m" * 90,
+        time=1000.0, version=1, grain="1.0.0", id="i" * 90, name="m" * 90,
         command=("c" * 300,), directory="/" + "d" * 300, host=worker,
     )  # fmt: skip
     for at in range(3):
