@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.report.collecting import collect
-from grain.cli.report.page import ALL_ROWS, render
+from grain.cli.report.figures import ALL_ROWS
+from grain.cli.report.page import render
 from grain.eventlog.schema import (
     LogEnded,
     LogStarted,

@@ -16,7 +16,7 @@ Map:
 - ``sufficient``: the request that would have sufficed
 - ``graph``: the graph of functions
 - ``verdict``: the sentences on top
-- ``figures``: figures as text; ticks of axes
+- ``figures``: figures as text; ticks of axes; the number of rows
 - ``charts``: the geometry of pictures
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`

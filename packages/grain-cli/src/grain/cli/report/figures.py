@@ -1,8 +1,9 @@
-"""Figures as text: spans of time, amounts, shares, and the ticks of axes."""
+"""Figures as text: amounts, shares, the ticks of axes, and what is said of rows left out."""
 
 from __future__ import annotations
 
 import math
+import sys
 import unicodedata
 from typing import NamedTuple
 
@@ -123,3 +124,41 @@ def log_ticks(least: float, most: float) -> Ticks:
     )  # fmt: skip
     chosen = [(at, label) for at, label in usual if least <= at <= most]
     return Ticks([float(at) for at, _ in chosen], [label for _, label in chosen], "")
+
+
+# ---- rows of tables
+
+
+class Rows(NamedTuple):
+    """The rows of each part of the page, at most.
+
+    Attributes:
+        functions: those of the tables.
+        cards: functions with pictures of their own.
+        workers: those of the table, and in the timeline.
+        details: the calls of a cause, and its workers.
+        steps: those of the critical path.
+    """
+
+    functions: int = 200
+    cards: int = 24
+    workers: int = 1000
+    details: int = 200
+    steps: int = 60
+
+
+USUAL_ROWS = Rows()
+ALL_ROWS = Rows(*[sys.maxsize] * len(Rows._fields))
+
+_ALL = "grain report --all shows all."
+
+
+def plus(count: int, what: str) -> str:
+    """Return the count of rows that are folded or left out, as a label."""
+    return f"+{count:,} more {what}{'' if count == 1 else 's'}" if count > 0 else ""
+
+
+def left_out(count: int, most: int, what: str) -> str:
+    """Return a sentence on rows that are left out, and how to see them; empty if none are."""
+    label = plus(count - most, what)
+    return f"{label}: {_ALL}" if label else ""

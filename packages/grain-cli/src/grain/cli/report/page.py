@@ -10,16 +10,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import sys
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
 from grain.cli.report import charts
-from grain.cli.report.figures import NOTHING, hours, number, share, shortened
+from grain.cli.report.figures import (
+    NOTHING,
+    USUAL_ROWS,
+    hours,
+    left_out,
+    number,
+    plus,
+    share,
+    shortened,
+)
 from grain.cli.report.graph import graph, summed
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
@@ -32,32 +40,9 @@ if TYPE_CHECKING:
 
     from grain.cli.report.collecting import Report, WorkerTrack
     from grain.cli.report.critical_path import PathStep
+    from grain.cli.report.figures import Rows
     from grain.cli.report.verdict import Finding
     from grain.eventlog.totals import Failures, FunctionTotals
-
-
-class Rows(NamedTuple):
-    """The rows of each part of the page, at most.
-
-    Attributes:
-        functions: those of the tables.
-        cards: functions with pictures of their own.
-        workers: those of the table, and in the timeline.
-        details: the calls of a cause, and its workers.
-        steps: those of the critical path.
-    """
-
-    functions: int = 200
-    cards: int = 24
-    workers: int = 1000
-    details: int = 200
-    steps: int = 60
-
-
-USUAL_ROWS = Rows()
-ALL_ROWS = Rows(*[sys.maxsize] * len(Rows._fields))
-
-_ALL = "grain report --all shows all."
 
 _CAUSES = 20  # that are not folded
 _WORKERS_OF_A_CAUSE = 3  # likewise
@@ -181,7 +166,7 @@ class _View:
             "sentences": list(self._sentences({one.text for one in findings})),
             "charts": pictures,
             "workers": [self._worker(one) for one in report.workers[: self._rows.workers]],
-            "more_workers": _more(len(report.workers), self._rows.workers, "worker"),
+            "more_workers": left_out(len(report.workers), self._rows.workers, "worker"),
             "map": charts.worker_map(report.workers, report.span),
             "timeline": timeline,
             "timeline_note": self._timeline_note(),
@@ -193,12 +178,12 @@ class _View:
             "graph_note": self._graph_note(graphs),
             "graph_table": self._graph_table(),
             "functions": [self._function(one) for one in self._listed()],
-            "more_functions": _more(len(self._ranked), self._rows.functions, "function"),
+            "more_functions": left_out(len(self._ranked), self._rows.functions, "function"),
             "requests": [self._request(one) for one in self._ranked[: self._rows.cards]],
             "requests_note": self._requests_note(),
             "failures": failures[:_CAUSES] if tasks else None,
             "folded_failures": failures[_CAUSES:],
-            "folded_title": _plus(len(failures) - _CAUSES, "cause"),
+            "folded_title": plus(len(failures) - _CAUSES, "cause"),
             "failures_note": self._failures_note(),
             "path": path,
             "remarks": remarks,
@@ -398,8 +383,8 @@ class _View:
         if any(one.brief for one in self._functions()):
             text += " Brief tasks that the log only counts have no arrows."
         if pictures and (not_drawn := pictures[0]["drawn"].not_drawn):
-            text += f" {_plus(not_drawn, 'arrow')} of fewer tasks: the table has them."
-        if more := _more(len(self._report.edges), self._rows.functions, "arrow"):
+            text += f" {plus(not_drawn, 'arrow')} of fewer tasks: the table has them."
+        if more := left_out(len(self._report.edges), self._rows.functions, "arrow"):
             text += f" The table lacks some: {more}"
         return text
 
@@ -432,7 +417,7 @@ class _View:
                 f"{counted(timeline.hidden, 'run')} more that no worker has reported may not have "
                 "begun, as no CPU was free for them: they are not shown."
             )
-        if more := _more(len(timeline.lanes), self._rows.workers, "worker"):
+        if more := left_out(len(timeline.lanes), self._rows.workers, "worker"):
             parts.append(more)
         return " ".join(parts)
 
@@ -522,7 +507,7 @@ class _View:
         return "not known: no run of it has ended"
 
     def _requests_note(self) -> str:
-        more = _more(len(self._ranked), self._rows.cards, "function")
+        more = left_out(len(self._ranked), self._rows.cards, "function")
         return (
             "What sufficed is the smallest request with which no run would have lacked anything: "
             "the largest peak of memory that was measured, rounded up to two digits; the cores "
@@ -552,11 +537,11 @@ class _View:
             "message": line.message or "(it has no message)",
             "workers": shown,
             "folded_workers": folded,
-            "folded_workers_title": _plus(len(workers) - len(shown), "worker"),
-            "more_workers": _more(len(workers), self._rows.details, "worker"),
+            "folded_workers_title": plus(len(workers) - len(shown), "worker"),
+            "more_workers": left_out(len(workers), self._rows.details, "worker"),
             "calls": "\n".join(map(clean, calls[: self._rows.details])),
             "calls_count": f"{counted(len(calls), 'call')} failed so for good",
-            "more_calls": _more(len(calls), self._rows.details, "call"),
+            "more_calls": left_out(len(calls), self._rows.details, "call"),
         }
 
     def _failures_note(self) -> str:
@@ -611,7 +596,7 @@ class _View:
             "shares": shares,
             "shares_text": "; ".join(f"{one['name']} {one['figure']}" for one in shares),
             "steps": list(self._steps(steps)),
-            "more": _more(len(steps), self._rows.steps, "step"),
+            "more": left_out(len(steps), self._rows.steps, "step"),
         }
 
     def _steps(self, steps: list[PathStep]) -> Iterator[dict[str, str]]:
@@ -621,11 +606,11 @@ class _View:
         last = -1
         for at in kept:
             if at > last + 1:
-                yield {"gap": _plus(at - last - 1, "shorter step")}
+                yield {"gap": plus(at - last - 1, "shorter step")}
             yield self._step(steps[at])
             last = at
         if last < len(steps) - 1:
-            yield {"gap": _plus(len(steps) - 1 - last, "shorter step")}
+            yield {"gap": plus(len(steps) - 1 - last, "shorter step")}
 
     def _step(self, step: PathStep) -> dict[str, str]:
         whole = self._report.span
@@ -695,17 +680,6 @@ def _waits(one: FunctionTotals) -> Iterator[dict[str, str]]:
 
 def _in_legend(name: str) -> str:
     return shortened(clean(name) or _NAMELESS, _LEGEND_NAME)
-
-
-def _plus(count: int, what: str) -> str:
-    """Return the count of rows that are folded or left out, as a label."""
-    return f"+{count:,} more {what}{'' if count == 1 else 's'}" if count > 0 else ""
-
-
-def _more(count: int, most: int, what: str) -> str:
-    """Return a sentence on rows that are left out, and how to see them; empty if none are."""
-    left_out = _plus(count - most, what)
-    return f"{left_out}: {_ALL}" if left_out else ""
 
 
 def _moment(at: float) -> str:

@@ -132,8 +132,11 @@ class QueueSeries:
             self.waiting[function] = Staircase(self._bins)
             self.running[function] = Staircase(self._bins)
         if function in self.waiting:
-            self.waiting[function].set(time, counts[0])
-            self.running[function].set(time, counts[1])
+            # Most lines change one of both; the other holds until it changes.
+            if counts[0] != (waiting := self.waiting[function]).now:
+                waiting.set(time, counts[0])
+            if counts[1] != (running := self.running[function]).now:
+                running.set(time, counts[1])
             return
         for stairs, apart, count in zip(
             self.others, (self.waiting, self.running), all_, strict=True
