@@ -134,6 +134,25 @@ _NAMES = ("aspirin", "caffeine", "quinine", "morphine", "codeine", "atropine")
 _MADE_UP = 8  # of the whole campaign: optimise fails once, and its second attempt does not
 
 
+def plan_failures(molecules: int, rng: random.Random) -> dict[tuple[str, int], Failure | None]:
+    """Return the failure of the runs that fail, by function and molecule; None: only once.
+
+    Args:
+        molecules: as of `Campaign`; at least 22.
+        rng: chooses those that fail.
+    """
+    chosen: list[tuple[str, Failure | None]] = []
+    for failure in FAILURES:
+        number = max(2, round(failure.tasks * molecules / MOLECULES))
+        chosen += [(failure.function, failure)] * number
+    chosen += [("optimise", None)] * round(_MADE_UP * molecules / MOLECULES)
+    numbers = rng.sample(range(1, molecules + 1), len(chosen))
+    return {
+        (function, molecule): failure
+        for (function, failure), molecule in zip(chosen, numbers, strict=True)
+    }
+
+
 @dataclass(eq=False)
 class _Task:
     number: int
@@ -212,7 +231,7 @@ class Campaign:
         self._dock: list[_Task] = []
         self._left = 0
         self._groups: dict[int, int] = {}
-        self._failing = self._plan_failures()
+        self._failing = plan_failures(molecules, self._rng)
 
     def lines(self) -> Iterator[AnyLine]:
         """Yield the lines of the log in their order; only once."""
@@ -261,19 +280,6 @@ class Campaign:
     def _group(self) -> int:
         """The molecules of each call of `rank`, so that there are twelve."""
         return max(1, -(-self._molecules // 12))
-
-    def _plan_failures(self) -> dict[tuple[str, int], Failure | None]:
-        """Return the failure of the runs that fail, by function and molecule; None: only once."""
-        chosen: list[tuple[str, Failure | None]] = []
-        for failure in FAILURES:
-            number = max(2, round(failure.tasks * self._molecules / MOLECULES))
-            chosen += [(failure.function, failure)] * number
-        chosen += [("optimise", None)] * round(_MADE_UP * self._molecules / MOLECULES)
-        molecules = self._rng.sample(range(1, self._molecules + 1), len(chosen))
-        return {
-            (function, molecule): failure
-            for (function, failure), molecule in zip(chosen, molecules, strict=True)
-        }
 
     def _at(self, time: float, what: str, subject: object) -> None:
         heapq.heappush(self._agenda, (time, next(self._order), what, subject))

@@ -113,6 +113,10 @@ class _Replay:
         self._followers: dict[int, list[int]] = {}  # by the task whose submission they follow
         self._waiters: dict[int, list[int]] = {}  # by the task whose end they wait for
         self._progress: dict[int, _Progress] = {}
+        # The ids in the scheduler of tasks that have exchanged their places, and the reverse; that
+        # of all others is their index.
+        self._ids: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._requests: dict[tuple[str, int], tuple[Resource, str]] = {}
         self._first = math.inf
         self._end = 0.0
@@ -229,9 +233,40 @@ class _Replay:
     def _on_silent(self, number: int) -> None:
         """Start and end nothing on a worker that has died, before it is given up."""
         if number in self._workers:
+            self._take_the_same(number)
             self._scheduler.on_worker_draining(number)
-            for index in self._scheduler.workers[number].tasks:
+            for index in self._running_on(number):
                 self._progress[index].begun += 1
+
+    def _take_the_same(self, number: int) -> None:
+        """Have the tasks run on a worker that dies which were lost with it, where that is free.
+
+        Which of several tasks that ask for the same is on which worker is a matter of chance: of
+        milliseconds, or of what was sent ahead. But a loss costs as much as the task has run.
+        """
+        took = self._stays[number].took
+        others = [index for index in self._running_on(number) if index not in took]
+        tasks = self._scheduler.tasks
+        for index in took:
+            record = tasks.get(self._id(index))
+            if record is None or record.worker is None or record.worker.id == number:
+                continue
+            alike = [one for one in others if tasks[self._id(one)].queue is record.queue]
+            if alike:
+                self._exchange(index, alike[0])
+                others.remove(alike[0])
+
+    def _id(self, index: int) -> int:
+        return self._ids.get(index, index)
+
+    def _running_on(self, number: int) -> list[int]:
+        return [self._indices.get(id_, id_) for id_ in self._scheduler.workers[number].tasks]
+
+    def _exchange(self, one: int, other: int) -> None:
+        """Let two running tasks that ask for the same exchange their places."""
+        id_, other_id = self._id(one), self._id(other)
+        self._ids[one], self._ids[other] = other_id, id_
+        self._indices[other_id], self._indices[id_] = one, other
 
     def _on_leave(self, number: int, *, drained: bool) -> None:
         worker = self._workers.get(number)
@@ -245,7 +280,9 @@ class _Replay:
         heard = self._stays[number].heard
         until = self._now if heard is None else min(heard, self._now)
         self._pay(worker, until)
-        lost = list(self._scheduler.workers[number].tasks)
+        if heard is None:
+            self._take_the_same(number)
+        lost = self._running_on(number)
         self._scheduler.on_worker_left(number)
         for index in lost:
             self._on_lost(index, until)
@@ -266,7 +303,7 @@ class _Replay:
         task.begun += 1
         task.losses += 1
         if task.losses >= _LOSSES:
-            self._scheduler.on_cancelled(index)
+            self._scheduler.on_cancelled(self._id(index))
             del self._progress[index]
             self._strand(index, f"it was lost with its worker {_LOSSES} times")
 
@@ -293,11 +330,11 @@ class _Replay:
             self._over_memory += task.peak_memory > memory.M
         queue = self._scheduler.queue(request)
         self._progress[index] = _Progress(self._now, _cores(request))
-        self._scheduler.on_submitted(index, queue, urgency=task.urgency)
+        self._scheduler.on_submitted(self._id(index), queue, urgency=task.urgency)
 
     def _start(self, start: Start) -> None:
         # By its id a task may have exchanged its place with another one: nothing else is kept.
-        index = start.task
+        index = self._indices.get(start.task, start.task)
         logged, task = self._tasks[index], self._progress[index]
         seconds = logged.runs[min(task.run, len(logged.runs) - 1)].seconds
         task.cut = seconds > start.limit
@@ -310,18 +347,18 @@ class _Replay:
         task = self._progress.get(index)
         if task is None or task.begun != begun:
             return  # that run was lost
-        ended = self._scheduler.tasks[index]
+        ended = self._scheduler.tasks[self._id(index)]
         assert ended.worker is not None
         number = ended.worker.id
         logged = self._tasks[index]
         crashed = not task.cut and logged.runs[task.run].crashed
         self._used += task.cores * (self._now - task.began)
         self._over_time += task.cut
-        self._scheduler.on_finished(index, self._now, measured=not (task.cut or crashed))
+        self._scheduler.on_finished(ended.id, self._now, measured=not (task.cut or crashed))
         if crashed and task.run + 1 < len(logged.runs):
             task.run += 1
             task.queued = self._now
-            self._scheduler.on_submitted(index, ended.queue, ended.age, logged.urgency)
+            self._scheduler.on_submitted(self._id(index), ended.queue, ended.age, logged.urgency)
         else:
             del self._progress[index]
             self._resolve(index)

@@ -73,6 +73,7 @@ def report_data(
         "brief": workload.brief,
         "never_ran": [{"why": why, "tasks": tasks} for why, tasks in workload.never_ran.items()],
         "ignored": list(workload.ignored),
+        "all_workers": workload.all_workers,
         "replay": None if original is None else _outcome_data(original),
         "worker": worker.ask(),
         "rows": [{"workers": row.workers, **_outcome_data(row.outcome)} for row in rows],
@@ -107,6 +108,10 @@ def _origin(workload: Workload, original: Outcome | None) -> list[str]:
         off = original.makespan / workload.makespan - 1 if workload.makespan else 0.0
         than = f"{abs(off):.1%} {'more' if off > 0 else 'less'}" if abs(off) >= 5e-4 else "the same"
         lines.append(f"The replay of what happened takes {clock(original.makespan)}, {than}.")
+    if not workload.all_workers:
+        lines.append(
+            "It has the workers that ran a task of this mission, each from the first one on."
+        )
     return lines
 
 

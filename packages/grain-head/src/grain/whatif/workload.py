@@ -42,6 +42,7 @@ class Stay(NamedTuple):
         lost: True if it left against its will, with its runs.
         ends: when its job ends; None if it has no end.
         heard: for a lost worker, its last sign, if that is known.
+        took: the tasks, by index, whose runs were lost with it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Stay(NamedTuple):
     lost: bool = False
     ends: float | None = None
     heard: float | None = None
+    took: tuple[int, ...] = ()
 
 
 class LoggedRun(NamedTuple):
@@ -113,6 +115,8 @@ class Workload(NamedTuple):
         unknown: the number of tasks that had not ended, and of whose function nothing has, so they
             are left out.
         never_ran: the tasks that never ran, so they are left out: how many, by reason.
+        all_workers: True if the log has all workers that were there. That of a mission which others
+            can join has a worker from the first task of the mission on that it took.
         brief: the number of tasks that the log counts and does not list, so they are left out.
         ignored: kinds of resources that are not known here, and are ignored.
     """
@@ -128,6 +132,7 @@ class Workload(NamedTuple):
     ignored: tuple[str, ...]
     brief: int = 0
     never_ran: dict[str, int] = {}  # noqa: RUF012 - it is never changed
+    all_workers: bool = True
 
 
 def workload_of(lines: Iterable[AnyLine]) -> Workload:
@@ -196,6 +201,8 @@ class WorkloadBuilder:
         self._attempts: dict[int, int] = {}  # the last one at a task, by the first
         self._stays: dict[str, Stay] = {}
         self._past_stays: list[Stay] = []
+        # The runs that were lost, by worker: when they were given to it, and their tasks.
+        self._lost: dict[str, list[tuple[float, int]]] = {}
         self._last_outcome = 0.0
         self._brief = 0
         self._runs: list[_TimedRun] = []
@@ -265,6 +272,7 @@ class WorkloadBuilder:
             ignored=tuple(sorted(self._requests.ignored)),
             brief=self._brief,
             never_ran=self._assembly.never_ran.reasons(),
+            all_workers=self._assembly.never_ran.all_workers,
         )
 
     # ---- lines
@@ -324,6 +332,9 @@ class WorkloadBuilder:
                 opened.index, max(0.0, started - given), max(0.0, now - started), crashed
             )
             self._runs.append(timed)
+        if line.outcome == "lost":
+            given = now if opened.given is None else opened.given
+            self._lost.setdefault(line.worker, []).append((given, opened.index))
         opened.given = None
         if not line.final:
             return
@@ -346,7 +357,11 @@ class WorkloadBuilder:
         if stay.ends is not None and left > stay.ends:
             stay = stay._replace(ends=None)  # it outlived its job, or a clock is wrong
         if left < self._last_outcome:
-            return stay
+            if not stay.lost:
+                return stay
+            lost = self._lost.get(stay.name, ())
+            took = (task for given, task in lost if stay.joins <= given <= left)
+            return stay._replace(took=tuple(took))
         return stay._replace(leaves=None, lost=False, heard=None)
 
     # ---- run times
