@@ -19,6 +19,7 @@ from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
+from grain.head.base import CallKindNow
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CancelRequested,
@@ -365,6 +366,45 @@ async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> No
         head.post([(Retracted(task), None) for task in (1, 2, 3)])
 
     assert [NeverStarts(Cores(64), "too small", larger=True), CanStart(Cores(64))] == events
+
+
+async def test_tasks_are_counted_by_function_and_cores(mock_clock: MockClock) -> None:
+    """With those that fit no worker apart from those that wait for room."""
+    nothing_returned = Payloads("w").dump_outcome(outcome.Value(None))
+    mock_clock.jump(5)  # a start at 0 would be none
+    async with listened_to() as (executor, head, _):
+        for cores in (1, 1, 2, 64, 64):
+            executor.submit(Cores(cores), nothing if cores < 64 else trio.sleep_forever)
+        facts = WorkerFacts("id", "w", "host", {"Cores": 4})
+        too_small = Unschedulable(2, "too small", larger=True)
+        head.post([(facts, None), (Started("id", (1, 2, 4, 5)), None), (too_small, None)])
+        await wait_all_tasks_blocked()
+        mock_clock.jump(3)
+        head.post([(Resolved(1, "value"), nothing_returned)])
+        await wait_all_tasks_blocked()
+        now = {(one.function, one.cores): one for one in executor.kinds()}
+
+        brief = Resolved(3, "value", (), 0.02)
+        head.post([(Started("", (2, 5)), None), (Started("id", (3,)), None)])
+        head.post([(brief, nothing_returned)])
+        await wait_all_tasks_blocked()
+        later = {(one.function, one.cores): one for one in executor.kinds()}
+        head.post([(Retracted(task), None) for task in (2, 4, 5, 6)])
+        await wait_all_tasks_blocked()
+        left = executor.kinds()
+
+    one, two, wide = ("nothing", 1), ("nothing", 2), ("sleep_forever", 64)
+    assert {
+        one: CallKindNow(*one, 1, 0, (3.0,), 1, 3.0, 3.0),
+        two: CallKindNow(*two, 0, 0, (3.0,), 0, 0.0, 0.0),
+        wide: CallKindNow(*wide, 0, 1, (3.0,), 0, 0.0, 0.0),
+    } == now
+    assert {
+        one: CallKindNow(*one, 1, 0, (), 2, 3.02, 3.0),
+        two: CallKindNow(*two, 0, 0, (3.0,), 0, 0.0, 0.0),
+        wide: CallKindNow(*wide, 0, 2, (), 0, 0.0, 0.0),
+    } == later
+    assert [(0, 0, ())] * 3 == [kind[2:5] for kind in left]
 
 
 async def test_tasks_that_wait_for_the_first_worker_are_not_counted_as_too_large() -> None:
