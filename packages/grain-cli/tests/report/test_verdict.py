@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from grain.cli.report.collecting import collect
+from grain.cli.report.critical_path import PathStep
 from grain.cli.report.page import render
 from grain.cli.report.verdict import MOST, verdict
 from grain.eventlog.schema import (
@@ -82,6 +85,12 @@ def test_what_still_waits_has_not_come_too_late_to_run_while_the_mission_goes_on
     assert ["1 task never ran: no worker had GPUs."] == said(*waits)
 
 
+def test_of_several_reasons_why_tasks_never_ran_the_first_is_said() -> None:
+    lines = [submitted(1, GPUs=1.0), submitted(2, Cores=64.0), submitted(3, Cores=64.0)]
+
+    assert ["2 tasks never ran: no worker had 64 cores."] == said(WORKER, *lines, end())
+
+
 # ---- failures
 
 
@@ -106,6 +115,12 @@ def test_the_cause_of_most_failures_is_named_with_what_their_messages_share() ->
         *failures(*alike), end()
     )
     assert ["One task of f failed: ValueError: Why?"] == said(*failures("Why?"), end())
+
+
+def test_a_task_that_failed_without_an_exception_is_said_to_have_crashed() -> None:
+    crashed = failures("it was killed", outcome="crashed", error="")
+
+    assert ["One task of f failed: crashed: it was killed."] == said(*crashed, end())
 
 
 def test_a_failure_that_a_further_attempt_made_up_for_is_none() -> None:
@@ -140,6 +155,17 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     assert "…" in sentence
 
 
+def test_a_long_name_of_a_function_keeps_its_beginning_and_its_end() -> None:
+    name = f"chem.{'x' * 500}.optimise"
+    task = TaskSubmitted(time=1000.0, task=1, function=name)
+    failed = ended(1, outcome="error", error="ValueError", message="a")
+
+    [sentence] = said(task, started(1), failed, end())
+
+    assert re.fullmatch(r"One task of chem\.x+…x+\.optimise failed: ValueError: a\.", sentence)
+    assert 60 > len(sentence) - len("One task of  failed: ValueError: a.") - 1 > 50
+
+
 # ---- time limits
 
 
@@ -152,6 +178,33 @@ def test_a_time_limit_that_ends_one_run_of_twenty_is_named(runs: int, fires: boo
     found = said(WORKER, *lines, submitted(99, WTime=10.0), running=True)
 
     assert fires == ("A time limit of 10 s or less ended 1 run of f." in found)
+
+
+def cut(function: str, *tasks: int) -> list[AnyLine]:
+    lines: list[AnyLine] = []
+    slow: dict[str, Any] = {"outcome": "error", "error": "TooSlowError"}
+    for task in tasks:
+        one = structs.replace(submitted(task, WTime=10.0), function=function)
+        lines += [one, started(task), ended(task, **slow)]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ([*cut("f", 1, 2, 3), *cut("g", 4, 5)], "A time limit of 10 s or less ended 3 runs of f."),
+        ([*cut("f", 1, 2), *cut("g", 3, 4, 5)], "A time limit of 10 s or less ended 3 runs of g."),
+        ([*cut("f", 1, 2), *cut("g", 3, 4)], "A time limit of 10 s or less ended 2 runs of f."),
+    ],
+)
+def test_the_function_of_which_a_time_limit_ended_most_runs_is_named(
+    lines: list[AnyLine], sentence: str
+) -> None:
+    assert [sentence] == said_of("requests", WORKER, *lines, end())
+
+
+def test_no_time_limit_is_said_to_end_runs_of_a_function_without_a_name() -> None:
+    assert [] == said_of("requests", WORKER, *cut("", 1, 2), end())
 
 
 # ---- requests
@@ -178,6 +231,7 @@ def test_cores_that_programs_never_kept_busy_are_named() -> None:
     assert [TWICE] == said(WORKER, *computing(1.0), end())
     assert [TWICE] == said(WORKER, *computing(1.05), end())
     assert [] == said(WORKER, *computing(1.06), end())
+    assert [TWICE] == said(WORKER, *computing(0.5), end())
     more = TWICE.replace("asked for 2", "asked for 4").replace("twice", "4 times")
     assert [more] == said(WORKER, *computing(1.0, asked=4.0), end())
 
@@ -208,6 +262,37 @@ def test_nothing_is_said_of_cores_that_were_a_small_part_or_of_workers_without_r
     assert [TWICE] == with_other(225.0)  # 100 of 1,000 core seconds
     assert [] == with_other(226.0)
     assert [] == said(*computing(1.0), end())
+
+
+def test_the_median_run_decides_whether_programs_are_most_of_it() -> None:
+    def with_one_of(cores: float, others: float) -> list[str]:
+        runs = computing(others)
+        used = Usage(user=10 * cores, programs=1)
+        return said(WORKER, *runs[:-1], ended(5, usage=used), end())
+
+    assert [TWICE] == with_one_of(0.3, 1.0)
+    assert [] == with_one_of(1.0, 0.3)
+
+
+def test_nothing_is_said_of_cores_for_which_no_task_asked_or_of_a_function_without_a_name() -> None:
+    used = Usage(user=10.0, programs=1)
+    without: list[AnyLine] = []
+    for task in range(1, 6):
+        without += [submitted(task, Memory=1.0), started(task), ended(task, usage=used)]
+
+    assert [] == said(WORKER, *without, end())
+    nameless = [
+        structs.replace(one, function="") if isinstance(one, TaskSubmitted) else one
+        for one in computing(1.0)
+    ]
+    assert [] == said(WORKER, *nameless, end())
+
+
+def test_nothing_is_said_of_cores_with_which_half_as_many_more_would_have_room() -> None:
+    """Three tasks in place of two."""
+    worker = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 6.0})
+
+    assert [] == said(worker, *computing(2.0, asked=3.0), end())
 
 
 # ---- the first start
@@ -339,6 +424,37 @@ def test_of_many_sentences_the_first_three_are_said() -> None:
     assert ["queue", "requests", "workers"] == [
         one.section for one in verdict(_without_limits(), running=False, whole=True)
     ]
+
+
+def test_sentences_come_in_the_order_of_the_rules() -> None:
+    def of_g(task: int, **request: float) -> TaskSubmitted:
+        return TaskSubmitted(time=1000.0, task=task, function="g", request=request)
+
+    slow: dict[str, Any] = {"outcome": "error", "error": "TooSlowError"}
+    gone: dict[str, Any] = {"outcome": "lost", "worker": "n02", "final": False}
+    report = collect([
+        HEADER, WORKER, of_g(50, GPUs=1.0), *computing(1.0),
+        of_g(51, WTime=10.0), started(51), ended(51, **slow),
+        WorkerJoined(time=1000.0, worker="n02", resources={"Cores": 4.0}),
+        of_g(52), started(52, 1e3, "n02"), WorkerLeft(time=1188.0, worker="n02", why="gone"),
+        ended(52, 1188.0, **gone), end(1200.0),
+    ])  # fmt: skip
+    report = replace(report, first_wait=20.0, steps=[PathStep(1, 0, 0.0, 0.0, 180.0, 200.0, 0.0)])
+
+    def beginnings() -> list[str]:
+        return [one.text.split()[0] for one in verdict(report, running=False, whole=True)]
+
+    assert ["1", "One", "A"] == beginnings()
+    report.left_waiting.clear()
+    assert ["One", "A", "f"] == beginnings()
+    report.totals.failures.clear()
+    assert ["A", "f", "Tasks"] == beginnings()
+    report.overtime.clear()
+    assert ["f", "Tasks", "Tasks"] == beginnings()
+    found = verdict(report, running=False, whole=True)
+    assert ["requests", "path", "workers"] == [one.section for one in found]
+    report.totals.functions.clear()
+    assert ["Tasks", "Tasks", "n02"] == beginnings()
 
 
 def _without_limits() -> Report:

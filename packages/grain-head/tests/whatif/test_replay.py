@@ -435,10 +435,11 @@ def test_a_campaign_is_replayed_within_5_percent_of_what_it_took(
 def test_a_worker_that_is_lost_takes_the_same_tasks_with_it(lost: str, heard: float | None) -> None:
     """Either worker may have been the one that took the long task."""
     log = Log()
-    log.join(0, "a", 1)
-    log.join(0, "b", 1)
     brief, long = log.submit(0), log.submit(0)
     log.run(long, 0, 100)
+    # The line of a worker may come a moment after that of its first task.
+    log.join(1e-5, "a", 1)
+    log.join(1e-5, "b", 1)
     log.run(brief, 0, 6, outcome="lost", final=False, worker=lost)
     log.leave(6, lost, "its node does not answer", heard=heard)
     log.join(50, "c", 1)
@@ -446,7 +447,8 @@ def test_a_worker_that_is_lost_takes_the_same_tasks_with_it(lost: str, heard: fl
     workload = log.workload()
 
     assert [(brief - 1,)] == [stay.took for stay in workload.stays if stay.lost]
-    assert (100.0, 100.0) == (workload.makespan, replay(workload, Scenario()).makespan)
+    assert 100.0 == workload.makespan
+    assert 100.0 == pytest.approx(replay(workload, Scenario()).makespan)
 
 
 def test_what_has_not_ended_takes_the_mean_time_of_its_function() -> None:

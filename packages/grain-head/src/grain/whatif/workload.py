@@ -360,7 +360,8 @@ class WorkloadBuilder:
             if not stay.lost:
                 return stay
             lost = self._lost.get(stay.name, ())
-            took = (task for given, task in lost if stay.joins <= given <= left)
+            # The line of its first task may come before that of the worker.
+            took = (task for given, task in lost if stay.joins - _PROMPTLY <= given <= left)
             return stay._replace(took=tuple(took))
         return stay._replace(leaves=None, lost=False, heard=None)
 
