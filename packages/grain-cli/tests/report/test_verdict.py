@@ -234,6 +234,9 @@ def test_cores_that_programs_never_kept_busy_are_named() -> None:
     assert [TWICE] == said(WORKER, *computing(0.5), end())
     more = TWICE.replace("asked for 2", "asked for 4").replace("twice", "4 times")
     assert [more] == said(WORKER, *computing(1.0, asked=4.0), end())
+    wide = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 16.0})
+    [sentence] = said(wide, *computing(1.0, asked=5.0), end())
+    assert sentence.endswith("with Cores(1), 5.3 times as many would have room at once.")
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,33 @@ def test_nothing_is_said_of_cores_that_were_a_small_part_or_of_workers_without_r
     assert [TWICE] == with_other(225.0)  # 100 of 1,000 core seconds
     assert [] == with_other(226.0)
     assert [] == said(*computing(1.0), end())
+
+
+def test_rooms_are_whole_tasks_on_the_worker_that_gains_least() -> None:
+    def on(*workers: dict[str, float], asked: float = 2.0, **more: float) -> str:
+        joined = [
+            WorkerJoined(time=1000.0, worker=str(at), resources=resources)
+            for at, resources in enumerate(workers)
+        ]
+        return "".join(said(*joined, *computing(1.0, asked=asked, **more), end()))
+
+    memory = {"Cores": 4.0, "Memory": 16.0}
+    assert TWICE == on(memory, memory, Memory=2.0)
+    assert "" == on(memory, {"Cores": 4.0, "Memory": 2.0}, Memory=2.0)
+    assert "with Cores(1), 4 times as many" in on(memory, asked=3.0)
+    assert TWICE == on({"Cores": 6.0, "Memory": 0.6}, Memory=0.1)  # 0.6 / 0.1 < 6
+    assert TWICE == on(memory, Memory=0.0)
+
+
+def test_tasks_may_have_different_limits_of_time() -> None:
+    lines = [
+        structs.replace(one, request={**one.request, "WTime": 100.0 + one.task})
+        if isinstance(one, TaskSubmitted)
+        else one
+        for one in computing(1.0)
+    ]
+
+    assert [TWICE] == said(WORKER, *lines, end())
 
 
 def test_the_median_run_decides_whether_programs_are_most_of_it() -> None:
@@ -306,6 +336,15 @@ def test_a_late_first_start_is_named() -> None:
     assert ["Tasks waited 10 s before a worker took the first one."] == after(10.0, 200.0)
     assert [] == after(9.9, 100.0)
     assert [] == after(10.0, 201.0)
+
+
+def test_a_late_start_on_workers_without_a_line_leads_to_the_queue() -> None:
+    late: list[AnyLine] = [submitted(1), started(1, 1020.0), ended(1, 1030.0, 1020.0), end(1030.0)]
+
+    assert ["Tasks waited 20 s before a worker took the first one."] == said_of("queue", *late)
+    assert ["Tasks waited 20 s before a worker took the first one."] == said_of(
+        "workers", WORKER, *late
+    )
 
 
 def test_the_first_start_is_not_late_if_it_may_have_been_another_one() -> None:
@@ -392,6 +431,15 @@ def test_what_may_be_the_delay_of_a_report_is_not_a_wait_for_room() -> None:
     assert ["Tasks of the critical path waited at least 51 s of 1 min 40 s for room."] == learned(
         45.0, given=51.0
     )
+
+
+def test_a_wait_that_is_sure_but_for_a_moment_is_not_called_a_least_one() -> None:
+    report = collect([HEADER, WORKER, submitted(1), started(1), ended(1), end(1100.0)])
+    report = replace(report, steps=[PathStep(1, 0, 0.0, 0.0, 60.0, 100.0, unsure=0.01)])
+
+    [found] = verdict(report, running=False, whole=True)
+
+    assert "Tasks of the critical path waited 1 min of 1 min 40 s for room." == found.text
 
 
 def test_the_wait_for_the_first_start_is_said_once() -> None:
