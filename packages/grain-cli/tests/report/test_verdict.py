@@ -164,6 +164,10 @@ def test_a_long_name_of_a_function_keeps_its_beginning_and_its_end() -> None:
 
     assert re.fullmatch(r"One task of chem\.x+…x+\.optimise failed: ValueError: a\.", sentence)
     assert 60 > len(sentence) - len("One task of  failed: ValueError: a.") - 1 > 50
+    fits = structs.replace(task, function="x" * 60)
+    assert [f"One task of {'x' * 60} failed: ValueError: a."] == said(
+        fits, started(1), failed, end()
+    )
 
 
 # ---- time limits
@@ -386,6 +390,9 @@ def test_lost_workers_are_named_with_what_went_back() -> None:
     assert [
         "5 workers were lost (a, b, c and 2 others): 10 of their tasks went back to the queue."
     ] == said_of("workers", *lost(*"abcde"))
+    assert ["3 workers were lost (a, b, c): 6 of their tasks went back to the queue."] == said_of(
+        "workers", *lost(*"abc")
+    )
     assert [] == said_of("workers", *lost("n02", tasks=0))
 
 

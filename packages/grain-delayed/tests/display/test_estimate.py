@@ -169,6 +169,32 @@ def test_without_room_there_is_no_estimate() -> None:
     assert estimate([kind(2)], 0.0) is None
 
 
+def looked_at(*looks: tuple[float, int, list[CallKindNow]], cores: int) -> float:
+    """Return the time left after looks, each with the given cores and the tasks."""
+    now = [looks[0]]
+    progress = Progress()
+    progress.on_opened(
+        lambda: Statistics(9, 9, 0, 0, 0, 0, cores=cores, given=now[0][1]), lambda: now[0][2]
+    )
+    for now[0] in looks:
+        progress.look(now[0][0])
+    assert progress.left is not None
+    return progress.left.seconds
+
+
+def test_tasks_that_were_sent_ahead_behind_others_have_no_cores() -> None:
+    """They count as running. Of ten, two have a core."""
+    assert 50.0 == looked_at((0.0, 2, [kind(90, [0.0] * 10, 1.0)]), cores=2)
+
+
+def test_cores_that_tasks_had_some_seconds_ago_count_no_more() -> None:
+    """One task ends and the next begins; but workers leave, too."""
+    many, few = [kind(90, [0.0] * 10, 1.0)], [kind(98, [0.0] * 2, 1.0)]
+
+    assert 10.0 == looked_at((0.0, 10, many), (4.0, 2, few), cores=10)
+    assert 50.0 == looked_at((0.0, 10, many), (4.0, 2, few), (6.0, 2, few), cores=10)
+
+
 # ---- the error on a campaign of 1,887 calls in four dependent stages
 
 WHOLE = {stage.function: stage.calls for stage in STAGES}
