@@ -115,6 +115,17 @@ def test_the_cause_of_most_failures_is_named_with_what_their_messages_share() ->
         *failures(*alike), end()
     )
     assert ["One task of f failed: ValueError: Why?"] == said(*failures("Why?"), end())
+    assert ["One task of f failed: ValueError: So."] == said(*failures("So."), end())
+
+
+def test_failures_of_a_function_without_a_name_are_told_without_one() -> None:
+    lines = [
+        structs.replace(line, function="") if isinstance(line, TaskSubmitted) else line
+        for line in failures("a", "a")
+    ]
+
+    assert ["All 2 failed tasks are alike: ValueError: a."] == said(*lines, end())
+    assert ["One task failed: ValueError: a."] == said(*lines[:3], end())
 
 
 def test_a_task_that_failed_without_an_exception_is_said_to_have_crashed() -> None:
