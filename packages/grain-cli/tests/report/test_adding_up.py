@@ -220,6 +220,19 @@ def test_a_further_attempt_follows_the_one_before() -> None:
     assert [1, 2, 3] == [one.task for one in path.steps()]
 
 
+def test_a_task_that_ended_after_a_submission_was_not_awaited_before_it() -> None:
+    """A mission names what its branch has awaited; a number may be used twice."""
+    path = CriticalPath()
+    path.submitted(1, 0, 0.0, ())
+    path.submitted(2, 0, 0.0, ())
+    path.ended(1, 1.0, 5.0)
+    path.ended(2, 1.0, 12.0)
+    path.submitted(3, 1, 9.0, (1, 2))
+    path.ended(3, 9.0, 20.0)
+
+    assert [1, 3] == [one.task for one in path.steps()]
+
+
 def test_numbers_that_are_used_twice_make_no_endless_path() -> None:
     path = CriticalPath()
     for after in ((), (2,), (1,)):

@@ -283,12 +283,12 @@ def test_nothing_is_said_of_cores_that_were_a_small_part_or_of_workers_without_r
 
 
 def test_rooms_are_whole_tasks_on_the_worker_that_gains_least() -> None:
-    def on(*workers: dict[str, float], asked: float = 2.0, **more: float) -> str:
+    def on(*workers: dict[str, float], asked: float = 2.0, Memory: float = 1.0) -> str:
         joined = [
             WorkerJoined(time=1000.0, worker=str(at), resources=resources)
             for at, resources in enumerate(workers)
         ]
-        return "".join(said(*joined, *computing(1.0, asked=asked, **more), end()))
+        return "".join(said(*joined, *computing(1.0, asked=asked, Memory=Memory), end()))
 
     memory = {"Cores": 4.0, "Memory": 16.0}
     assert TWICE == on(memory, memory, Memory=2.0)
@@ -310,13 +310,14 @@ def test_tasks_may_have_different_limits_of_time() -> None:
 
 
 def test_the_median_run_decides_whether_programs_are_most_of_it() -> None:
-    def with_one_of(cores: float, others: float) -> list[str]:
+    def with_two_of(cores: float, others: float) -> list[str]:
         runs = computing(others)
+        del runs[-1], runs[-3]
         used = Usage(user=10 * cores, programs=1)
-        return said(WORKER, *runs[:-1], ended(5, usage=used), end())
+        return said(WORKER, *runs, ended(4, usage=used), ended(5, usage=used), end())
 
-    assert [TWICE] == with_one_of(0.3, 1.0)
-    assert [] == with_one_of(1.0, 0.3)
+    assert [TWICE] == with_two_of(0.3, 1.0)
+    assert [] == with_two_of(1.0, 0.3)
 
 
 def test_nothing_is_said_of_cores_for_which_no_task_asked_or_of_a_function_without_a_name() -> None:

@@ -195,6 +195,24 @@ def test_cores_that_tasks_had_some_seconds_ago_count_no_more() -> None:
     assert 50.0 == looked_at((0.0, 10, many), (4.0, 2, few), (6.0, 2, few), cores=10)
 
 
+@pytest.mark.parametrize(("running", "looks"), [(9, 11), (50_000, 2)])
+def test_the_more_tasks_run_the_more_rarely_the_time_is_estimated(running: int, looks: int) -> None:
+    """An estimate of 50,000 running tasks takes some milliseconds; one in 10 s costs nothing."""
+    taken: list[float] = []
+    now = [0.0]
+    progress = Progress()
+
+    def kinds() -> list[CallKindNow]:
+        taken.append(now[0])
+        return []
+
+    progress.on_opened(lambda: Statistics(0, running, 0, 0, 0, 0, cores=1, given=1), kinds)
+    for now[0] in range(11):
+        progress.look(now[0])
+
+    assert looks == len(taken)
+
+
 # ---- the error on a campaign of 1,887 calls in four dependent stages
 
 WHOLE = {stage.function: stage.calls for stage in STAGES}
