@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,19 @@ def test_a_run_is_in_the_lane_of_each_of_its_cpus() -> None:
     assert [[1, 3], [1, 3], [2]] == [[one.task for one in row] for row in lanes.rows()]
 
 
+def test_a_run_that_overlaps_the_one_before_it_by_a_moment_stays_on_its_cpu() -> None:
+    """Clocks are not exact. It begins when the other has ended."""
+    lanes = Lanes()
+    lanes.add(bar(0, 10, task=1), (0,))
+    lanes.add(bar(9.96, 20, task=2), (0,))
+    lanes.add(bar(19.9, 30, task=3), (0,))  # too much
+
+    rows = lanes.rows()
+    assert [[(1, 0, 10), (2, 10, 20)], [(3, 19.9, 30)]] == [
+        [(one.task, one.start, one.end) for one in row] for row in rows
+    ]
+
+
 def test_a_run_whose_cpus_are_not_known_is_where_there_is_room() -> None:
     lanes = Lanes()
     lanes.add(bar(0, 10, task=1), (0,))
@@ -178,6 +192,15 @@ def test_neighbours_are_joined_where_there_are_too_many() -> None:
     assert VAIN == joined[-1].state
 
 
+def test_a_bar_is_one_of_a_failure_if_any_of_its_runs_failed() -> None:
+    states = [VALUE, VAIN, VALUE, VALUE]
+    row = [bar(at, at + 0.5, state=state) for at, state in enumerate(states)]
+
+    [[joined]], _ = coarser([row], 1)
+
+    assert (4, VAIN) == (joined.runs, joined.state)
+
+
 def test_a_timeline_has_at_most_so_many_bars() -> None:
     timeline = Timeline(100)
     for at in range(5000):
@@ -231,6 +254,14 @@ def test_a_task_that_ended_after_a_submission_was_not_awaited_before_it() -> Non
     path.ended(3, 9.0, 20.0)
 
     assert [1, 3] == [one.task for one in path.steps()]
+
+
+def test_at_most_all_of_a_wait_is_unsure() -> None:
+    path = CriticalPath()
+    path.submitted(1, 0, 2.0, ())
+    path.ended(1, 5.0, 9.0, unsure=math.inf)
+
+    assert [3.0] == [step.unsure for step in path.steps()]
 
 
 def test_numbers_that_are_used_twice_make_no_endless_path() -> None:
