@@ -21,7 +21,7 @@ from grain.edge.questions import (
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
-from grain_testkit.hub_harness import F, HubHarness
+from grain_testkit.hub_harness import F, HubHarness, held
 
 if TYPE_CHECKING:
     import pytest
@@ -327,6 +327,19 @@ def test_a_worker_that_is_away_computes_on_an_unknown_number_of_cores(harness: H
 
     assert ((2, 2), None) == cores(harness)
     assert LoadAnswer(2, 2, None) == harness.hub.load()
+
+
+def test_a_worker_that_comes_back_by_another_connection_has_not_said_on_how_many_cores_it_computes(
+    harness: HubHarness,
+) -> None:
+    """Before the loss of the old connection was seen."""
+    harness.worker("w", 2)
+    submitted(harness, 1, 2)
+    harness.send("w", CoresComputed(2.0))
+    runs = tuple(held(lease) for lease in harness.sent("w", Lease))
+    harness.worker("w", 2, runs, link="again")
+
+    assert ((2, 2), None) == cores(harness)
 
 
 def test_the_cores_that_compute_are_known_but_for_a_twentieth(harness: HubHarness) -> None:
