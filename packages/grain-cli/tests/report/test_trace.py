@@ -99,6 +99,23 @@ def test_slices_nest_and_none_is_shortened_however_wrong_the_clocks_of_workers_a
     assert 2 >= len({tid for pid, tid in threads if pid == 2 and tid >= 1_000_000})
 
 
+def test_slices_of_one_cpu_do_not_overlap_though_the_log_says_so() -> None:
+    """Clocks of workers are not exact."""
+
+    def run(task: int, began: float, ended: float) -> list[AnyLine]:
+        return [
+            TaskSubmitted(time=1000.0, task=task, function="f"),
+            TaskStarted(time=1000.0, task=task, worker="w"),
+            RunEnded(time=1010.0, task=task, outcome="value", worker="w", started=began,
+                     ended=ended, cpus=(0,)),
+        ]  # fmt: skip
+
+    got = events([HEADER, *run(1, 1001.0, 1005.0), *run(2, 1004.98, 1006.0)])
+
+    first, second = [(event["ts"], event["dur"]) for event in got if event["ph"] == "X"]
+    assert ((1_000_000, 4_000_000), (5_000_000, 1_000_000)) == (first, second)
+
+
 def test_the_numbers_of_tasks_that_wait_and_run_are_counters() -> None:
     got = events(SyntheticMission(50, seed=1, workers=2).lines())
 

@@ -408,6 +408,15 @@ def test_lost_workers_are_named_with_what_went_back() -> None:
     assert [] == said_of("workers", *lost("n02", tasks=0))
 
 
+def test_a_task_that_was_given_up_with_its_worker_did_not_go_back() -> None:
+    lines = [
+        structs.replace(line, final=True) if isinstance(line, RunEnded) else line
+        for line in lost("n02")
+    ]
+
+    assert [] == said_of("workers", *lines, end(1200.0))
+
+
 def test_a_worker_that_came_back_or_was_to_leave_is_not_lost() -> None:
     back = WorkerJoined(time=1189.0, worker="n02", resources={"Cores": 4.0})
     assert [] == said_of("workers", *lost("n02"), back)

@@ -192,6 +192,13 @@ def test_nothing_is_said_of_a_time_of_which_nothing_is_known() -> None:
     assert log_line(progress).endswith("2 of 2 cores given")
 
 
+def test_where_no_cores_are_given_none_are_said_to_compute() -> None:
+    now = stats(queued=4, cores=(0, 64), computing=0.0)
+
+    assert "0 of 64 cores given" in log_line(after(1.0, now))
+    assert "computing" not in log_line(after(1.0, now))
+
+
 def test_the_two_kinds_of_cores_have_two_tones() -> None:
     styles = {part.text: part.style for part in live_line(after(40.0, COMPUTES), 140)}
 

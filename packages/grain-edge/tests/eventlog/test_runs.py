@@ -17,6 +17,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerLeft,
 )
+from grain.eventlog.usage import Usage
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
@@ -91,6 +92,28 @@ def test_a_run_lies_between_the_lines_that_frame_it(
 
     assert run.started is not None
     assert 100.0 == run.queued <= 110.0 <= run.started <= run.ended <= 110.0 + length
+
+
+def test_a_brief_run_of_which_only_the_length_is_known_is_not_moved_by_its_workers_clock() -> None:
+    """Its times are the writer's. The clock of its worker is 2.5 s ahead."""
+    long = RunEnded(
+        time=110.0, task=1, outcome="value", worker="w", started=102.51, ended=112.49, cpus=(0,),
+        usage=Usage(),
+    )  # fmt: skip
+    brief = RunEnded(
+        time=130.0, task=2, outcome="value", worker="w", started=129.9, ended=130.0, usage=Usage()
+    )
+    first, second = runs(
+        TaskSubmitted(time=100.0, task=1, function="f"),
+        TaskStarted(time=100.0, task=1, worker="w"),
+        long,
+        TaskSubmitted(time=120.0, task=2, function="f"),
+        TaskStarted(time=120.0, task=2, worker="w"),
+        brief,
+    )
+
+    assert (pytest.approx(100.01), pytest.approx(109.99)) == (first.started, first.ended)
+    assert (129.9, 130.0, pytest.approx(9.9)) == (second.started, second.ended, second.slack)
 
 
 def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
