@@ -112,8 +112,8 @@ def test_a_brief_run_of_which_only_the_length_is_known_is_not_moved_by_its_worke
         brief,
     )
 
-    assert (pytest.approx(100.01), pytest.approx(109.99)) == (first.started, first.ended)
-    assert (129.9, 130.0, pytest.approx(9.9)) == (second.started, second.ended, second.slack)
+    assert pytest.approx([100.01, 109.99]) == [first.started, first.ended]
+    assert pytest.approx([129.9, 130.0, 9.9]) == [second.started, second.ended, second.slack]
 
 
 def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
