@@ -132,7 +132,7 @@ class HubCampaign:
         self._run()
         self._log.close()
         started = LogStarted(
-            time=BEGAN, version=VERSION, grain="1.0.0", source="mission", id=_MISSION,
+            time=BEGAN, version=VERSION, grain="1.0.0", id=_MISSION,
             name="campaign",
         )  # fmt: skip
         self.lines: list[AnyLine] = [
