@@ -10,9 +10,9 @@ from tools.campaign.live import Look, Site, run_campaign
 from tools.campaign.measures import Estimated, estimated, replayed
 from tools.campaign.mission import MissionPlan
 
+from grain.eventlog.causes import pattern_of
 from grain.eventlog.reader import read
 from grain.eventlog.schema import RunEnded, TaskStarted, TaskSubmitted
-from grain.eventlog.totals import pattern_of
 
 if TYPE_CHECKING:
     from pathlib import Path

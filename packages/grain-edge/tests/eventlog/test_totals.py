@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grain.eventlog.causes import pattern_of
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import RunEnded, TaskSubmitted
-from grain.eventlog.totals import Histogram, Totals, pattern_of
+from grain.eventlog.totals import Histogram, Totals
 from grain.eventlog.usage import Usage
 from grain_testkit.event_logs import SyntheticMission
 

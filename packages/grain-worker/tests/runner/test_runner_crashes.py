@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grain.worker.errors import ExternalLostError, Failure
+from grain.worker.errors import ExternalError, ExternalLostError, Failure
 from grain.worker.runner.runner import crash_behind, failure_text
 from grain_testkit.runner_station import station
 
@@ -42,6 +42,10 @@ class Unprintable(Exception):
         raise ValueError
 
 
+def failed(*argv: str, stderr: str = "") -> ExternalError:
+    return ExternalError(Failure(argv, "n1", returncode=128, stderr_tail=stderr))
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -52,6 +56,15 @@ class Unprintable(Exception):
         (ExceptionGroup("", [ExceptionGroup("", [KeyError("k")])]), "KeyError: 'k'"),
         (ExceptionGroup("two", [OSError(), OSError()]), "ExceptionGroup: two (2 sub-exceptions)"),
         (ValueError("x" * 1000), f"ValueError: {'x' * 185}..."),
+        (
+            failed("xtb", "a.xyz", stderr="cycle 250\nSCF did not converge\n### done ###"),
+            "ExternalError: xtb a.xyz: exit code 128: SCF did not converge",
+        ),
+        (failed("xtb"), "ExternalError: xtb: exit code 128"),
+        (
+            failed("xtb", "x" * 300, stderr="SCF did not converge"),
+            f"ExternalError: xtb {'x' * 141}...: exit code 128: SCF did not converge",
+        ),
     ],
 )
 def test_a_failure_has_the_class_and_the_first_line_of_its_exception(

@@ -80,6 +80,12 @@ class NeverRan:
         """Return what every worker lacked for a request; nothing if one had it all."""
         if not self._offers:
             return "no worker was there" if self.all_workers else "no worker took a task"
+        lack = "no worker had" if self.all_workers else "no worker that took other tasks had"
+        lacking = self.lacking(request)
+        return lacking and f"{lack} {lacking}"
+
+    def lacking(self, request: Mapping[str, float]) -> str:
+        """Return, as a noun, what every worker lacks for a request; "" if one has it all."""
         if self.fits(request):
             return ""
         most: dict[str, float] = {}
@@ -87,12 +93,11 @@ class NeverRan:
             for kind, amount in offer:
                 most[kind] = max(amount, most.get(kind, 0.0))
         asked = {kind: amount for kind, amount in request.items() if kind != _TIME and amount > 0}
-        lack = "no worker had" if self.all_workers else "no worker that took other tasks had"
         if absent := [kind for kind in asked if not most.get(kind)]:
-            return f"{lack} {' or '.join(map(_noun, absent))}"
+            return " or ".join(map(_noun, absent))
         if short := [kind for kind in asked if asked[kind] > most[kind]]:
-            return f"{lack} {' or '.join(_amount(kind, asked[kind]) for kind in short)}"
-        return f"{lack} {' and '.join(_amount(kind, asked[kind]) for kind in asked)} at once"
+            return " or ".join(_amount(kind, asked[kind]) for kind in short)
+        return f"{' and '.join(_amount(kind, asked[kind]) for kind in asked)} at once"
 
 
 def sentences(reasons: Mapping[str, int]) -> list[str]:

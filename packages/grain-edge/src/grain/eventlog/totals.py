@@ -7,13 +7,13 @@ the runs.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from grain.eventlog.causes import pattern_of
 from grain.eventlog.runs import VALUE
 from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
 
@@ -348,28 +348,3 @@ class Totals:
             first = run.submission.retry_of or line.task
             self._failed[first] = function, failures
             failures.calls[first] = FailedCall(line.task, line.call)
-
-
-def pattern_of(message: str) -> str:
-    """Return a message without what differs: dots for paths, numbers, and arguments of programs.
-
-    >>> pattern_of("/opt/xtb aspirin --opt: exit code 128; on host nodea; SCF did not converge")
-    'xtb …: exit code 128; on host …; SCF did not converge'
-    """
-    return _VARIES.sub("…", _PLACE.sub(r"\1…", _COMMAND.sub(r"\1 …", message, count=1)))
-
-
-# A failed program, as `grain.worker.errors.ExternalError` puts it: its name, and its arguments.
-_COMMAND = re.compile(
-    r"^(?:[^\s:]*/)?([^\s/:]+) .*?(?=: (?:exit code|exit status|ended by signal|ended after) )"
-)
-
-# Where it ran, as a line of its own, which the log has after a semicolon.
-_PLACE = re.compile(r"((?:^|; )(?:on host|in directory) )[^;]*")
-
-
-# A word with a slash, a dot or a digit: a path, the name of a file, a number, an id, a name of a
-# worker; but not the exit status of a program, nor a signal.
-_VARIES = re.compile(
-    r"(?<!exit code )(?<!exit status )(?<![^\s'\"(,:=])[^\s'\",:=]*(?:[\d/]|\w\.\w)[^\s'\",:=]*"
-)

@@ -245,7 +245,8 @@ class RunEnded(Message, frozen=True):
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
         detail: text for display. For a crash, how the process died; for an error, the class and the
-            first line of the exception; for a run that has outlived its worker, `TIME_OVER`.
+            first line of the exception, and of a program the line of its output that says why; for
+            a run that has outlived its worker, `TIME_OVER`.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only writers of logs read; for a brief run without a program and with a value, its
             seconds; empty if it never began.

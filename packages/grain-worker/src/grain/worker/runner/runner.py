@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import outcome
 import trio
 
+from grain.eventlog.causes import decisive_line_of
 from grain.worker.call import run_call
-from grain.worker.errors import ExternalLostError, PayloadError, all_behind, command_line
+from grain.worker.errors import (
+    ExternalError,
+    ExternalLostError,
+    PayloadError,
+    all_behind,
+    command_line,
+)
 from grain.worker.messages import (
     Cancel,
     DefineFunction,
@@ -407,21 +414,34 @@ _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 def failure_text(error: BaseException) -> str:
     """Return the class and the first line of an exception or of a group's only member, shortened.
 
-    Schedulers show it: they cannot read an outcome, which is of the mission's classes.
+    Of a failed program, the line of its output that says why follows. Schedulers show the text:
+    they cannot read an outcome, which is of the mission's classes.
     """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    text = type(error).__name__
+    first = type(error).__name__
+    why = ""
     try:
-        lines = str(error).strip().splitlines()
+        whole = str(error).strip()
     except Exception:  # a class of the user may raise anything
-        lines = []
-    if lines:
-        text += f": {lines[0]}"
-    if len(text) > _FAILURE:
-        text = f"{text[: _FAILURE - 3]}..."
+        whole = ""
+    if whole:
+        first += f": {whole.splitlines()[0]}"
+        if isinstance(error, ExternalError) and (line := decisive_line_of(whole)):
+            why = f": {line}"
+    if len(first) + len(why) > _FAILURE:
+        # How a program ended stands behind its command, which may be long.
+        first, how = (first, "") if not why else _parted(first)
+        room = _FAILURE - len(how) - len(why)
+        first = f"{first[: max(room - 3, 0)]}...{how}"
     # Names of files may have surrogates, which no message can carry.
-    return text.encode(errors="backslashreplace").decode()
+    return f"{first}{why}".encode(errors="backslashreplace").decode()
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Part the text on a failed program before the last colon, behind which it says how it ended."""
+    command, colon, how = text.rpartition(": ")
+    return command, f"{colon}{how}"[: _FAILURE // 3]
 
 
 def has_interrupt(error: BaseException) -> bool:
