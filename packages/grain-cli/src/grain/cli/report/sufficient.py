@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.report.rules import enough_cores
 from grain.resource import WTime
 from grain.resource.figures import span
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
     from grain.eventlog.runs import EndedRun
     from grain.eventlog.totals import FunctionTotals
-
-_SLACK = 0.05  # cores: a program that computes on four at times uses 4.02 of them
 
 _TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
 _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
@@ -110,10 +109,7 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
 
 def busy_cores(function: FunctionTotals) -> float:
     """Return the cores that the programs of the busiest run kept busy on average, rounded up."""
-    asked = function.asked["Cores"].most
-    busy = math.ceil(function.busy_cores.most - _SLACK)
-    # More cores than it had cannot have been needed: others were free, or it was not bound.
-    return min(float(max(1, busy)), asked) if asked >= 1 else asked
+    return enough_cores(function.busy_cores.most, function.asked["Cores"].most)
 
 
 def two_digits_up(amount: float) -> float:

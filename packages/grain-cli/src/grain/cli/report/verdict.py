@@ -6,51 +6,38 @@ log, and nothing otherwise. docs/report.md has a table of the rules with their l
 
 from __future__ import annotations
 
-import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.figures import shortened
-from grain.cli.report.sufficient import busy_cores
+from grain.cli.report.rules import (
+    MOST,
+    AlikeFailures,
+    FunctionUse,
+    Lost,
+    alike,
+    lost_workers,
+    short_name,
+    too_many_cores,
+)
+from grain.eventlog.causes import headline
 from grain.eventlog.never_ran import CALLED_OFF, sentences
 from grain.eventlog.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from grain.cli.report.collecting import Report, WorkerTrack
+    from grain.cli.report.collecting import Report
     from grain.eventlog.totals import Failures, FunctionTotals
-
-MOST = 3
-"""Sentences of a verdict."""
-
-ALIKE = 0.25
-"""The part of all failures: one cause is worth a sentence if it has so many."""
 
 CUT = 0.05
 """The part of the runs of a function: its time limit is worth a sentence if it ended so many."""
-
-MEASURED = 5
-"""Runs whose cores were measured: with fewer, nothing is said of a request."""
-
-LARGE = 0.1
-"""The part of all core-hours: a request is worth a sentence if the function has so many."""
-
-BUSY = 0.5
-"""Cores that programs keep busy in the median run: with less, they are a small part of the runs."""
-
-TIMES = 2.0
-"""The request of a function is worth a sentence if so many times as many tasks would have room."""
 
 LATE_SECONDS, LATE = 10.0, 0.05
 """The first start is late if both have passed before it: seconds, and a part of the whole."""
 
 WAITED = 0.5
 """The part of the whole time: waits of the critical path are worth a sentence if they take it."""
-
-_NAMED = 3  # workers
-_LONG_NAME, _LONG_MESSAGE = 60, 140  # characters
 
 _TIME = "WTime"  # a limit, which is not used up
 
@@ -102,31 +89,21 @@ def _never_ran(report: Report, *, running: bool) -> Iterator[Finding]:
 def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     # Of a mission that goes on, a task that has failed may still be tried again.
     noun, counts = ("run", _runs) if running else ("task", _final)
-    causes = [
-        failures
-        for failures in report.totals.failures.values()
-        if failures.cause.outcome != "lost" and counts(failures)
-    ]
-    total = sum(map(counts, causes))
-    most = max(causes, key=counts, default=None)
-    if most is None or most.cause.error == OTHER_CAUSES:
-        return
-    count = counts(most)
-    if count < ALIKE * total or (count == 1 and total > 1):
-        return
-    how = most.cause.error or most.cause.outcome
+    counted_by: dict[tuple[str, str], int] = {}
+    for failures in report.totals.failures.values():
+        if failures.cause.outcome != "lost" and (count := counts(failures)):
+            key = failures.cause.function, _how(failures)
+            counted_by[key] = counted_by.get(key, 0) + count
+    found = alike([AlikeFailures(*key, count) for key, count in counted_by.items()], noun)
+    if found is not None and found[1].how != OTHER_CAUSES:
+        yield Finding(found[0], "failures")
+
+
+def _how(failures: Failures) -> str:
+    how = failures.cause.error or failures.cause.outcome
     # A retry may have made up for the first of several runs: what they have in common is true.
-    if message := most.first.line.message if most.runs == 1 else most.cause.pattern:
-        how += f": {shortened(message, _LONG_MESSAGE)}"
-    stop = "" if how.endswith((".", "!", "?")) else "."
-    function = shortened(most.cause.function, _LONG_NAME)
-    if total == 1:
-        of = f" of {function}" if function else ""
-        yield Finding(f"One {noun}{of} failed: {how}{stop}", "failures")
-        return
-    share = f"All {total:,}" if count == total else f"{count:,} of {total:,}"
-    where = f", in {function}" if function else ""
-    yield Finding(f"{share} failed {noun}s are alike{where}: {how}{stop}", "failures")
+    message = failures.first.line.message if failures.runs == 1 else failures.cause.pattern
+    return headline(f"{how}: {message}" if message else how)
 
 
 def _final(failures: Failures) -> int:
@@ -146,33 +123,26 @@ def _cut_runs(report: Report) -> Iterator[Finding]:
     if most:
         limit = span(report.overtime[worst].limit)
         runs = counted(most, "run", "runs")
-        of = f"{runs} of {shortened(worst, _LONG_NAME)}"
+        of = f"{runs} of {short_name(worst)}"
         yield Finding(f"A time limit of {limit} or less ended {of}.", "requests")
 
 
 def _too_many_cores(report: Report) -> Iterator[Finding]:
-    whole = report.totals.core_seconds
-    functions = report.totals.functions.values()
-    for one in sorted(functions, key=lambda function: -function.core_seconds):
-        if not one.name or not whole or one.core_seconds < LARGE * whole:
-            return
-        request = _only_request(one)
-        asked, busy = request.get("Cores", 0.0), one.busy_cores
-        if busy.count < max(MEASURED, one.seconds.count) or busy.quantile(0.5) < BUSY:
-            continue
-        enough = busy_cores(one)
-        if not 0 < enough < asked:
-            continue
-        times = _more_room(request, {**request, "Cores": enough}, report.workers)
-        if times >= TIMES:
-            more = "twice" if times == 2 else f"{math.floor(10 * times) / 10:g} times"
-            yield Finding(
-                f"{shortened(one.name, _LONG_NAME)} asked for {asked:g} cores, and its programs "
-                f"kept {enough:g} busy on average at most: with Cores({enough:g}), {more} as many "
-                "would have room at once.",
-                "requests",
-            )
-            return
+    functions = [
+        FunctionUse(
+            one.name,
+            one.core_seconds,
+            _only_request(one),
+            # Of some runs that brought a value, it is not known what they used.
+            0 if one.busy_cores.count < one.seconds.count else one.busy_cores.count,
+            one.busy_cores.quantile(0.5),
+            one.busy_cores.most,
+        )
+        for one in report.totals.functions.values()
+    ]
+    found = too_many_cores(functions, [worker.resources for worker in report.workers])
+    if found is not None:
+        yield Finding(found[0], "requests")
 
 
 def _only_request(function: FunctionTotals) -> dict[str, float]:
@@ -183,21 +153,6 @@ def _only_request(function: FunctionTotals) -> dict[str, float]:
     if any(sum(one.counts.values()) != tasks for one in function.asked.values()):
         return {}  # some kinds were not in all requests
     return {kind: one.most for kind, one in function.asked.items() if kind != _TIME}
-
-
-def _more_room(
-    before: Mapping[str, float], after: Mapping[str, float], workers: list[WorkerTrack]
-) -> float:
-    """Return how many times as many tasks have room on each worker, at least; 0 if none has."""
-    rooms = [(_room(worker, before), _room(worker, after)) for worker in workers]
-    return min((later / now for now, later in rooms if now), default=0.0)
-
-
-def _room(worker: WorkerTrack, request: Mapping[str, float]) -> int:
-    shares = (
-        worker.resources.get(kind, 0.0) / amount for kind, amount in request.items() if amount > 0
-    )
-    return math.floor(min(shares, default=0.0) + 1e-9)
 
 
 def _waits(report: Report, *, running: bool) -> Iterator[Finding]:
@@ -223,17 +178,11 @@ def _late_start(report: Report) -> Iterator[Finding]:
 
 
 def _lost_workers(report: Report) -> Iterator[Finding]:
-    lost = [worker for worker in report.workers if worker.why and worker.sent_back]
-    tasks = sum(worker.sent_back for worker in lost)
-    if not lost:
-        return
-    names = ", ".join(shortened(worker.name, _LONG_NAME) for worker in lost[:_NAMED])
-    if len(lost) == 1:
-        [worker] = lost
-        heard = worker.left if worker.heard and worker.left is not None else None
-        when = "" if heard is None else f" {span(heard)} after the start"
-        who, own = f"{names} was lost{when}", "its tasks"
-    else:
-        others = f" and {len(lost) - _NAMED:,} others" if len(lost) > _NAMED else ""
-        who, own = f"{len(lost):,} workers were lost ({names}{others})", "their tasks"
-    yield Finding(f"{who}: {tasks:,} of {own} went back to the queue.", "workers")
+    lost = []
+    for worker in report.workers:
+        if worker.why and worker.sent_back:
+            heard = worker.left if worker.heard and worker.left is not None else None
+            when = "" if heard is None else f"{span(heard)} after the start"
+            lost.append(Lost(worker.name, when, worker.sent_back))
+    if text := lost_workers(lost):
+        yield Finding(text, "workers")
