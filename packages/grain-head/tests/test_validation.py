@@ -14,9 +14,10 @@ from outcome import Value
 
 from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
+from grain.edge.questions import FunctionRow
 from grain.eventlog.usage import ProgramState
 from grain.head.errors import BadMessage
-from grain.head.messages import Crash, RegisterMission, Request, Resolved, Submit, Synced
+from grain.head.messages import Crash, Outlook, RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.service import HubService
 from grain.head.validation import check_message, request_of, resources_of
 from grain.remote_exer import RemoteExecutor
@@ -98,6 +99,16 @@ def test_a_request_whose_time_counts_down_is_refused() -> None:
         request_of({"WTime": {"T": 5.0, "countdown": True}})
 
 
+def row(**more: Any) -> FunctionRow:
+    """Return the tasks of a function, with some of their numbers replaced."""
+    known = FunctionRow("f", 5, 1, 2, 3, 4.5, 1.5, 2.0, {"Cores": 2.0}, 5, 0.9, 1.0, 45.0)
+    return replace(known, **more)
+
+
+def test_tasks_by_function_that_make_sense_pass() -> None:
+    check_message(Outlook(1, functions=(row(), row(seconds=None, memory=None, request={}))))
+
+
 RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
 
 
@@ -126,6 +137,14 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         CoresComputed(math.nan),
         Inspected(1, (ProgramState("xtb", math.nan),)),
         Inspected(1, (ProgramState("xtb", 1.0, math.inf),)),
+        Outlook(1, functions=(row(),) * 21),
+        Outlook(1, more_functions=-1),
+        Outlook(1, functions=(row(function="f" * 1000),)),
+        Outlook(1, functions=(row(done=-1),)),
+        Outlook(1, functions=(row(seconds=math.inf),)),
+        Outlook(1, functions=(row(request={"Cores": math.nan}),)),
+        Outlook(1, functions=(row(request={f"k{n}": 1.0 for n in range(17)}),)),
+        Outlook(1, functions=(row(request={"k" * 1000: 1.0}),)),
     ],
     ids=lambda message: type(message).__name__,
 )

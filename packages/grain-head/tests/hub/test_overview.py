@@ -10,6 +10,7 @@ from grain.edge.questions import (
     Answer,
     Ask,
     FailureRow,
+    FunctionRow,
     LoadAnswer,
     MissionOutlook,
     OverviewAnswer,
@@ -217,6 +218,56 @@ def test_a_success_is_no_failure(harness: HubHarness) -> None:
     assert [] == state(harness).failures
 
 
+def function_row(name: str, **more: Any) -> FunctionRow:
+    return FunctionRow(name, 5, 1, 2, 3, 4.5, 1.5, 2.0, {"Cores": 2.0}, 5, 0.9, 1.0, 45.0, **more)
+
+
+def test_the_functions_of_a_mission_are_shown_as_it_counts_them(harness: HubHarness) -> None:
+    mission = submitted(harness, 1)
+    rows = tuple(function_row(name) for name in ("prepare", "optimise"))
+    harness.send(mission, Outlook(3, functions=rows, more_functions=4))
+
+    [outlook] = [one.outlook for one in state(harness).missions]
+    assert outlook is not None
+    assert (rows, 4) == (outlook.functions, outlook.more_functions)
+
+
+def test_the_next_answer_has_what_a_mission_has_told_since(harness: HubHarness) -> None:
+    mission = submitted(harness, 1)
+    for name in ("prepare", "optimise"):
+        harness.send(mission, Outlook(3, functions=(function_row(name),)))
+        [outlook] = [one.outlook for one in state(harness).missions]
+        assert outlook is not None
+        assert [name] == [row.function for row in outlook.functions]
+        assert outlook == state(harness).missions[0].outlook
+
+
+def test_an_answer_has_fewer_functions_of_each_mission_where_there_are_many(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_FUNCTIONS", 4)
+    rows = tuple(function_row(f"f{number}") for number in range(5))
+    for name in ("a", "b"):
+        harness.send(harness.mission(name), Synced(), Outlook(3, functions=rows))
+
+    seen = [one.outlook for one in state(harness).missions]
+    assert [(rows[:2], 3)] * 2 == [(o.functions, o.more_functions) for o in seen if o is not None]
+
+
+def test_the_failures_of_a_mission_that_left_long_ago_are_not_shown(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    mission = submitted(harness, 1)
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "error"), payload=b"")
+    harness.now += 2 * overview.OLD
+    assert 1 == len(state(harness).failures)  # it is still here
+    harness.send(mission, Depart())
+    assert 1 == len(state(harness).failures)
+    harness.now += overview.OLD
+
+    assert [] == state(harness).failures
+
+
 def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
     harness.worker("w", 1)
     mission = submitted(harness, 1)
@@ -362,6 +413,6 @@ def test_a_mission_says_how_far_it_is_while_it_is_here(harness: HubHarness) -> N
     harness.send(mission, Outlook(3, 9, 42.0, least=True))
 
     [outlook] = [one.outlook for one in state(harness).missions]
-    assert MissionOutlook(3, 9, 42.0, least=True, whole=False) == outlook
+    assert MissionOutlook(3, 9, 42.0, True, False, (), 0) == outlook
     harness.lose(mission)
     assert [None] == [one.outlook for one in state(harness).missions]

@@ -15,13 +15,14 @@ from grain import GVAR
 from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
+from grain.edge.questions import OverviewAnswer, unpack
 from grain.eventlog.schema import RunEnded
 from grain.eventlog.usage import BRIEF, Usage
 from grain.head import TaskCancelled
 from grain.head.errors import ExecutorClosed, Unreachable
 from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
-from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
+from grain.head.messages import Ask, Outlook, RegisterMission, Request, Started, Submit, Synced
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
@@ -593,3 +594,34 @@ async def test_a_mission_whose_place_another_scheduler_takes_goes_on_with_its_lo
 
     assert 42 == ended.unwrap()
     assert "epoch 1 steps down, as epoch 9 was claimed" in failed[0].why
+
+
+async def compute(n: int) -> int:
+    await run_external(["sh", "-c", f"exit {n}"])
+    return n
+
+
+async def test_a_scheduler_is_told_of_tasks_by_function_and_of_what_their_programs_use(
+    address: str,
+) -> None:
+    """A failure that is followed by a further attempt is none."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+
+        def again(_: Any) -> None:
+            executor.note_retry(1)
+
+        executor.submit_call(Cores(1), Call(fail, (3,), {}), again)
+        for n in (0, 0, 3):
+            executor.submit(Cores(1), compute, n)
+        await executor.join()
+        executor.note_outlook(Outlook(4))
+        async with dial(address, role="cli", codec=CODEC, patience=30) as peer:
+            await peer.channel.send([(Ask("overview"), None)])
+            [(_, payload)] = await peer.channel.receive()
+        [mission] = unpack(payload, OverviewAnswer).missions
+        executor.close()
+
+    assert mission.outlook is not None
+    assert [("fail", 0, 0, 0), ("compute", 2, 1, 3)] == [
+        (row.function, row.done, row.failed, row.measured) for row in mission.outlook.functions
+    ]

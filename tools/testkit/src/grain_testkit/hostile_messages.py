@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from hypothesis import strategies as st
 
 from grain.edge.messages import MESSAGES as EVERY_CHANNEL
-from grain.edge.questions import Ask, pack
+from grain.edge.questions import Ask, FunctionRow, pack
 from grain.edge.version import Versions
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
 from grain.head.messages import HEAD, MISSION, Crash, Ending, RegisterMission
@@ -114,12 +114,14 @@ for _values in (SENSE, ODD):
     _values["Crash"] = _built(Crash, _values)
     _values["BlockingCode"] = _built(BlockingCode, _values)
     _figure = _values["float"]
+    _values["dict[str, float]"] = st.dictionaries(_text, _figure, max_size=3)
     for _name, _one in (
         ("int", _values["int"]),
         ("bytes", _values["bytes"]),
         ("Attempt", _values["Attempt"]),
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),
+        ("FunctionRow", _built(FunctionRow, _values)),
         (
             "ProgramState",
             st.builds(ProgramState, _text, _figure, st.none() | _figure, st.none() | _figure),

@@ -293,11 +293,44 @@ class WorkerRow(Part, frozen=True):
     at: float
 
 
+class FunctionRow(Part, frozen=True, array_like=True):
+    """The tasks of one function of a mission, as that counts them.
+
+    Attributes:
+        failed: how many failed for good, further attempts left aside.
+        waiting: how many wait, with those that fit no worker.
+        seconds: the median time of its last runs; None if none has ended.
+        memory: the largest peak of memory of a run's programs, in GB; None if none was measured.
+        memory_asked: the most memory that a task asked for, in GB; 0 if none asked for any.
+        request: the amounts for which all of them asked, by kind; empty if these differ.
+        measured: how many runs had programs whose CPU time is known.
+        busy: the cores that the programs of the median of the last of these kept busy.
+        busiest: those of the busiest.
+        core_seconds: the cores that its runs asked for, times their length.
+    """
+
+    function: str
+    done: int
+    failed: int
+    running: int
+    waiting: int
+    seconds: float | None
+    memory: float | None
+    memory_asked: float
+    request: dict[str, float]
+    measured: int
+    busy: float
+    busiest: float
+    core_seconds: float
+
+
 class MissionOutlook(Part, frozen=True):
     """The progress of a mission, as it estimates itself.
 
     Attributes:
         ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
+        functions: those that have the most tasks, in the order of their first calls.
+        more_functions: how many others there are.
     """
 
     ended: int
@@ -305,6 +338,8 @@ class MissionOutlook(Part, frozen=True):
     left: float | None
     least: bool
     whole: bool
+    functions: tuple[FunctionRow, ...]
+    more_functions: int
 
 
 class MissionRow(Part, frozen=True):

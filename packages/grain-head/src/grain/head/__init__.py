@@ -13,6 +13,7 @@ Map:
 - ``service``: a hub with the channels of its peers
 - ``gnaw/``: the process that missions share, run by ``python -m grain.head``
 - ``base``: what all executors have in common; their tasks by function and cores
+- ``functions``: tasks by function, as a scheduler shows them
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ import trio
 
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
-from grain.resource import Cores, Resource
+from grain.resource import Cores, Memory, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from grain.eventlog.usage import Usage
     from grain.head.messages import Outlook
     from grain.worker.call import Outcome
 
@@ -82,6 +84,7 @@ class CallKindNow(NamedTuple):
         timed: how many runs have ended whose times are known.
         seconds: the times of these, added up.
         longest: the longest of them.
+        of: the count that goes on; None where there is only this moment.
     """
 
     function: str
@@ -92,6 +95,11 @@ class CallKindNow(NamedTuple):
     timed: int
     seconds: float
     longest: float
+    of: CallKind | None = None
+
+
+_LAST = 101
+"""Runs of a kind whose times are kept, for medians."""
 
 
 class CallKind(msgspec.Struct, eq=False):
@@ -100,15 +108,47 @@ class CallKind(msgspec.Struct, eq=False):
     Attributes:
         cores: for which each of them asks.
         left: how many have no outcome.
+        done: how many have ended with a value.
+        failed: how many have failed, without those that were tried again.
         timed: as in `CallKindNow`; so are seconds and longest.
+        last: the times of the last runs.
+        request: what the first of them asked for.
+        alike: False if another one has asked for something else.
+        memory: the most memory that one has asked for, in GB.
+        peak: the largest peak of memory of a run's programs, in GB; None if none was measured.
+        measured: how many runs had programs whose CPU time is known.
+        busy: the cores that the programs of the last of these kept busy.
+        busiest: those of the busiest run.
     """
 
     function: str
     cores: float
     left: int = 0
+    done: int = 0
+    failed: int = 0
     timed: int = 0
     seconds: float = 0.0
     longest: float = 0.0
+    last: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
+    request: Resource | None = None
+    alike: bool = True
+    memory: float = 0.0
+    peak: float | None = None
+    measured: int = 0
+    busy: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
+    busiest: float = 0.0
+
+    def asked(self, request: Resource) -> None:
+        """Take note of what one of them asks for; of equal requests always the same object."""
+        if self.request is None:
+            self.request = request
+        elif request is self.request:
+            return
+        else:
+            self.alike = False
+        part = request.get(Memory)
+        if isinstance(part, Memory):
+            self.memory = max(self.memory, part.M)
 
     def ended(self, seconds: float | None) -> None:
         """Count the end of a task.
@@ -120,8 +160,19 @@ class CallKind(msgspec.Struct, eq=False):
         if seconds is not None:
             self.timed += 1
             self.seconds += seconds
+            self.last.append(seconds)
             if seconds > self.longest:
                 self.longest = seconds
+
+    def used(self, usage: Usage, seconds: float) -> None:
+        """Take note of what the programs of a run have used, which took so long."""
+        if usage.measured_by != "none":
+            self.peak = max(self.peak or 0.0, usage.peak_memory)
+        if usage.programs and seconds > 0:
+            cores = max(usage.cpu, 0.0) / seconds
+            self.measured += 1
+            self.busy.append(cores)
+            self.busiest = max(self.busiest, cores)
 
 
 class Kinds:
@@ -145,6 +196,7 @@ class Kinds:
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = CallKind(*key)
+        kind.asked(request)
         self.function, self.request, self.last = function, request, kind
         return kind
 
@@ -174,6 +226,7 @@ class Kinds:
                     kind.timed,
                     kind.seconds,
                     kind.longest,
+                    kind,
                 )
             )
         return kinds
@@ -207,6 +260,8 @@ class ExecutorBase(ABC, Generic[T]):
     def __init__(self) -> None:
         self._tasks: dict[int, T] = {}
         self._kinds = Kinds()
+        # The last task that has failed, and its kind: it may be tried again.
+        self._last_failed = 0, self._kinds.last
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
@@ -258,7 +313,14 @@ class ExecutorBase(ABC, Generic[T]):
         """Take note of how far the mission is, for users who watch it from elsewhere."""
 
     def note_retry(self, task: int) -> None:
-        """Take note that a task which has failed is going to be submitted again, as another one."""
+        """Take note that the task which has failed last is going to be submitted again.
+
+        Its receiver says so before it returns; the further attempt has another number.
+        """
+        last, kind = self._last_failed
+        if task == last:
+            kind.failed -= 1
+            self._last_failed = 0, kind
 
     def close(self) -> None:
         """Take no more tasks; `results` ends when those that are here have ended."""
@@ -343,8 +405,11 @@ class ExecutorBase(ABC, Generic[T]):
             self._not_begun += not begun
         elif type(ended) is outcome.Error:
             self._failed += 1
+            record.kind.failed += 1
+            self._last_failed = task, record.kind
         else:
             self._done += 1
+            record.kind.done += 1
         if record.deliver is not None:
             record.deliver(ended)
         else:

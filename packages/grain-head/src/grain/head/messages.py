@@ -13,6 +13,7 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
+from grain.edge.questions import FunctionRow
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report
 from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Disconnect, Outlived
@@ -144,6 +145,13 @@ class Described(Message, frozen=True):
     call: str
 
 
+FUNCTIONS = 20
+"""The most functions in an `Outlook`: the scheduler keeps it for each mission."""
+
+KINDS = 16
+"""The most kinds of resources in the request of one of them."""
+
+
 class Outlook(Message, frozen=True):
     """The progress of the mission, as it estimates itself; only for display.
 
@@ -154,6 +162,8 @@ class Outlook(Message, frozen=True):
             known; None without an estimate.
         least: True if it may take longer, as nothing is known of some of them.
         whole: True if the seconds are those until all calls have ended.
+        functions: the tasks of the functions that have the most, `FUNCTIONS` at most.
+        more_functions: how many other functions there are.
     """
 
     ended: int
@@ -161,6 +171,8 @@ class Outlook(Message, frozen=True):
     left: float | None = None
     least: bool = False
     whole: bool = False
+    functions: tuple[FunctionRow, ...] = ()
+    more_functions: int = 0
 
 
 class Depart(Message, frozen=True):

@@ -12,7 +12,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
-from grain.head.messages import Ask, Outlook, RegisterMission, Request, Submit
+from grain.head.messages import (
+    FUNCTIONS,
+    KINDS,
+    Ask,
+    Outlook,
+    RegisterMission,
+    Request,
+    Submit,
+)
 from grain.resource import Resource, WTime, from_data
 from grain.worker.messages import (
     PRINTED,
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from grain.edge.messages import Message
+    from grain.edge.questions import FunctionRow
     from grain.edge.version import Versions
     from grain.worker.messages import Attempt, Outlived
 
@@ -242,6 +251,25 @@ def _check_outlook(message: Outlook) -> None:
         _check_seconds("the time left", message.left)
     if min(message.ended, message.total, message.left or 0.0) < 0:
         raise BadMessage(f"{message.ended} of {message.total} calls, {message.left} s left")
+    if len(message.functions) > FUNCTIONS or message.more_functions < 0:
+        raise BadMessage(f"{len(message.functions)} functions; {FUNCTIONS} are the most")
+    for row in message.functions:
+        _check_function_row(row)
+
+
+def _check_function_row(row: FunctionRow) -> None:
+    _check_text("function", row.function)
+    if len(row.request) > KINDS:
+        raise BadMessage(f"a request of {len(row.request)} kinds; {KINDS} are the most")
+    for kind in row.request:
+        _check_text("kind of resource", kind)
+    amounts = (
+        *(row.done, row.failed, row.running, row.waiting, row.seconds or 0.0, row.memory or 0.0),
+        *(row.memory_asked, row.measured, row.busy, row.busiest, row.core_seconds),
+        *row.request.values(),
+    )
+    if not all(0 <= amount < math.inf for amount in amounts):
+        raise BadMessage(f"amounts of {row.function} that cannot be")
 
 
 def _check_computed(message: CoresComputed) -> None:

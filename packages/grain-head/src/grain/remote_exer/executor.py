@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
+from msgspec import structs
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
+from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
@@ -41,7 +43,8 @@ from grain.head.events import (
     WorkersLost,
     WorkersStopped,
 )
-from grain.head.messages import LastAway, OtherVersions, Submit, Trouble
+from grain.head.functions import function_rows
+from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -298,6 +301,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def note_retry(self, task: int) -> None:
         """Have the scheduler count no failure of a task that is going to be submitted again."""
+        super().note_retry(task)
         self._session.retry(task)
 
     # ---- questions
@@ -326,7 +330,10 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Tell the scheduler how far the mission is, for users who watch it there."""
-        self._session.note_outlook(outlook)
+        functions, more = function_rows(self.kinds(), FUNCTIONS)
+        self._session.note_outlook(
+            structs.replace(outlook, functions=functions, more_functions=more)
+        )
         self._link.wake()
 
     def _ask_load(self) -> None:
@@ -559,10 +566,19 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 )
                 counting = not run_log.room
             ran = report if type(report) is float else now - began if began else None
+            if type(report) is bytes and report:
+                self._note_use(record, report, now)
             begun = bool(record.worker)
             self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
+
+    @staticmethod
+    def _note_use(record: RemoteTask, report: bytes, now: float) -> None:
+        """Count what the programs of a run have used: it was not a brief one."""
+        read = decode_report(report, now)
+        if read is not None:
+            record.kind.used(read.usage, read.ended - read.started)
 
     def _label(self, task: int, record: RemoteTask | None = None) -> str:
         """Return the call of a task for the event log; "" if it is not known any more."""

@@ -439,7 +439,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """Part the text on a failed program before the last colon, behind which it says how it ended."""
+    """Part the text on a failed program before the last colon: how it ended stands behind that."""
     command, colon, how = text.rpartition(": ")
     return command, f"{colon}{how}"[: _FAILURE // 3]
 

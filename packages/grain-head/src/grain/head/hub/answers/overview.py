@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from grain.edge.questions import (
     FailureRow,
@@ -55,10 +55,14 @@ if TYPE_CHECKING:
         WorkerRecord,
     )
     from grain.head.hub.tasks.waiting import Waiting
+    from grain.head.messages import Outlook
     from grain.head.scheduler.state import TaskQueue
 
 FRESH = 0.5
 """Seconds for which an answer is given again."""
+
+OLD = 600.0
+"""Seconds for which the failures of a mission are shown that has left."""
 
 _LOOKS = 32  # workers that one answer looks at
 _NAMES = 40  # workers whose names are counted in the time of one look
@@ -71,6 +75,7 @@ _EXPLAINED = 3  # of these, the longest, for which a few workers show what is us
 _FULL = 3
 _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
 _MISSIONS = 100  # missions in an answer
+_FUNCTIONS = 200  # functions in an answer; at least one of each mission
 
 _NO_CORES = (0, 0, 0.0, 0)
 _UNKNOWN = 0.05  # the share of the given cores whose use may be unknown
@@ -121,6 +126,10 @@ class Overview:
         self._turns: list[int] = []
         self._names: Counter[str] = Counter()
         self._workers = (0, 0)
+        # By the number of a mission: what it told last, how many functions of it, and that encoded;
+        # of the missions in the last answer, and in the one that is made.
+        self._outlooks: dict[int, tuple[Outlook, int, msgspec.Raw]] = {}
+        self._shown_outlooks: dict[int, tuple[Outlook, int, msgspec.Raw]] = {}
         self._states: Counter[str] = Counter()
         self._given = self._cores = self._unknown = 0
         self._computing = 0.0
@@ -142,6 +151,8 @@ class Overview:
         own = labels(missions.values())
         running, waiting, queues = self._count_queues()
         rows = [row.encoded for row in self._rows.values()]
+        # Those of missions that are gone are forgotten.
+        self._outlooks, self._shown_outlooks = self._shown_outlooks, {}
         return OverviewAnswer(
             at=self._registry.wall_time(now),
             epoch=self._registry.epoch,
@@ -160,7 +171,7 @@ class Overview:
                 for number, queue in enumerate(queues)
             ],
             more_queues=max(waiting - len(queues), 0),
-            failures=[self._failure(failed, own) for failed in self._registry.failed_tasks],
+            failures=[self._failure(failed, own) for failed in self._failed(now)],
             lost=[self._lost(worker) for worker in self._registry.lost_workers],
             troubles=list(self._registry.troubles.values()),
         )
@@ -315,8 +326,21 @@ class Overview:
             retried=mission.retried,
             left=len(mission.tasks) - mission.unconfirmed,
             running=None if running is None else running[mission.number],
-            outlook=None if outlook is None else MissionOutlook(*astuple(outlook)),
+            outlook=None if outlook is None else self._outlook(mission.number, outlook),
         )
+
+    def _outlook(self, mission: int, outlook: Outlook) -> MissionOutlook:
+        """Return what a mission has told, encoded: it tells something new every five seconds."""
+        missions = max(min(len(self._registry.missions), _MISSIONS), 1)
+        most = max(_FUNCTIONS // missions, 1)
+        known = self._outlooks.get(mission)
+        if known is None or known[0] is not outlook or known[1] != most:
+            functions = outlook.functions[:most]
+            more = outlook.more_functions + len(outlook.functions) - len(functions)
+            shown = replace(outlook, functions=functions, more_functions=more)
+            known = outlook, most, msgspec.Raw(_encode(MissionOutlook(*astuple(shown))))
+        self._shown_outlooks[mission] = known
+        return cast("MissionOutlook", known[2])
 
     def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
         """Return the running tasks by mission, the number of queues, and the longest of them."""
@@ -360,6 +384,15 @@ class Overview:
             return "no worker that is here takes tasks"
         looked_at = islice(self._scheduler.workers.values(), _FULL)
         return full_text(queue, serving, looked_at if explained else ())
+
+    def _failed(self, now: float) -> Iterator[FailedTask]:
+        """Yield the failures of the missions that are here, and of those that left lately."""
+        missions = self._registry.missions
+        left = {one.record.id for one in self._registry.ended_missions if now - one.at <= OLD}
+        for failed in self._registry.failed_tasks:
+            mission = failed.ended[0].mission.id
+            if mission in missions or mission in left:
+                yield failed
 
     def _lost(self, worker: LostWorker) -> LossRow:
         return LossRow(
