@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.clocks import WorkerClocks
-from grain.eventlog.runs import EndedRun, RunAssembly, clocks_of
+from grain.eventlog.runs import EndedRun, RunAssembly, WorkerClocks, clocks_of
 from grain.eventlog.schema import (
     ClockChanged,
     RunEnded,

@@ -120,7 +120,7 @@ def pattern_of(message: str) -> str:
     >>> pattern_of("/opt/xtb aspirin --opt: exit code 128; on host nodea; SCF did not converge")
     'xtb …: exit code 128; on host …; SCF did not converge'
     """
-    return _VARIES.sub("…", _PLACE.sub(r"\1…", _COMMAND.sub(r"\1 …", message, count=1)))
+    return _VARIES.sub(_dots, _PLACE.sub(r"\1…", _COMMAND.sub(r"\1 …", message, count=1)))
 
 
 # A failed program, as `grain.worker.errors.ExternalError` puts it: its name, and its arguments.
@@ -136,6 +136,12 @@ _PLACE = re.compile(r"((?:^|; )(?:on host|in directory) )[^;]*")
 _VARIES = re.compile(
     r"(?<!exit code )(?<!exit status )(?<![^\s'\"(,:=])[^\s'\",:=]*(?:[\d/]|\w\.\w)[^\s'\",:=]*"
 )
+
+
+def _dots(match: re.Match[str]) -> str:
+    """Return dots for a word, and the brackets that it ends with."""
+    word = match[0]
+    return f"…{word[len(word.rstrip(')]}')) :]}"
 
 
 def _outputs(text: str) -> dict[str, list[str]]:

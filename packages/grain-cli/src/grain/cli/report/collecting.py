@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from grain.cli.report.critical_path import PathStep
-    from grain.eventlog.clocks import WorkerClocks
-    from grain.eventlog.runs import EndedRun
+    from grain.eventlog.runs import EndedRun, WorkerClocks
     from grain.eventlog.schema import AnyLine
 
 BINS = 480

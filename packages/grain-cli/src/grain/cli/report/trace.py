@@ -26,8 +26,7 @@ from grain.eventlog.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.eventlog.clocks import WorkerClocks
-    from grain.eventlog.runs import EndedRun
+    from grain.eventlog.runs import EndedRun, WorkerClocks
     from grain.eventlog.schema import AnyLine
 
 MISSION = 0
