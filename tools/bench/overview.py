@@ -1,6 +1,7 @@
 """The question of ``grain top``: what an answer costs the scheduler, and what watching costs a run.
 
-A thousand workers with 64 cores run 64,000 tasks, and a million wait, in eight sizes.
+A thousand workers with 64 cores run 64,000 tasks, and a million wait, in eight sizes. Their mission
+has told of as many functions as it may.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import gc
 import statistics
 import time
 
-from grain.edge.questions import Ask
+from grain.edge.questions import Ask, FunctionRow
 from grain.head.hub.hub import Hub
-from grain.head.messages import RegisterMission, Request, Submit, Synced
+from grain.head.messages import FUNCTIONS, Outlook, RegisterMission, Request, Submit, Synced
 from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker
 from tools.bench import say
 
@@ -19,6 +20,13 @@ WORKERS = 1000
 TASKS = 1_000_000
 SIZES = 8
 ANSWERS = 200
+
+
+def function(number: int) -> FunctionRow:
+    """Return the tasks of a function, as a mission tells of them."""
+    request = {"Cores": 1.0, "Memory": 1.0}
+    counts = 1000, 3, 50, 10_000, 31.4, 0.7, 1.0
+    return FunctionRow(f"function_{number}", *counts, request, 1000, 0.97, 1.02, 31_400.0)
 
 
 def loaded(workers: int, tasks: int) -> Hub:
@@ -35,6 +43,7 @@ def loaded(workers: int, tasks: int) -> Hub:
         request = {"Cores": 1, "Memory": 1.0 + size / 8}
         head.on_message("m", Request(size, request), None, 0.0)
     head.on_message("m", Synced(), None, 0.0)
+    head.on_message("m", Outlook(1, functions=tuple(map(function, range(FUNCTIONS)))), None, 0.0)
     for task in range(1, tasks + 1):
         head.on_message("m", Submit(task, task % SIZES, b"f"), b"", 0.0)
         if not task % 10_000:
