@@ -14,7 +14,8 @@ from msgspec import structs
 from grain.cli.report.collecting import collect
 from grain.cli.report.critical_path import PathStep
 from grain.cli.report.page import render
-from grain.cli.report.verdict import MOST, verdict
+from grain.cli.report.verdict import verdict
+from grain.cli.verdict.rules import MOST
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,

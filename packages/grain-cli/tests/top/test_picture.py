@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from grain.cli.top.picture import (
+from grain.cli.top.tables.grid import Gauge, Tile
+from grain.cli.top.tables.overview import tables
+from grain.cli.top.tables.picture import (
     ASCII,
     UNICODE,
     ShownColumn,
@@ -21,15 +23,17 @@ from grain.cli.top.picture import (
     padded,
     places,
     row_line,
+    tile_lines,
     width,
 )
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import Gauge, tables
+from grain.cli.top.tables.rates import Rates
 from grain_testkit.overviews import overview, worker
 
 
 @pytest.mark.parametrize("room", [20, 40, 60, 80, 120, 200])
-@pytest.mark.parametrize("name", ["workers", "missions", "running", "waiting", "failures"])
+@pytest.mark.parametrize(
+    "name", ["workers", "missions", "functions", "running", "waiting", "failures"]
+)
 def test_a_line_never_takes_more_than_the_room(name: str, room: int) -> None:
     table = tables(overview(), Rates(), {})[name]
     where = places(table.columns, table.rows, room)
@@ -127,6 +131,32 @@ def test_bars_are_of_ascii_where_the_terminal_has_nothing_else() -> None:
     assert UNICODE == marks("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("tiles", "cells", "lines", "shown"),
+    [
+        (5, 10, 1, [".1234"]),
+        (9, 3, 3, [".12", "345", "678"]),
+        (30, 12, 2, [".12345678.12", "345 +15 more"]),
+        (30, 4, 1, [" +30"]),
+        (3, 10, 0, []),
+        (0, 10, 1, []),
+    ],
+)
+def test_rows_in_small_fill_lines_and_the_others_are_counted(
+    tiles: int, cells: int, lines: int, shown: list[str]
+) -> None:
+    made = [Tile(number % 9) for number in range(tiles)]
+    got = ["".join(text for text, _ in line) for line in tile_lines(made, cells, lines, ASCII)]
+
+    assert shown == got
+
+
+def test_a_tile_that_stands_out_is_its_letter() -> None:
+    [line] = tile_lines([Tile(3, "a", "bad"), Tile(0)], 5, 1, UNICODE)
+
+    assert [("a", "bad"), ("·", "")] == line
+
+
 @given(
     st.integers(0, 60),
     st.lists(st.one_of(st.just(1), st.integers(3, 1000)), min_size=1, max_size=6),
@@ -137,7 +167,7 @@ def test_the_heights_of_panes_fill_the_room(room: int, wanted: list[int], focus:
     lines = heights(room, wanted, focus)
 
     assert room == sum(lines)
-    assert all(line != 2 or at == focus for at, line in enumerate(lines))
+    assert all(line != 2 or at in (focus, len(lines) - 1) for at, line in enumerate(lines))
     if room >= len(wanted):
         assert all(lines)
     if room:

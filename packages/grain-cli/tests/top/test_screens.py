@@ -17,11 +17,11 @@ from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
 from grain.cli.top.pane import Pane
-from grain.cli.top.picture import ASCII
 from grain.cli.top.plain import text
 from grain.cli.top.prompts import KEYS, Confirm, Help
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import losses
+from grain.cli.top.tables.picture import ASCII
+from grain.cli.top.tables.rates import Rates
+from grain.cli.top.tables.verdict import verdict
 from grain.edge.questions import (
     CallAnswer,
     DrainingWorker,
@@ -33,7 +33,15 @@ from grain.edge.questions import (
     RunsAnswer,
     WhyAnswer,
 )
-from grain_testkit.overviews import AT, overview, worker
+from grain_testkit.overviews import (
+    AT,
+    function,
+    mission,
+    outlook,
+    overview,
+    queue,
+    worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -119,7 +127,7 @@ def titles(lines: list[str]) -> list[str]:
     return [
         line.split()[0]
         for line in lines
-        if line.startswith(("MISS", "WORK", "RUNNING", "WAITING", "FAILURES"))
+        if line.startswith(("MISS", "FUNCTIONS", "WORK", "RUNNING", "WAITING", "FAILURES"))
     ]
 
 
@@ -127,7 +135,7 @@ def titles(lines: list[str]) -> list[str]:
 def test_every_table_is_on_the_screen_within_its_width(size: tuple[int, int]) -> None:
     lines = picture(size=size)
 
-    assert ["MISSIONS", "WORKERS", "RUNNING", "WAITING", "FAILURES"] == titles(lines)
+    assert ["MISSIONS", "FUNCTIONS", "WORKERS", "RUNNING", "WAITING", "FAILURES"] == titles(lines)
     assert all(len(line) <= size[0] for line in lines)
     assert any("w093015-0" in line for line in lines)
     assert lines[0].startswith("grain top")
@@ -151,7 +159,7 @@ def test_no_size_is_an_error(size: tuple[int, int]) -> None:
 
 def test_a_thousand_workers_scroll() -> None:
     many = Seen(overview(workers=1000, runs=1))
-    lines = picture(many, keys=("end",))
+    lines = picture(many, keys=("3", "end"))
 
     assert any(line.startswith("w093015-999") for line in lines)
     assert not any(line.startswith("w093015-0 ") for line in lines)
@@ -159,7 +167,7 @@ def test_a_thousand_workers_scroll() -> None:
 
 def test_the_cursor_stays_on_its_row_when_others_come() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("down", "down")
+        await pilot.press("3", "down", "down")
         pane = app.query_one("#workers", Pane)
         assert pane.row is not None
         assert "w093015-2" == pane.row.cells[0]
@@ -182,7 +190,7 @@ def test_names_are_drawn_as_they_are_without_markup_and_escape_codes() -> None:
 
 def test_a_question_about_an_odd_name_is_drawn_as_it_is() -> None:
     odd = worker(0, label="[red]x[/")
-    lines = picture(Seen(replace(overview(), workers=[odd])), keys=("d",))
+    lines = picture(Seen(replace(overview(), workers=[odd])), keys=("3", "d"))
 
     assert any("Drain worker [red]x[/?" in line for line in lines)
 
@@ -217,34 +225,162 @@ def test_troubles_of_the_scheduler_are_on_the_second_line() -> None:
     assert "the disk is full" == lines[1]
 
 
-def test_workers_that_were_lost_lately_are_on_the_second_line() -> None:
+def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers() -> None:
     def lost(name: str, before: float, tasks: int) -> LossRow:
         at = AT - before
         return LossRow(name, "n", heard=at - 60, at=at, tasks=tasks)
 
-    answer = overview(lost=[lost("n00", 3600, 4), lost("n01", 90, 0), lost("n\x1b2", 30, 2)])
-    many = overview(lost=[lost(f"n{number}", 9 - number, 1) for number in range(5)])
+    answer = overview(
+        failures=0, lost=[lost("n00", 3600, 4), lost("n01", 90, 0), lost("n\x1b2", 30, 2)]
+    )
+    many = overview(failures=0, lost=[lost(f"n{number}", 9 - number, 1) for number in range(5)])
 
     def when(before: float) -> str:
         return moment(AT - before, AT)
 
-    first = f"{when(30)} worker n?2 is lost; 2 tasks run again elsewhere"
-    assert [first, f"{when(90)} worker n01 is lost"] == losses(answer)
-    assert picture(Seen(answer))[1].startswith(first)
-    assert f"Note: {first}." in text(answer, Rates(), 120, ASCII).splitlines()
-    assert "1 task runs again elsewhere" in losses(many)[0]
-    assert "2 more are lost" == losses(many)[-1]
+    first = f"n?2 was lost at {when(30)}: 2 of its tasks went back to the queue."
+    lines = picture(Seen(answer), keys=("v",))
+    assert f"v {first}" == lines[1]
+    assert f"Note: {first}" in text(answer, Rates(), 120, ASCII).splitlines()
+    rows = [line.split() for line in lines if "lost" in line[:30] and "was" not in line]
+    assert [["n?2", "n", "lost"], ["n01", "n", "lost"]] == [row[:3] for row in rows]
+    [found] = verdict(many)
+    assert "5 workers were lost (n4, n3, n2 and 2 others): 5 of their tasks went back" in found.text
+
+
+def test_each_sentence_of_the_verdict_has_a_key_that_leads_to_its_row() -> None:
+    gpus = queue(2, request="GPUs(9)", why="no worker here has enough for it")
+    lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
+    answer = replace(overview(lost=[lost]), queues=[queue(0), queue(1), gpus])
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        lines = shown(app)
+        assert ["v", "b", "n"] == [line.split()[0] for line in lines[1:4]]
+        for key, name, cells in (
+            ("v", "waiting", "GPUs(9)"),
+            ("b", "failures", "it raised an exception"),
+            ("n", "workers", "lost"),
+        ):
+            await pilot.press(key)
+            pane = app.query_one(f"#{name}", Pane)
+            assert pane.has_focus
+            assert pane.row is not None
+            assert cells in pane.row.cells
+
+    use(look, Seen(answer))
+
+
+def test_a_key_of_a_sentence_shows_a_row_that_a_filter_has_left_out() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("6", "slash", *"zzz", "enter", "v")
+        pane = app.query_one("#failures", Pane)
+        assert pane.has_focus
+        assert pane.row is not None
+        await pilot.press("b")  # there is no second sentence
+
+    use(look)
+
+
+@pytest.mark.parametrize(("height", "lines"), [(18, 1), (24, 3), (40, 4)])
+def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
+    height: int, lines: int
+) -> None:
+    gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
+    row = function(busy=1.0, busiest=1.0)
+    missions = [mission(0, outlook=outlook(functions=(row,)))]
+    answer = replace(overview(), queues=[gpus], missions=missions)
+    got = picture(Seen(answer), size=(80, height))
+
+    at = next(n for n, line in enumerate(got) if line.startswith(("cores given", "MISSIONS")))
+    assert lines == at - 1
+    if height == 40:
+        assert "at once." in got[4]
+
+
+def test_a_failure_that_is_opened_lists_those_of_its_cause_until_escape() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("6", "enter")
+        pane = app.query_one("#failures", Pane)
+        assert ["opt:42", "opt:41", "opt:40"] == [row.cells[1] for row in pane.rows]
+        await pilot.press("escape")
+        assert ["3"] == [row.cells[0] for row in pane.rows]
+        await pilot.press("enter", "enter")
+        assert isinstance(app.screen, TaskScreen)
+
+    use(look)
+
+
+def test_rows_that_are_not_seen_are_counted_in_the_title() -> None:
+    lines = picture(Seen(overview(workers=30, runs=1, more_queues=4)))
+
+    [workers] = [line for line in lines if line.startswith("WORKERS")]
+    rows = [line for line in lines if line.startswith("w093015-")]
+    assert workers.endswith(f"+{30 - len(rows)} more")
+    [waiting] = [line for line in lines if line.startswith("WAITING")]
+    assert waiting.endswith("+6 more")
+
+
+def test_many_workers_are_drawn_in_small_above_the_rows_or_in_their_place() -> None:
+    many = Seen(overview(workers=60, runs=1))
+    tiles = "▁" * 60
+
+    assert tiles in [line.strip() for line in picture(many)]
+    lines = picture(many, size=(120, 40), keys=("3",))
+    at = lines.index(tiles)
+    assert "(cores computing, of all of a worker)" in lines[at - 1]
+    assert lines[at + 1].startswith("NAME")
+    filtered = picture(many, size=(120, 40), keys=("3", "slash", "n", "1", "8", "enter"))
+    assert tiles not in filtered
+
+
+def test_a_row_below_the_small_ones_can_be_clicked() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        pane = app.query_one("#workers", Pane)
+        await pilot.click(pane, offset=(2, pane.heads + 1))
+        assert 1 == pane.cursor
+
+    use(look, Seen(overview(workers=60, runs=1)), size=(120, 40))
+
+
+def test_without_workers_one_sentence_in_the_middle_says_what_to_type() -> None:
+    lines = picture(Seen(overview(workers=0, failures=0)), size=(80, 24))
+
+    [at] = [at for at, line in enumerate(lines) if "Type `grain up`" in line]
+    assert 8 <= at <= 16
+    line = lines[at]
+    left = len(line) - len(line.lstrip())
+    assert abs(left - (80 - left - len(line.strip()))) <= 1
+    assert any(
+        "Type `grain up`" in line
+        for line in text(overview(workers=0), Rates(), 80, ASCII).splitlines()
+    )
+
+
+def test_the_functions_have_the_focus_at_first_where_there_are_any() -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        assert app.query_one("#functions", Pane).has_focus
+        await pilot.press("4")
+        app.post_message(Arrived(Seen(overview())))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.query_one("#running", Pane).has_focus
+
+    use(look)
+
+    async def silent(app: Top, _: Pilot[Any]) -> None:
+        assert app.query_one("#workers", Pane).has_focus
+
+    use(silent, Seen(replace(overview(), missions=[mission(0, outlook=None)])))
 
 
 def test_keys_choose_a_table_and_sort_it() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("5", "s")
+        await pilot.press("6", "s")
         pane = app.query_one("#failures", Pane)
         assert pane.has_focus
-        assert "TIME" == pane.order.column
+        assert "RUNS" == pane.order.column
         await pilot.press("r")
         assert pane.order.reverse
-        assert "40" in str(pane.rows[0].cells[1])
         await pilot.press("tab")
         assert not pane.has_focus
 
@@ -253,7 +389,7 @@ def test_keys_choose_a_table_and_sort_it() -> None:
 
 def test_words_leave_out_other_rows_until_escape() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("slash", *"n18")
+        await pilot.press("3", "slash", *"n18")
         pane = app.query_one("#workers", Pane)
         assert ["w093015-1"] == [row.cells[0] for row in pane.rows]
         assert isinstance(app.focused, Input)
@@ -268,7 +404,7 @@ def test_words_leave_out_other_rows_until_escape() -> None:
 
 def test_escape_ends_the_typing_of_words() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("slash", "q", "escape")
+        await pilot.press("3", "slash", "q", "escape")
         pane = app.query_one("#workers", Pane)
         assert pane.has_focus
         assert 3 == len(pane.rows)
@@ -301,7 +437,7 @@ def test_help_lists_the_keys_and_any_key_closes_it() -> None:
 
 def test_a_worker_is_drained_after_a_yes() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("down", "d")
+        await pilot.press("3", "down", "d")
         assert isinstance(app.screen, Confirm)
         await pilot.press("n", "d", "x", "y")
         await pilot.pause()
@@ -314,7 +450,7 @@ def test_a_worker_is_drained_after_a_yes() -> None:
 
 def test_a_task_is_cancelled_after_a_yes() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("4", "c", "escape", "c", "enter", "c", "y")
+        await pilot.press("5", "c", "escape", "c", "enter", "c", "y")
         await pilot.pause()
         assert "task opt:500 is cancelled; it waited" == shown(app)[1].rstrip()
 
@@ -325,7 +461,7 @@ def test_a_task_is_cancelled_after_a_yes() -> None:
 
 def test_why_a_task_cannot_be_cancelled_is_shown() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "c", "y")
+        await pilot.press("4", "c", "y")
         await pilot.pause()
         assert "task 12 of opt has ended\x1b".replace("\x1b", "?") == shown(app)[1].rstrip()
 
@@ -365,7 +501,7 @@ def test_the_facts_of_a_task_stay_above_a_long_log(alone: Path) -> None:
     reasons = [f"w{n}: not now" for n in range(30)]
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "enter")
+        await pilot.press("4", "enter")
         await until_shown(app, pilot, "cycle 99")
         lines = [line.rstrip() for line in shown(app)]
         assert ["TASK opt:12", "task opt:12 is running"] == [lines[0], lines[1][:22]]
@@ -389,7 +525,7 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
     submitted(alone, "earlier", "opt:12 (mission0) optimise | begun elsewhere\n")
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "enter")
+        await pilot.press("4", "enter")
         text = await until_shown(app, pilot, "begun elsewhere")
         assert isinstance(app.screen, TaskScreen)
         assert "TASK opt:12" in text
@@ -420,7 +556,7 @@ def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: P
     submitted(alone, "w093015-2", "hello\nopt:121 other\n")
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "enter")
+        await pilot.press("4", "enter")
         text = await until_shown(app, pilot, "hello")
         assert "no line of opt:12: none in the output of the 1 job" in text
         assert "w093015-2.log, the last lines" in text
@@ -431,11 +567,12 @@ def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: P
 
 def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("enter")
+        await pilot.press("3", "enter")
         text = await until_shown(app, pilot, "no log of")
         assert isinstance(app.screen, WorkerScreen)
         assert "WORKER w093015-0" in text
-        assert "RUNNING  70, 1 of them here" in text
+        assert "RUNNING  70 " in text
+        assert "+69 more" in text
         assert "opt:77" in text
         assert "no log of w093015-0 was written" in text
 
@@ -445,7 +582,7 @@ def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
 
 def test_the_programs_of_tasks_that_are_seen_are_asked_for_and_no_others() -> None:
     async def look(app: Top, pilot: Pilot[Any]) -> None:
-        await pilot.press("3")
+        await pilot.press("4")
         app.post_message(Arrived(Seen(overview(workers=100, runs=1))))
         await pilot.pause()
         await pilot.pause()

@@ -7,30 +7,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import (
+from grain.cli.top.tables.grid import (
     Gauge,
     RowOrder,
     RowTask,
     Table,
     TableRow,
-    Use,
     arranged,
-    busy_text,
-    memory_text,
     next_column,
-    rate_text,
-    tables,
-    totals,
-    use_of,
 )
+from grain.cli.top.tables.overview import rate_text, tables
+from grain.cli.top.tables.rates import Rates
+from grain.cli.top.tables.tasks import Use, busy_text, failures_table, memory_text, use_of
+from grain.cli.top.tables.verdict import totals
 from grain.edge.questions import ProgramsAnswer, ProgramState
-from grain_testkit.overviews import AT, failure, mission, outlook, overview, queue, worker
+from grain_testkit.overviews import AT, failure, function, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.edge.questions import MissionOutlook, OverviewAnswer, WorkerRow
+    from grain.edge.questions import (
+        FailureRow,
+        FunctionRow,
+        MissionOutlook,
+        OverviewAnswer,
+        WorkerRow,
+    )
 
 
 def made(
@@ -197,7 +199,8 @@ def test_the_title_says_how_many_run_and_how_many_are_listed() -> None:
     answer = overview(workers=1, runs=2)
     answer = replace(answer, tasks=replace(answer.tasks, running=64))
 
-    assert "RUNNING  64, 2 of them here" == made(answer, "running").title
+    table = made(answer, "running")
+    assert ("RUNNING  64", 62) == (table.title, table.more)
 
 
 def test_what_waits_has_the_reason() -> None:
@@ -211,9 +214,9 @@ def test_what_waits_has_the_reason() -> None:
 
 def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
     tasks = replace(overview().tasks, awaiting_report=2, suspect=1)
-    title = made(overview(more_queues=4, tasks=tasks), "waiting").title
+    table = made(overview(more_queues=4, tasks=tasks), "waiting")
 
-    assert "WAITING  5500, 2 awaiting report, 1 suspect, 4 more requests are not shown" == title
+    assert ("WAITING  5500, 2 awaiting report, 1 suspect", 4) == (table.title, table.more)
 
 
 def test_a_request_that_fits_nowhere_stands_out() -> None:
@@ -236,15 +239,133 @@ def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
     table = made(replace(overview(), tasks=tasks, failures=[failure(0), again]), "failures")
 
     assert "FAILURES  1, and 2 that were tried again; the last 2 here" == table.title
-    assert ["tried again: ValueError: no", "it raised an exception"] == column(table, "HOW")
+    assert ["ValueError: no", "it raised an exception"] == column(table, "HOW")
+    assert ["1", "-"] == column(table, "AGAIN")
     assert ["warn", "bad"] == [row.style for row in table.rows]
     assert ["0", "1"] == column(made(overview(), "missions"), "RETRIED")
+
+
+def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -> None:
+    def scf(n: int, cycles: int = 250, code: int = 128) -> FailureRow:
+        why = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
+        return failure(n, why=f"ExternalError: {why}")
+
+    one = [scf(0), scf(1), failure(2, how="crashed", why="SIGKILL")]
+    table = made(replace(overview(), failures=one), "failures")
+    assert ["exit 128: SCF did not converge in 250 cycles", "given up after crashes: SIGKILL"] == (
+        column(table, "HOW")
+    )
+    assert (["2", "1"], ["opt:41", "opt:42"]) == (column(table, "RUNS"), column(table, "TASK"))
+    assert [None, "opt:42"] == [row.about and row.about.name for row in table.rows]
+
+    varied = [scf(0, 100), scf(1, 200), scf(2, code=3), failure(3, function="energy")]
+    table = made(replace(overview(), failures=varied), "failures")
+    assert ["2", "1", "1"] == column(table, "RUNS")
+    assert "exit 128: SCF did not converge in … cycles" == column(table, "HOW")[0]
+
+
+def test_the_failures_of_one_cause_can_be_listed_one_by_one() -> None:
+    failures = [failure(n, why="OSError: disk") for n in range(2)] + [failure(5)]
+    answer = replace(overview(), failures=failures)
+    key = made(answer, "failures").rows[0].key
+    table = failures_table(answer, key)
+
+    assert ["opt:41", "opt:40"] == column(table, "TASK")
+    assert "FAILURES  2 failures of one cause; Escape shows all" == table.title
+    assert made(answer, "failures") == failures_table(answer, "a cause that has left")
+
+
+# ---- functions
+
+
+def functions(*rows: FunctionRow, missions: int = 1, **more: Any) -> Table:
+    said = outlook(functions=rows, **more)
+    seen = [mission(number, outlook=said) for number in range(missions)]
+    return made(replace(overview(), missions=seen), "functions")
+
+
+def test_a_function_has_its_counts_its_median_time_and_what_it_uses_of_what_it_asks_for() -> None:
+    table = functions(function("prepare", running=0, waiting=0), function(failed=2, seconds=75.0))
+
+    assert ["prepare", "optimise"] == column(table, "FUNCTION")
+    assert (["1200"] * 2, ["0", "6"]) == (column(table, "DONE"), column(table, "RUNS"))
+    assert (["0", "3994"], ["0", "2"]) == (column(table, "WAITS"), column(table, "FAILED"))
+    assert ["5 s", "00:01:15"] == column(table, "MEDIAN")
+    assert ["3.6 of 4"] * 2 == column(table, "COMPUTING")
+    assert [Gauge(0.75, "1.5/2 GB")] * 2 == column(table, "MEMORY")
+    assert ["dim", "warn"] == [row.style for row in table.rows]
+
+
+def test_of_a_function_that_was_not_measured_nothing_is_said() -> None:
+    odd = function(seconds=None, memory=None, measured=0, request={})
+    table = functions(odd, function(memory=None, memory_asked=0.0), function(memory_asked=0.0))
+
+    assert "-" == column(table, "MEDIAN")[0]
+    assert ["-", "3.6 of 4", "3.6 of 4"] == column(table, "COMPUTING")
+    texts = ["?/2 GB", "-", "1.5 GB"]
+    assert [Gauge(None, text) for text in texts] == column(table, "MEMORY")
+
+
+def test_functions_have_the_name_of_their_mission_where_there_are_several() -> None:
+    assert ["opt", "screen"] == column(functions(function(), missions=2), "MISSION")
+    assert "MISSION" not in [one.head for one in functions(function()).columns]
+    assert 14 == functions(function(), missions=2, more_functions=7).more
+    table = functions(function("opt"), missions=2)
+    found = arranged(table, RowOrder(words="screen:"))
+    assert ["screen"] == [row.cells[1] for row in found]
+
+
+def test_without_functions_it_is_said_when_missions_tell_of_them() -> None:
+    silent = replace(overview(), missions=[mission(0, outlook=None)])
+
+    assert "missions that show their progress" in made(silent, "functions").nothing
+    assert "none is here" == made(replace(silent, missions=[]), "functions").nothing
+
+
+# ---- many workers
+
+
+def test_more_than_twenty_workers_are_drawn_in_small_too() -> None:
+    workers = [worker(n, 1, computing=n * 16 / 21) for n in range(20)]
+    odd = worker(20, state="away"), worker(21, state="draining"), worker(22, 1, computing=None)
+    table = made(replace(overview(), workers=[*workers[1:], workers[0], *odd]), "workers")
+
+    assert [0, 1, 1, 2, 2, 2] == [tile.level for tile in table.tiles[:6]]
+    assert [("a", "bad"), ("d", "warn"), ("?", "")] == [
+        (tile.letter, tile.style) for tile in table.tiles[20:]
+    ]
+    assert "cores computing, of all of a worker; a away; d draining" == table.legend
+    assert () == made(overview(workers=20), "workers").tiles
+
+
+def test_where_nothing_is_measured_the_tiles_are_of_given_cores() -> None:
+    workers = [worker(n, 2, computing=None) for n in range(21)]
+    table = made(replace(overview(), workers=workers), "workers")
+
+    assert ({4}, "cores given, of all of a worker") == (
+        {tile.level for tile in table.tiles},
+        table.legend,
+    )
+
+
+def test_without_workers_a_sentence_says_what_to_type() -> None:
+    none = overview(workers=0, missions=1)
+    idle = replace(none, tasks=replace(none.tasks, waiting=0))
+
+    assert "5,500 tasks wait, and no worker is here. Type `grain up` in any shell." == (
+        made(none, "workers").invitation
+    )
+    assert "No worker is here. Type `grain up` in any shell to start some." == (
+        made(idle, "workers").invitation
+    )
+    assert "" == made(replace(none, more_workers=3), "workers").invitation
+    assert "" == made(overview(), "workers").invitation
 
 
 def test_names_cannot_control_the_terminal() -> None:
     answer = replace(
         _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
-        missions=[mission(0, label="o\npt")],
+        missions=[mission(0, label="o\npt", outlook=outlook(functions=(function("f\x1b[2J"),)))],
         queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
         failures=[failure(0, function="\x1b]0;x\x07", why="\r")],
     )

@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from grain.cli import main
 from grain.cli.top.command import unfit
 from grain.cli.top.link import Link, Seen, problem
-from grain.cli.top.picture import ASCII
 from grain.cli.top.plain import text
-from grain.cli.top.rates import Rates
+from grain.cli.top.tables.picture import ASCII
+from grain.cli.top.tables.rates import Rates
 from grain.edge.questions import Ask, LoadAnswer, ProgramsAnswer, ProgramState, WhyAnswer
 from grain_testkit.overviews import overview
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from grain.edge.questions import (
     FailureRow,
+    FunctionRow,
     MissionOutlook,
     MissionRow,
     OverviewAnswer,
@@ -106,8 +107,36 @@ def mission(number: int, running: int | None = 0, **more: Any) -> MissionRow:
 
 def outlook(**more: Any) -> MissionOutlook:
     """Return how far a mission is, as it says itself."""
-    known = {"ended": 1200, "total": 5200, "left": 3333.0, "least": False, "whole": True}
+    known = {
+        "ended": 1200,
+        "total": 5200,
+        "left": 3333.0,
+        "least": False,
+        "whole": True,
+        "functions": (function(),),
+        "more_functions": 0,
+    }
     return MissionOutlook(**{**known, **more})
+
+
+def function(name: str = "optimise", **more: Any) -> FunctionRow:
+    """Return the tasks of a function of a mission."""
+    known = {
+        "function": name,
+        "done": 1200,
+        "failed": 0,
+        "running": 6,
+        "waiting": 3994,
+        "seconds": 5.0,
+        "memory": 1.5,
+        "memory_asked": 2.0,
+        "request": {"Cores": 4.0, "Memory": 2.0},
+        "measured": 1200,
+        "busy": 3.6,
+        "busiest": 4.0,
+        "core_seconds": 24_000.0,
+    }
+    return FunctionRow(**{**known, **more})
 
 
 def queue(number: int, **more: Any) -> QueueRow:

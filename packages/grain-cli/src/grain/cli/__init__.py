@@ -23,6 +23,7 @@ Map:
 - ``scaling/``: how many workers `grain scale` keeps: decisions without I/O
 - ``bridge/``: `grain bridge`: the server by which several clusters meet
 - ``report/``: `grain report`: a page, or a trace, of what happened in a mission
+- ``verdict/``: the rules of the verdict of `grain report` and `grain top`
 - ``top/``: `grain top`, the live view
 - ``doctor/``: `grain doctor` and its checks
 - ``init/``: `grain init`, which writes a configuration

@@ -12,9 +12,9 @@ import shutil
 from typing import TYPE_CHECKING, TextIO
 
 from grain.cli.top.link import Link, Seen
-from grain.cli.top.picture import fitted
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import rate_text
+from grain.cli.top.tables.overview import rate_text
+from grain.cli.top.tables.picture import fitted
+from grain.cli.top.tables.rates import Rates
 from grain.resource.figures import span
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ Map:
 - ``graph``: the graph of functions
 - ``verdict``: the sentences on top
 - ``figures``: figures as text; ticks of axes; the number of rows
-- ``rules``: the rules of these that `grain top` has, too
 - ``charts``: the geometry of pictures
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`

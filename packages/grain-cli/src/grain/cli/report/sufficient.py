@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.rules import enough_cores
+from grain.cli.verdict.rules import enough_cores
 from grain.resource import WTime
 from grain.resource.figures import span
 

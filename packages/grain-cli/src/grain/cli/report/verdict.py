@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.rules import (
+from grain.cli.verdict.rules import (
     MOST,
     AlikeFailures,
     FunctionUse,

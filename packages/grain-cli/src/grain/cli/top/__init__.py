@@ -1,7 +1,7 @@
 """`grain top`: a live view of workers, missions and tasks on a terminal.
 
 `link` asks the scheduler once a second, in a thread of its own, and hands over what it answers.
-`tables` makes tables of an answer, and `picture` text of tables: both are pure. `app` and the
+`tables` makes tables and sentences of an answer, and text of tables: it is pure. `app` and the
 screens show that, by the library textual, which no other module imports; `plain` prints it where
 there is no terminal that could be drawn on.
 
@@ -12,9 +12,7 @@ Map:
 
 - ``command``: the command `grain top`
 - ``link``: the connection to the scheduler, in a thread
-- ``rates``: how many tasks end in a second, from answer to answer
-- ``tables``: the tables of an answer
-- ``picture``: tables, columns and bars as text that fits; heights of panes
+- ``tables/``: the tables of an answer, the verdict on it, and all that as text
 - ``plain``: the same as plain text
 - ``app``: the application of textual, its main screen and its keys
 - ``pane``: a table on the screen

@@ -14,14 +14,17 @@ from textual.message import Message
 from textual.widgets import Input
 
 from grain.cli.query import who
-from grain.cli.show import clean
+from grain.cli.show import clean, folded
 from grain.cli.top.details import TaskScreen, TextLine, WorkerScreen
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.pane import Pane
-from grain.cli.top.picture import UNICODE, Marks, fitted, heights, marks
 from grain.cli.top.prompts import Confirm, Help
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import PANES, Use, losses, next_column, tables, totals, use_of
+from grain.cli.top.tables.grid import next_column
+from grain.cli.top.tables.overview import PANES, functions_table, tables
+from grain.cli.top.tables.picture import UNICODE, Marks, cut, fitted, heights, marks
+from grain.cli.top.tables.rates import Rates, Trend
+from grain.cli.top.tables.tasks import Use, use_of
+from grain.cli.top.tables.verdict import LiveFinding, sums, totals, verdict
 from grain.edge.questions import Ask, DrainingWorker, FoundAnswer, OverviewAnswer, ProgramsAnswer
 
 if TYPE_CHECKING:
@@ -29,17 +32,21 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from grain.cli.top.tables import RowTask, TableRow
+    from grain.cli.top.tables.grid import RowTask, TableRow
 
 _Form = TypeVar("_Form")
 
-_AROUND = 3  # lines that no pane has: two on top, one at the bottom
+_KEYS = ("v", "b", "n")  # that lead to the evidence of each sentence
+_LOW, _HIGH = 20, 34  # lines: a lower screen has one sentence, and a higher one folds them
 _USES = 40  # tasks whose programs are asked for
 _USE_SECONDS = 3.0  # seconds between two such questions about one task
 _HINTS = (
-    *("q quit", "? help", "Tab table", "Enter open", "/ filter", "s sort", "c cancel"),
-    *("d drain", "r reverse", "p pause"),
+    *("q quit", "? help", "Tab table", "v why", "Enter open", "/ filter", "s sort"),
+    *("c cancel", "d drain", "r reverse", "p pause"),
 )
+
+
+_WORKERS = PANES.index("workers")  # the pane that has the focus at first
 
 
 class Arrived(Message):
@@ -81,6 +88,7 @@ class Top(App[int]):
         Binding("d", "drain"),
         Binding("c", "cancel"),
         Binding("p", "pause"),
+        *(Binding(key, f"evidence({at})") for at, key in enumerate(_KEYS)),
         *(Binding(str(at + 1), f"pane('{name}')") for at, name in enumerate(PANES)),
     ]
 
@@ -97,7 +105,10 @@ class Top(App[int]):
         self._address = address
         self._by = by
         self._rates = Rates()
+        self._trend = Trend()
         self._answer: OverviewAnswer | None = None
+        self._findings: list[LiveFinding] = []
+        self._cause = ""  # whose failures are listed one by one
         self._problem = ""
         self._note = ""
         self._paused = False
@@ -110,6 +121,7 @@ class Top(App[int]):
         """Make the widgets."""
         yield TextLine(id="totals")
         yield TextLine(id="notes")
+        yield TextLine(id="sums")
         for name in PANES:
             yield Pane(name, self._by)
         yield TextLine(style="dim", id="hints")
@@ -143,20 +155,25 @@ class Top(App[int]):
         self._problem = seen.problem
         if seen.answer is not None:
             self._rates.look(seen.answer)
+            self._trend.look(seen.answer)
             if not self._paused:
-                self._answer = seen.answer
+                first, self._answer = self._answer is None, seen.answer
+                self._findings = verdict(seen.answer)
+                if first and functions_table(seen.answer).rows:
+                    self.query_one("#functions", Pane).focus()
         self._draw()
         self._ask_uses()
 
     def _draw(self) -> None:
         main = self.screen_stack[0]
-        lines = [main.query_one("#totals", TextLine), main.query_one("#notes", TextLine)]
-        lines[0].put(self._title(), "title")
-        lines[1].put(*self._notes())
-        main.query_one("#hints", TextLine).put(fitted(_HINTS, self.size.width), "dim")
+        main.query_one("#totals", TextLine).put((self._title(), "title"))
+        main.query_one("#notes", TextLine).put(*self._notes())
+        main.query_one("#sums", TextLine).put(*self._sums())
+        main.query_one("#hints", TextLine).put((fitted(_HINTS, self.size.width), "dim"))
         if self._answer is None:
             return
-        for name, table in tables(self._answer, self._rates, self._uses).items():
+        shown = tables(self._answer, self._rates, self._uses, self._cause)
+        for name, table in shown.items():
             main.query_one(f"#{name}", Pane).show(table)
         for screen in self.screen_stack:
             if isinstance(screen, WorkerScreen):
@@ -170,8 +187,25 @@ class Top(App[int]):
         parts = [f"grain top  {at}", *totals(self._answer, self._rates)]
         return fitted(parts, self.size.width)
 
-    def _notes(self) -> tuple[str, str]:
-        """Return the second line, and its style."""
+    def _notes(self) -> list[tuple[str, str]]:
+        """Return the lines below the first one, each with its style."""
+        most = 1 if self.size.height < _LOW else len(_KEYS)
+        lines = [note for note in [self._note_line()] if note is not None]
+        for key, finding in zip(_KEYS, self._findings, strict=False):
+            if len(lines) >= most:
+                break
+            lines += self._sentence(f"{key} {finding.text}")
+        return lines
+
+    def _sentence(self, text: str) -> list[tuple[str, str]]:
+        """Return the lines of a sentence of the verdict."""
+        cells = self.size.width
+        if self.size.height < _HIGH:
+            return [(cut(text, cells, self._by.cut), "title")]
+        return [(line, "title") for line in folded(text, max(cells, 10))]
+
+    def _note_line(self) -> tuple[str, str] | None:
+        """Return what goes before the verdict, and its style."""
         if self._problem:
             return f"{clean(self._problem)}; looking again", "bad"
         if self._note:
@@ -182,15 +216,22 @@ class Top(App[int]):
             return f"looking for the scheduler at {clean(self._address)} ...", "dim"
         if self._answer.troubles:
             return "; ".join(map(clean, self._answer.troubles)), "bad"
-        if lost := losses(self._answer):
-            return ", ".join(lost), "warn"
-        return clean(self._address), "dim"
+        return None
+
+    def _sums(self) -> list[tuple[str, str]]:
+        """Return the line with the sums of resources; none on a low screen."""
+        if self._answer is None or self.size.height < _LOW:
+            return []
+        parts = sums(self._answer, self._trend, self._by)
+        return [(fitted(parts, self.size.width), "")] if parts else []
 
     def _lay_out(self) -> None:
         """Give each pane its lines."""
         panes = self._panes
-        focus = next((at for at, pane in enumerate(panes) if pane.has_focus), 1)
-        room = self.size.height - _AROUND
+        focus = next((at for at, pane in enumerate(panes) if pane.has_focus), _WORKERS)
+        room = self.size.height - sum(
+            len(line.lines) for line in self.screen_stack[0].query(TextLine) if line.display
+        )
         for pane, lines in zip(
             panes, heights(room, [pane.wanted for pane in panes], focus), strict=True
         ):
@@ -217,7 +258,8 @@ class Top(App[int]):
         """Ask for the programs of the tasks that are seen, each every few seconds."""
         if len(self.screen_stack) > 1 or self._paused:
             return
-        tasks = [row.about for row in self._panes[2].seen if row.about is not None][:_USES]
+        running = self.screen_stack[0].query_one("#running", Pane)
+        tasks = [row.about for row in running.seen if row.about is not None][:_USES]
         seen = {(task.mission, task.number) for task in tasks}
         self._uses = {key: use for key, use in self._uses.items() if key in seen}
         self._asked = {key: at for key, at in self._asked.items() if key in seen}
@@ -254,6 +296,19 @@ class Top(App[int]):
         """Give a pane the focus."""
         if len(self.screen_stack) == 1:
             self.query_one(f"#{name}", Pane).focus()
+
+    def action_evidence(self, at: int) -> None:
+        """Go to the row that shows why a sentence of the verdict is so."""
+        if len(self.screen_stack) > 1 or at >= len(self._findings):
+            return
+        finding = self._findings[at]
+        self._cause = ""
+        pane = self.query_one(f"#{finding.pane}", Pane)
+        if pane.order.words:
+            self._filter(pane, "")
+        self._draw()
+        pane.focus()
+        pane.find(finding.key)
 
     def action_sort(self) -> None:
         """Sort by the next column."""
@@ -308,20 +363,33 @@ class Top(App[int]):
         elif isinstance(self.focused, Input):
             self._filter(self.query_one(f"#{self._filtered}", Pane), "")
             self._end_words()
+        elif self._cause:
+            self._list_cause("")
         else:
             for pane in self._panes:
                 self._filter(pane, "")
         self._draw()
+
+    def _list_cause(self, cause: str) -> None:
+        """List the failures of one cause one by one, or all by cause."""
+        pane = self.query_one("#failures", Pane)
+        before, self._cause = self._cause, cause
+        pane.cursor = 0
+        self._draw()
+        pane.find(before)
 
     def on_pane_opened(self, message: Pane.Opened) -> None:
         """Open a worker or a task; for a mission, show only its tasks."""
         name, row = message.pane.id, message.row
         if name == "missions":
             label = row.cells[0]
-            for pane in self._panes[2:]:
-                self._filter(pane, f"{label}:")
+            for pane in self._panes:
+                if pane.id not in ("missions", "workers"):
+                    self._filter(pane, f"{label}:")
         elif name == "workers":
             self._open_worker(row)
+        elif name == "failures" and row.about is None:
+            self._list_cause(row.key)
         elif row.about is not None:
             self.push_screen(TaskScreen(self.link, row.about))
 

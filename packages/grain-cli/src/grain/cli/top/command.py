@@ -62,8 +62,8 @@ def _show(
         click.UsageError: the library that draws on terminals is not installed.
     """
     from grain.cli.plugins import library
-    from grain.cli.top.picture import ASCII, marks
     from grain.cli.top.plain import watch
+    from grain.cli.top.tables.picture import ASCII, marks
 
     if not once and not (why := unfit()):
         library(

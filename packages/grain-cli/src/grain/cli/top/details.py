@@ -12,7 +12,7 @@ from grain.cli.query import explanation_of
 from grain.cli.show import clean, explanation_facts, explanation_state, folded
 from grain.cli.top.log import LogTail, WorkerLog
 from grain.cli.top.pane import Pane, Scrolling, strip
-from grain.cli.top.tables import runs_table
+from grain.cli.top.tables.tasks import runs_table
 from grain.edge.questions import Ask, CallAnswer, ProgramsAnswer, RunsAnswer, WhyAnswer
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from grain.cli.query import Explanation
     from grain.cli.top.link import Link
-    from grain.cli.top.picture import Marks
-    from grain.cli.top.tables import RowTask
+    from grain.cli.top.tables.grid import RowTask
+    from grain.cli.top.tables.picture import Marks
     from grain.edge.questions import OverviewAnswer
 
 _LOOK = 1.0  # seconds between two looks at a task, and at a log
@@ -87,22 +87,23 @@ class Page(Scrolling):
 
 
 class TextLine(Widget):
-    """A line of text."""
+    """A line of text, or several."""
 
     def __init__(self, text: str = "", style: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._text = text
-        self._style = style
+        self.lines = [(text, style)]
 
-    def put(self, text: str, style: str = "") -> None:
-        """Show another text."""
-        self._text = text
-        self._style = style
+    def put(self, *lines: tuple[str, str]) -> None:
+        """Show other lines, each with its style; the widget is as high as these."""
+        self.lines = list(lines)
+        self.styles.height = len(lines)
+        self.display = bool(lines)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
-        return strip(self._text if y == 0 else "", self._style, self.size.width)
+        text, style = self.lines[y] if y < len(self.lines) else ("", "")
+        return strip(text, style, self.size.width)
 
 
 class _Details(Screen[None]):

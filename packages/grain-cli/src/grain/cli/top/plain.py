@@ -11,15 +11,17 @@ import click
 
 from grain.cli.show import clean
 from grain.cli.top.link import Link, Seen
-from grain.cli.top.picture import fitted, head_line, places, row_line
-from grain.cli.top.rates import Rates
-from grain.cli.top.tables import PANES, Use, losses, tables, totals, use_of
+from grain.cli.top.tables.overview import PANES, tables
+from grain.cli.top.tables.picture import fitted, head_line, places, row_line
+from grain.cli.top.tables.rates import Rates
+from grain.cli.top.tables.tasks import Use, use_of
+from grain.cli.top.tables.verdict import totals, verdict
 from grain.edge.questions import Ask, ProgramsAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.cli.top.picture import Marks
+    from grain.cli.top.tables.picture import Marks
     from grain.edge.questions import OverviewAnswer
 
     Uses = Mapping[tuple[str, int], Use]
@@ -37,18 +39,19 @@ def text(
     first, *others = totals(answer, rates)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.troubles]
-    lines += [f"Note: {lost}." for lost in losses(answer)]
+    lines += [f"Note: {finding.text}" for finding in verdict(answer)]
     by_name = tables(answer, rates, uses or {})
     for name in PANES:
         table = by_name[name]
         if not table.rows:
+            lines += ["", table.invitation] * bool(table.invitation)
             continue
         shown = table.rows[:_ROWS]
         where = places(table.columns, shown, width)
         lines += ["", table.title, head_line(table.columns, where).rstrip()]
         lines += [row_line(table.columns, where, row, by).rstrip() for row in shown]
-        if len(table.rows) > len(shown):
-            lines.append(f"... and {len(table.rows) - len(shown)} more")
+        if more := len(table.rows) - len(shown) + table.more:
+            lines.append(f"... and {more} more")
     return "\n".join([*lines, ""])
 
 

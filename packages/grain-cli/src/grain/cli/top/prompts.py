@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from grain.cli.top.pane import strip
-from grain.cli.top.picture import width
+from grain.cli.top.tables.picture import width
 
 if TYPE_CHECKING:
     from textual import events
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 KEYS = (
     ("q, Ctrl-C", "end"),
     ("? h", "this help"),
-    ("Tab, 1 to 5", "another table: missions, workers, running, waiting, failures"),
+    ("v, b, n", "the row that shows why the 1st, 2nd or 3rd sentence is so"),
+    ("Tab, 1 to 6", "table: missions, functions, workers, running, waiting, failures"),
     ("arrows, j k", "another row; also Page Up, Page Down, Home, End"),
-    ("Enter", "open a worker or a task; for a mission, show only its tasks"),
+    ("Enter", "open a worker or a task; list the tasks of a mission or a cause"),
     ("Escape", "back; show all rows again"),
     ("/", "show rows with these words only"),
     ("s", "sort by the next column, marked by *"),

@@ -8,12 +8,12 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.top.tables import Gauge
+from grain.cli.top.tables.grid import Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.cli.top.tables import Column, TableRow
+    from grain.cli.top.tables.grid import Column, TableRow, Tile
 
 _GAP = 2  # cells between two columns
 _LEAST_BAR, _MOST_BAR = 3, 12
@@ -27,16 +27,18 @@ class Marks(NamedTuple):
         empty: for the rest.
         cut: in place of text that is left out.
         given: for the part that was given to tasks, and whose use is unknown.
+        levels: nine characters, from nothing to all.
     """
 
     full: str = "█"
     empty: str = "░"
     cut: str = "…"
     given: str = "▒"
+    levels: str = "·▁▂▃▄▅▆▇█"
 
 
 UNICODE = Marks()
-ASCII = Marks("#", ".", "~", "=")
+ASCII = Marks("#", ".", "~", "=", ".12345678")
 
 
 def marks(encoding: str) -> Marks:
@@ -207,12 +209,37 @@ def bar_text(bar: Gauge, place: ShownColumn, by: Marks) -> str:
     return f"{parts} {text}"
 
 
+def tile_lines(
+    tiles: Sequence[Tile], cells: int, lines: int, by: Marks
+) -> list[list[tuple[str, str]]]:
+    """Return tiles as lines, each of texts with their styles.
+
+    Tiles that do not fit are counted at the end of the last line.
+
+    Args:
+        cells: of a line.
+        lines: at most.
+    """
+    if not tiles or cells < 1 or lines < 1:
+        return []
+    room = cells * lines
+    shown, rest = len(tiles), ""
+    if shown > room:
+        # The number has as many digits as that of all of them, at most.
+        rest = f" +{len(tiles)} more"
+        shown = max(room - len(rest), 0)
+        rest = f" +{len(tiles) - shown} more"[:cells]
+    texts = [(tile.letter or by.levels[tile.level], tile.style) for tile in tiles[:shown]]
+    rows = [texts[at : at + cells] for at in range(0, shown, cells)] or [[]]
+    return [*rows[:-1], [*rows[-1], (rest, "title")]] if rest else rows
+
+
 def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:
     """Return the lines of each pane.
 
     Each has one for its title at least, as long as there are any. The pane in focus has half of the
     rest if it needs it, and the others share what is left. A pane whose share does not hold a row
-    has only its title.
+    has only its title. The last one has what is left over.
 
     Args:
         wanted: the lines that each pane needs: one if it has no rows, else three or more.
@@ -239,5 +266,8 @@ def heights(room: int, wanted: Sequence[int], focus: int) -> list[int]:
         lines[at] += given
         left -= given
         others.remove(at)
-    lines[focus] += left
+    # What no pane needs stays empty at the bottom.
+    more = min(left, max(wanted[focus] - lines[focus], 0))
+    lines[focus] += more
+    lines[-1] += left - more
     return lines

@@ -45,12 +45,12 @@ class AlikeFailures(NamedTuple):
     Attributes:
         function: what they called; empty if that is not known.
         how: how they failed, in a few words.
-        count: how many there are.
+        number: how many there are.
     """
 
     function: str
     how: str
-    count: int
+    number: int
 
 
 def alike(
@@ -62,9 +62,9 @@ def alike(
         noun: what has failed, such as ``"task"``.
         of: stands before the number of all failures, as ``"the last "``.
     """
-    total = sum(cause.count for cause in causes)
-    most = max(causes, key=lambda cause: cause.count, default=None)
-    if most is None or most.count < ALIKE * total or (most.count == 1 and total > 1):
+    total = sum(cause.number for cause in causes)
+    most = max(causes, key=lambda cause: cause.number, default=None)
+    if most is None or most.number < ALIKE * total or (most.number == 1 and total > 1):
         return None
     how = short_message(most.how)
     stop = "" if how.endswith((".", "!", "?")) else "."
@@ -73,13 +73,13 @@ def alike(
         whose = f" of {function}" if function else ""
         return f"One {noun}{whose} failed: {how}{stop}", most
     whole = f"{of}{total:,} failed {noun}s"
-    share = f"All {whole}" if most.count == total else f"{most.count:,} of {whole}"
+    share = f"All {whole}" if most.number == total else f"{most.number:,} of {whole}"
     where = f", in {function}" if function else ""
     return f"{share} are alike{where}: {how}{stop}", most
 
 
 class FunctionUse(NamedTuple):
-    """What the tasks of a function ask for, and what their programs use.
+    """The request of a function's tasks, and the use of their programs.
 
     Attributes:
         core_seconds: the cores that its runs asked for, times their length.

@@ -1,0 +1,310 @@
+"""The tables of tasks: what runs, what waits and why, and failures by cause. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.show import clean, moment
+from grain.cli.top.tables.grid import Column, RowTask, Table, TableRow
+from grain.eventlog.causes import cause_of, headline
+from grain.resource.figures import clock, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from grain.edge.questions import (
+        FailureRow,
+        MissionRow,
+        OverviewAnswer,
+        ProgramsAnswer,
+        QueueRow,
+        RunRow,
+    )
+
+
+class Use(NamedTuple):
+    """The resources that the programs of a task use now.
+
+    Attributes:
+        seconds: for how long the oldest has been running.
+        cpu: seconds of CPU time that they have used so far; None where that is not known.
+        busy: how many cores they keep busy.
+        memory: what they have, in GB.
+    """
+
+    programs: int
+    seconds: float
+    command: str
+    cpu: float | None = None
+    busy: float | None = None
+    memory: float | None = None
+
+
+def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -> Table:
+    """Return the running tasks, the longest run first; `uses` as in `tables`."""
+    runs = [(one.label, run) for one in answer.workers for run in one.runs]
+    return runs_table(runs, answer.missions, answer.at, answer.tasks.running, uses)
+
+
+def runs_table(
+    runs: Iterable[tuple[str, RunRow]],
+    missions: Iterable[MissionRow],
+    at: float,
+    count: int,
+    uses: Mapping[tuple[str, int], Use],
+) -> Table:
+    """Return running tasks, the longest run first.
+
+    Args:
+        count: how many there are, with those that are left out.
+    """
+    by_number = {mission.number: mission for mission in missions}
+    rows = [_run(run, worker, by_number.get(run.mission), at, uses) for worker, run in runs]
+    rows.sort(key=lambda row: -row.values[3])
+    columns: tuple[Column, ...] = RUNNING
+    if not uses:  # no worker has reported on programs
+        columns = tuple(c._replace(rank=9) if c.head in _OF_PROGRAMS else c for c in RUNNING)
+    return Table(
+        f"RUNNING  {count}", columns, tuple(rows), "nothing runs", more=max(count - len(rows), 0)
+    )
+
+
+RUNNING = (
+    Column("TASK", 0, least=12, tail=True),
+    Column("FUNCTION", 4, least=8),
+    Column("WORKER", 3, least=14, tail=True),
+    Column("TIME", 1, right=True),
+    Column("CPU", 2, right=True),
+    Column("MEMORY", 2, right=True),
+    Column("PROGRAM", 5, least=12),
+    Column("ASKS FOR", 6, least=10),
+)
+"""The columns of tasks that run."""
+
+_OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
+
+
+def _run(
+    run: RunRow,
+    worker: str,
+    mission: MissionRow | None,
+    at: float,
+    uses: Mapping[tuple[str, int], Use],
+) -> TableRow:
+    label = clean(mission.label) if mission else f"mission {run.mission}"
+    seconds = max(at - run.began, 0.0)
+    name = f"{label}:{run.task}"
+    use = uses.get((mission.id, run.task)) if mission else None
+    program = program_text(use)
+    cells = (
+        name,
+        clean(run.function),
+        clean(worker),
+        clock(seconds),
+        busy_text(use),
+        memory_text(use),
+        program,
+        clean(run.request),
+    )
+    busy, memory = (-1.0, -1.0) if use is None else (use.busy, use.memory)
+    values = (
+        name,
+        cells[1],
+        cells[2],
+        seconds,
+        -1.0 if busy is None else busy,
+        -1.0 if memory is None else memory,
+        program,
+        cells[7],
+    )
+    about = RowTask(mission.id, run.task, name, clean(worker)) if mission else None
+    return TableRow(f"{run.mission}:{run.task}", cells, values, "", about)
+
+
+def program_text(use: Use | None) -> str:
+    """Return what runs for a task now, in a few words."""
+    if use is None:
+        return ""
+    if not use.programs:
+        return "-"
+    more = f" and {use.programs - 1} more" if use.programs > 1 else ""
+    return f"{clock(use.seconds)} {clean(use.command)}{more}"
+
+
+def busy_text(use: Use | None) -> str:
+    """Return how many cores the programs of a task keep busy now."""
+    return "" if use is None else "-" if use.busy is None else f"{use.busy:.1f}"
+
+
+def memory_text(use: Use | None) -> str:
+    """Return the memory that the programs of a task have now."""
+    if use is None or use.memory is None:
+        return "" if use is None else "-"
+    return f"{use.memory:.2f} GB" if use.memory < 10 else f"{use.memory:.0f} GB"
+
+
+def use_of(answer: ProgramsAnswer, before: Use | None = None) -> Use:
+    """Return what a task uses, from the answer about its programs.
+
+    Args:
+        before: what it used some seconds ago. Without that, or where other programs ran then, the
+            programs keep as many cores busy as they have since they began.
+    """
+    programs = answer.programs
+    if not programs:
+        return Use(0, 0.0, "")
+    oldest = max(programs, key=lambda program: program.seconds)
+    seconds, command = oldest.seconds, oldest.command
+    of_cpu = [(one.cpu, one.seconds) for one in programs if one.cpu is not None]
+    of_memory = [one.memory for one in programs if one.memory is not None]
+    cpu = busy = None
+    if of_cpu:
+        cpu = sum(used for used, _ in of_cpu)
+        busy = sum(used / ran for used, ran in of_cpu if ran > 0)
+        if before is not None and before.cpu is not None:
+            used, passed = cpu - before.cpu, seconds - before.seconds
+            same = (before.programs, before.command) == (len(programs), command)
+            if same and passed > 0 and used >= 0:
+                busy = used / passed
+    return Use(len(programs), seconds, command, cpu, busy, sum(of_memory) if of_memory else None)
+
+
+def waiting_table(answer: OverviewAnswer) -> Table:
+    """Return what waits, by request, the most first, and why."""
+    columns = (
+        Column("TASKS", 0, right=True),
+        Column("OLDEST", 1, least=12, tail=True),
+        Column("ASKS FOR", 2, least=10),
+        Column("WHY", 1, least=12),
+        Column("RUNS", 4, right=True),
+        Column("PRIORITY", 5, right=True),
+    )
+    rows = [_queue(queue) for queue in answer.queues if queue.waiting]
+    tasks = answer.tasks
+    counts = (tasks.awaiting_report, "awaiting report"), (tasks.suspect, "suspect")
+    others = [f"{count} {name}" for count, name in counts if count]
+    title = ", ".join([f"WAITING  {tasks.waiting}", *others])
+    return Table(title, columns, tuple(rows), "nothing waits", more=answer.more_queues)
+
+
+def _queue(queue: QueueRow) -> TableRow:
+    label = clean(queue.mission)
+    oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
+    request, why = clean(queue.request), clean(queue.why)
+    cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
+    values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
+    about = RowTask(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
+    style = "warn" if why.startswith("no worker") else ""
+    return TableRow(queue_key(queue), cells, values, style, about)
+
+
+def queue_key(queue: QueueRow) -> str:
+    """Return the key of the row of waiting tasks."""
+    return f"{queue.mission}\0{queue.priority}\0{queue.request}"
+
+
+# ---- failures
+
+
+class CauseRow(NamedTuple):
+    """The failures of one cause.
+
+    Attributes:
+        key: by which it is recognised in the next answer.
+        how: what they have in common, the line that says why first.
+        failures: the latest last.
+    """
+
+    key: str
+    function: str
+    how: str
+    failures: list[FailureRow]
+
+
+def causes(answer: OverviewAnswer) -> list[CauseRow]:
+    """Return the failures by cause, the most frequent first."""
+    by_cause: dict[str, list[FailureRow]] = {}
+    for failure in answer.failures:
+        by_cause.setdefault(_cause_key(failure), []).append(failure)
+    rows = []
+    for key, failures in by_cause.items():
+        hows = {_how(failure, headline) for failure in failures}
+        how = hows.pop() if len(hows) == 1 else _how(failures[0], cause_of)
+        rows.append(CauseRow(key, clean(failures[0].function), how, failures))
+    rows.sort(key=lambda row: (-len(row.failures), -row.failures[-1].ended))
+    return rows
+
+
+def _cause_key(failure: FailureRow) -> str:
+    return f"{failure.mission_id}\0{failure.function}\0{_how(failure, cause_of)}"
+
+
+def _how(failure: FailureRow, words: Callable[[str], str]) -> str:
+    """Return how a task has failed; `words` makes them of the text of an exception."""
+    if failure.how == "crashed":
+        return f"given up after crashes: {clean(failure.why)}"
+    return clean(words(failure.why)) if failure.why else "it raised an exception"
+
+
+def failures_table(answer: OverviewAnswer, cause: str = "") -> Table:
+    """Return the last tasks that failed, by cause, with those that are tried again.
+
+    Args:
+        cause: the key of the one whose tasks are listed one by one; empty for all.
+    """
+    rows = causes(answer)
+    one = next((row for row in rows if row.key == cause), None) if cause else None
+    if one is not None:
+        listed = [_failure(failure, answer.at) for failure in reversed(one.failures)]
+        title = f"FAILURES  {counted(len(listed), 'failure')} of one cause; Escape shows all"
+        return Table(title, _FAILED, tuple(listed), "none")
+    failed, retried = answer.tasks.failed, answer.tasks.retried
+    again = f", and {retried} that were tried again" if retried else ""
+    last = len(answer.failures)
+    more = f"; the last {last} here" if last < failed + retried else ""
+    listed = [_cause(row, answer.at) for row in rows]
+    return Table(f"FAILURES  {failed}{again}{more}", _CAUSES, tuple(listed), "none")
+
+
+_CAUSES = (
+    Column("RUNS", 1, right=True),
+    Column("AGAIN", 5, right=True),
+    Column("HOW", 0, least=34),
+    Column("FUNCTION", 3, least=8),
+    Column("LAST", 2),
+    Column("TASK", 1, least=12, tail=True),
+    Column("WORKER", 6, least=14, tail=True),
+)
+_FAILED = (
+    Column("TIME", 2),
+    Column("TASK", 0, least=12, tail=True),
+    Column("FUNCTION", 3, least=8),
+    Column("WORKER", 1, least=14, tail=True),
+    Column("RAN", 4, right=True),
+    Column("HOW", 2, least=10),
+)
+
+
+def _cause(row: CauseRow, at: float) -> TableRow:
+    last, count = row.failures[-1], len(row.failures)
+    again = sum(failure.retried for failure in row.failures)
+    name = f"{clean(last.mission)}:{last.task}"
+    when, worker = moment(last.ended, at), clean(last.worker)
+    cells = (str(count), str(again or "-"), row.how, row.function, when, name, worker)
+    values = (count, again, row.how, row.function, last.ended, name, worker)
+    about = RowTask(last.mission_id, last.task, name, worker) if count == 1 else None
+    return TableRow(row.key, cells, values, "warn" if again == count else "bad", about)
+
+
+def _failure(failure: FailureRow, at: float) -> TableRow:
+    name = f"{clean(failure.mission)}:{failure.task}"
+    function, worker = clean(failure.function), clean(failure.worker)
+    ran = max(failure.ended - failure.began, 0.0)
+    how = _how(failure, headline)
+    if failure.retried:
+        how = f"tried again: {how}"
+    cells = (moment(failure.ended, at), name, function, worker, clock(ran), how)
+    values = (failure.ended, name, function, worker, ran, how)
+    about = RowTask(failure.mission_id, failure.task, name, worker)
+    style = "warn" if failure.retried else "bad"
+    return TableRow(f"{name}:{failure.ended}", cells, values, style, about)

@@ -1,0 +1,191 @@
+"""The lines on top: totals, the verdict, sums of resources, and how cores went lately. Pure.
+
+The rules of the verdict are those of a report (`grain.cli.verdict.rules`), with facts of an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.show import clean, moment
+from grain.cli.top.tables.overview import (
+    amount,
+    cores_text,
+    function_key,
+    gb_text,
+    loss_key,
+    lost_lately,
+    part_text,
+    rate_text,
+)
+from grain.cli.top.tables.tasks import causes, queue_key
+from grain.cli.verdict.rules import (
+    MOST,
+    AlikeFailures,
+    FunctionUse,
+    Lost,
+    alike,
+    cannot_start,
+    lost_workers,
+    too_many_cores,
+)
+from grain.eventlog.never_ran import NeverRan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.cli.top.tables.picture import Marks
+    from grain.cli.top.tables.rates import Rates, Trend
+    from grain.edge.questions import OverviewAnswer, QueueRow
+
+
+class LiveFinding(NamedTuple):
+    """A sentence of the verdict.
+
+    Attributes:
+        pane: the table that shows why.
+        key: the row of it.
+    """
+
+    text: str
+    pane: str
+    key: str
+
+
+def verdict(answer: OverviewAnswer) -> list[LiveFinding]:
+    """Return the sentences, the most important first: those of the first rules that apply."""
+    found = chain(_cannot_start(answer), _alike(answer), _too_many(answer), _lost(answer))
+    return list(islice(found, MOST))
+
+
+_NEVER = "no worker here has enough"
+
+
+def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
+    if answer.more_workers or not answer.workers:
+        return
+    offers = NeverRan()
+    for worker in answer.workers:
+        amounts = {kind: amount(part) for kind, part in worker.total.items()}
+        offers.offered({kind: part for kind, part in amounts.items() if part is not None})
+    lacking: dict[str, list[QueueRow]] = {}
+    for queue in answer.queues:
+        if queue.waiting and queue.why.startswith(_NEVER):
+            lacks = offers.lacking(_amounts(queue.request))
+            if lacks:
+                lacking.setdefault(clean(lacks), []).append(queue)
+    if lacking:
+        lacks, queues = max(lacking.items(), key=lambda item: sum(one.waiting for one in item[1]))
+        tasks = sum(queue.waiting for queue in queues)
+        first = max(queues, key=lambda queue: queue.waiting)
+        yield LiveFinding(cannot_start(tasks, lacks), "waiting", queue_key(first))
+
+
+_KIND = re.compile(r"(\w+)\(([^()]*)\)")
+
+
+def _amounts(request: str) -> dict[str, float]:
+    """Return the amounts of a request from its text; anything else but a number counts as one."""
+    amounts = {}
+    for kind, text in _KIND.findall(request):
+        try:
+            amounts[kind] = float(text)
+        except ValueError:
+            amounts[kind] = text.count(",") + 1.0 if text.startswith("[") else 1.0
+    return amounts
+
+
+def _alike(answer: OverviewAnswer) -> Iterator[LiveFinding]:
+    """Speak of tasks that failed for good; where all were tried again so far, of their runs."""
+    rows = causes(answer)
+    final = [sum(not failure.retried for failure in row.failures) for row in rows]
+    noun, counts = ("task", final) if any(final) else ("run", [len(row.failures) for row in rows])
+    facts = [
+        AlikeFailures(row.function, row.how, count) for row, count in zip(rows, counts, strict=True)
+    ]
+    all_failed = answer.tasks.failed if any(final) else answer.tasks.retried
+    found = alike(facts, noun, "the last " if sum(counts) < all_failed else "")
+    if found is not None:
+        text, most = found
+        yield LiveFinding(text, "failures", rows[facts.index(most)].key)
+
+
+def _too_many(answer: OverviewAnswer) -> Iterator[LiveFinding]:
+    uses = []
+    for mission in answer.missions:
+        for row in () if mission.outlook is None else mission.outlook.functions:
+            # Of some runs that brought a value, it is not known what they used.
+            measured = 0 if row.measured < row.done else row.measured
+            use = FunctionUse(
+                *(clean(row.function), row.core_seconds, row.request, measured),
+                *(row.busy, row.busiest),
+            )
+            uses.append((use, function_key(mission, row)))
+    totals = [
+        {kind: amount(part) or 0.0 for kind, part in worker.total.items()}
+        for worker in answer.workers
+    ]
+    found = too_many_cores([use for use, _ in uses], totals, tense="present")
+    if found is not None:
+        text, most = found
+        yield LiveFinding(text, "functions", next(key for use, key in uses if use is most))
+
+
+def _lost(answer: OverviewAnswer) -> Iterator[LiveFinding]:
+    lost = [one for one in lost_lately(answer) if one.tasks]
+    at = answer.at
+    facts = [Lost(clean(one.name), f"at {moment(one.at, at)}", one.tasks) for one in lost]
+    if text := lost_workers(facts):
+        yield LiveFinding(text, "workers", loss_key(lost[0]))
+
+
+# ---- totals and sums
+
+
+def totals(answer: OverviewAnswer, rates: Rates) -> list[str]:
+    """Return the totals, in parts; the last parts may be left out."""
+    given, cores = answer.cores
+    computing, tasks = answer.computing, answer.tasks
+    computes = f", {cores_text(computing)} computing" if given and computing is not None else ""
+    parts = [f"{given:g} of {cores:g} cores given{computes}"]
+    parts.append(f"{tasks.running} running, {tasks.waiting} waiting")
+    parts.append(f"{tasks.done} done, {tasks.failed} failed")
+    rate = sum(rates.rate(mission.id) for mission in answer.missions)
+    if rate > 0:
+        parts.append(rate_text(rate))
+    return parts
+
+
+def sums(answer: OverviewAnswer, trend: Trend, by: Marks) -> list[str]:
+    """Return how cores went lately, and the sums of memory and of other resources, in parts."""
+    parts = []
+    if answer.cores[1]:
+        given, computing = trend.shares()
+        lately = f"given {line_text(given, by)}" if given else ""
+        if any(share is not None for share in computing):
+            lately += f"  computing {line_text(computing, by)}"
+        if lately:
+            parts.append(f"cores {lately}")
+    whole: dict[str, float] = {}
+    used: dict[str, float] = {}
+    for worker in answer.workers:
+        for kind, share in worker.used.items():
+            have = amount(worker.total.get(kind))
+            if kind != "Cores" and share is not None and have is not None:
+                whole[kind] = whole.get(kind, 0.0) + have
+                used[kind] = used.get(kind, 0.0) + share * have
+    for kind in sorted(whole, key=lambda kind: (kind != "Memory", kind != "GPUs", kind)):
+        if kind == "Memory":
+            parts.append(f"{gb_text(used[kind])} of {whole[kind]:.0f} GB of memory given")
+        else:
+            parts.append(f"{part_text(used[kind])} of {whole[kind]:g} {clean(kind)} given")
+    return parts
+
+
+def line_text(shares: list[float | None], by: Marks) -> str:
+    """Return shares over time as a line of small bars; a space where one is not known."""
+    return "".join(
+        " " if share is None else by.levels[min(max(round(8 * share), 0), 8)] for share in shares
+    )
