@@ -14,7 +14,8 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.report.bars import RUNNING, VAIN, VALUE, alike, coarser
-from grain.cli.report.figures import amount_ticks, log_ticks, number, shortened, time_ticks
+from grain.cli.report.figures import amount_ticks, log_ticks, number, time_ticks
+from grain.cli.verdict.texts import shortened
 from grain.resource.figures import span
 
 if TYPE_CHECKING:

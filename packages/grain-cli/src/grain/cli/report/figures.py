@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import unicodedata
 from typing import NamedTuple
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
@@ -42,36 +41,6 @@ def share(part: float, whole: float) -> str:
     if 0 < percent < 0.95:
         return "< 1 %" if percent < 0.05 else f"{percent:.1f} %"
     return f"{percent:.0f} %"
-
-
-def shortened(text: str, most: int) -> str:
-    """Leave out the middle of a text that is too long: its beginning and its end say most.
-
-    Args:
-        most: the columns that it may take; a wide character, such as a Chinese one, takes two.
-    """
-    if len(text) <= most and text.isascii():
-        return text
-    wide = [1 + (unicodedata.east_asian_width(one) in {"W", "F"}) for one in text]
-    if sum(wide) <= most:
-        return text
-    half = (most - 1) // 2
-    return f"{text[: _fitting(wide, half)].rstrip()}…{_last(text, _fitting(wide[::-1], half))}"
-
-
-def _fitting(columns: list[int], most: int) -> int:
-    """Return how many of the first characters have room."""
-    count = 0
-    for one in columns:
-        most -= one
-        if most < 0:
-            break
-        count += 1
-    return count
-
-
-def _last(text: str, count: int) -> str:
-    return text[len(text) - count :].lstrip()
 
 
 class Ticks(NamedTuple):

@@ -26,12 +26,12 @@ from grain.cli.report.figures import (
     number,
     plus,
     share,
-    shortened,
 )
 from grain.cli.report.graph import graph, summed
 from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
+from grain.cli.verdict.texts import shortened
 from grain.eventlog.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 

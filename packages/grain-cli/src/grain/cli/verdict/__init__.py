@@ -6,4 +6,5 @@ a module of its own, and says its sentences with them.
 Map:
 
 - ``rules``: the rules that both have
+- ``texts``: names and messages, shortened
 """

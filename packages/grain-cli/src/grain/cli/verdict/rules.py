@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.verdict.texts import shortened
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ TIMES = 2.0
 """The request of a function is worth a sentence if so many times as many tasks would have room."""
 
 _NAMED = 3  # workers
-_LONG_NAME, _LONG_MESSAGE = 60, 140  # characters
+_LONG_NAME, _LONG_MESSAGE = 60, 140  # columns
 
 _SLACK = 0.05  # cores: a program that computes on four at times uses 4.02 of them
 
@@ -195,16 +196,9 @@ def cannot_start(tasks: int, lacking: str) -> str:
 
 def short_name(text: str) -> str:
     """Return a name without its middle if it is long."""
-    return _short(text, _LONG_NAME)
+    return shortened(text, _LONG_NAME)
 
 
 def short_message(text: str) -> str:
     """Return a message without its middle if it is long: beginning and end say most."""
-    return _short(text, _LONG_MESSAGE)
-
-
-def _short(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    half = (most - 1) // 2
-    return f"{text[:half].rstrip()}…{text[-half:].lstrip()}"
+    return shortened(text, _LONG_MESSAGE)
