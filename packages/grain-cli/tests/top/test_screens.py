@@ -35,6 +35,7 @@ from grain.edge.questions import (
 )
 from grain_testkit.overviews import (
     AT,
+    failure,
     function,
     mission,
     outlook,
@@ -295,6 +296,18 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
     assert lines == at - 1
     if height == 40:
         assert "at once." in got[4]
+
+
+def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
+    gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
+    lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
+    failures = [failure(n, why="ValueError: " + "too many cycles " * 5) for n in (1, 2)]
+    answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)
+    got = picture(Seen(answer), size=(80, 40), keys=("5",))
+
+    at = next(n for n, line in enumerate(got) if line.startswith("cores given"))
+    assert ["v", "b", "n"] == [line[0] for line in got[1:at] if line[1] == " " and line[0] != " "]
+    assert 4 == at - 1
 
 
 def test_a_failure_that_is_opened_lists_those_of_its_cause_until_escape() -> None:

@@ -189,11 +189,10 @@ class Top(App[int]):
 
     def _notes(self) -> list[tuple[str, str]]:
         """Return the lines below the first one, each with its style."""
-        most = 1 if self.size.height < _LOW else len(_KEYS)
         lines = [note for note in [self._note_line()] if note is not None]
-        for key, finding in zip(_KEYS, self._findings, strict=False):
-            if len(lines) >= most:
-                break
+        # Counted as sentences: that one takes two lines hides none of the others.
+        most = (1 if self.size.height < _LOW else len(_KEYS)) - len(lines)
+        for key, finding in zip(_KEYS[:most], self._findings, strict=False):
             lines += self._sentence(f"{key} {finding.text}")
         return lines
 
