@@ -147,6 +147,8 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
     assert [
         ("returned", "w1", 1, False), ("lost", "w2", 2, False), ("value", "w1", 3, True)
     ] == ends(written)  # fmt: skip
+    # The same cause as that of a lost run that counts as a crash.
+    assert ["", "its worker was lost", ""] == [end.message for end in written.of(RunEnded)]
 
 
 def test_readers_of_a_log_know_the_character_for_what_a_label_leaves_out() -> None:

@@ -60,6 +60,8 @@ LISTED = 100
 WAITING = 2000
 """Tasks that are listed each second because they wait."""
 
+_LOST = "its worker was lost"  # as the scheduler says it of a run that counts as a crash
+
 _LATEST = 5.0  # seconds after which lines are written without being asked for
 
 _time = attrgetter("time")
@@ -492,11 +494,13 @@ class RunLog:
         """Note a run that came to nothing, after which its task waits again."""
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
+        message = "" if crash is None else one_line(crash.how)
         report, run.report = _read(run.report, now), b""
         began, ended = self._log.time_of(run.began), now
         if run.worker in self._left and report is None:
             # The scheduler counts it as a crash, too, as the run may have ended its worker.
-            outcome = "lost"
+            # Only the runs that may have ended it have a crash; all of them have one cause.
+            outcome, message = "lost", message or _LOST
             ended = max(began, min(now, self._left[run.worker]))
         elif crash is not None and crash.outlived is None:
             outcome = "crashed"
@@ -512,7 +516,7 @@ class RunLog:
                 ended=ended if report is None else report.ended,
                 cpus=_NO_CPUS if report is None else report.cpus,
                 usage=None if report is None else report.usage,
-                message="" if crash is None else one_line(crash.how),
+                message=message,
                 final=False,
                 call="" if outcome == "returned" else call(),
             )
