@@ -138,13 +138,14 @@ def test_a_function_that_asks_for_other_cores_has_the_mean_of_its_runs_so_far() 
 def test_a_function_of_which_no_run_has_ended_is_left_out_and_the_time_is_a_least_one() -> None:
     new = kind(50, [3.0], function="new", timed=0)
 
-    assert Estimate(20.0, least=True, without=51, function="new") == estimate([kind(2), new], 1.0)
+    new_ones = Estimate(20.0, least=True, without=51, function="new", functions=1)
+    assert new_ones == estimate([kind(2), new], 1.0)
     assert estimate([kind(0), new], 1.0) is None
     assert estimate([new], 1.0) is None
-    seven = Estimate(20.0, least=True, without=7, function="new")
+    seven = Estimate(20.0, least=True, without=7, function="new", functions=1)
     assert seven == estimate([kind(2)], 1.0, {"new": 7})
     other = kind(9, function="other", timed=0)
-    assert (60, "new") == estimate([kind(2), new, other], 1.0)[2:]  # type: ignore[index]
+    assert (60, "new", 2) == estimate([kind(2), new, other], 1.0)[2:]  # type: ignore[index]
 
 
 def test_calls_that_are_to_come_count_where_their_function_is_known() -> None:

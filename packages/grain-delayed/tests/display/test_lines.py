@@ -176,8 +176,13 @@ def test_a_time_that_is_a_least_one_says_so_and_what_it_is_without() -> None:
     progress.on_opened(lambda: now, lambda: [*kinds(stats(4, 2, 2)), unseen])
     progress.look(0.0)
 
-    assert log_line(progress).endswith("submitted so far: at least 15 s without 6 energy")
+    assert log_line(progress).endswith("submitted so far: at least 15 s (not counting 6 of energy)")
     assert "".join(p.text for p in live_line(progress, 60)).endswith("so far: at least 15 s")
+
+    progress = Progress(Total({"rank": 12}))
+    progress.on_opened(lambda: now, lambda: [*kinds(stats(4, 2, 2)), unseen])
+    progress.look(0.0)
+    assert log_line(progress).endswith("(not counting 18 of rank and other functions)")
 
 
 def test_nothing_is_said_of_a_time_of_which_nothing_is_known() -> None:

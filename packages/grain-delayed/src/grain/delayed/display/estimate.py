@@ -30,12 +30,14 @@ class Estimate(NamedTuple):
         least: True if it may take longer, as nothing is known of some of the tasks.
         without: how many tasks are left out, as no run of their function has ended.
         function: the function that most of these call.
+        functions: how many functions they call.
     """
 
     seconds: float
     least: bool = False
     without: int = 0
     function: str = ""
+    functions: int = 0
 
 
 class _Means:
@@ -113,7 +115,8 @@ def estimate(
             return None
         longest_alone = max(longest_alone, by_work)
     most = max(unseen, key=unseen.__getitem__, default="")
-    return Estimate(longest_alone, least or bool(unseen), sum(unseen.values()), most)
+    least = least or bool(unseen)
+    return Estimate(longest_alone, least, sum(unseen.values()), most, len(unseen))
 
 
 def _rest(elapsed: Sequence[float], mean: float, longest: float) -> tuple[list[float], bool]:

@@ -60,7 +60,8 @@ def left_text(progress: Progress, *, short: bool = False) -> str:
         return ""
     time = f"{'at least' if left.least else 'about'} {span(round(left.seconds))}"
     if left.without and not short:
-        time += f" without {left.without} {left.function}"
+        others = " and other functions" if left.functions > 1 else ""
+        time += f" (not counting {left.without} of {left.function}{others})"
     if progress.now.stuck:
         return f"the others: {time}"
     if progress.is_whole:
