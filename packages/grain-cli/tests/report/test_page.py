@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.cli.report.charts import time_strip
 from grain.cli.report.collecting import collect
 from grain.cli.report.figures import ALL_ROWS
 from grain.cli.report.page import render
@@ -24,6 +25,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
+from grain.eventlog.totals import Histogram
 from grain.eventlog.usage import Usage
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
@@ -88,7 +90,7 @@ def mission() -> Page:
 def test_the_headline_and_the_tables_are_there_without_a_script(mission: Page) -> None:
     for words in (
         "screening done", "Makespan", "Core-hours", "Utilisation", "Wasted", "w080000-3",
-        "its node does not answer any more", "ExternalError", "abnormal termination of xtb",
+        "its node does not answer any more", "exit 128: abnormal termination of xtb task",
         "Cores(4) & Memory(8) & WTime('2h')", "Critical path", "waiting for room",
         "host login1", "run by Grain 1.0.0 on Python 3.12.4", "Made by grain report of Grain 1.0.0",
     ):  # fmt: skip
@@ -390,6 +392,19 @@ def test_the_makespan_is_that_of_what_ran() -> None:
 
     words = page(lines).words
     assert "Makespan 1 min to the end of the last run; the mission ended 59 min later" in words
+
+
+def test_runs_of_one_length_have_a_figure_below_them() -> None:
+    strip = time_strip("", histogram(0.021, 0.024), None)
+    assert ["0.021 s"] == [label for _, label in strip.x][:1]
+    assert [] != time_strip("", histogram(0.02), None).x
+
+
+def histogram(*seconds: float) -> Histogram:
+    found = Histogram()
+    for one in seconds:
+        found.add(one)
+    return found
 
 
 def test_a_request_is_marked_as_too_large_only_where_it_kept_something_from_others() -> None:

@@ -73,6 +73,12 @@ def test_a_headline_is_of_the_program_or_else_the_exception_itself(text: str, fi
     assert first == headline(text)
 
 
+def test_a_number_at_the_end_of_a_line_leaves_the_lines_apart() -> None:
+    text = "a: exit code 1; the last lines of stderr: cycle 250; SCF did not converge; at 3"
+
+    assert "exit 1: SCF did not converge" == headline(text) == cause_of(text)
+
+
 def test_alike_failures_have_one_cause() -> None:
     texts = [f"ExternalError: xtb m{n}.xyz: exit code 2: no file m{n}.xyz" for n in range(3)]
 

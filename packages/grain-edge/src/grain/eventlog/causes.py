@@ -134,7 +134,7 @@ _PLACE = re.compile(r"((?:^|; )(?:on host|in directory) )[^;]*")
 # A word with a slash, a dot or a digit: a path, the name of a file, a number, an id, a name of a
 # worker; but not the exit status of a program, nor a signal.
 _VARIES = re.compile(
-    r"(?<!exit code )(?<!exit status )(?<![^\s'\"(,:=])[^\s'\",:=]*(?:[\d/]|\w\.\w)[^\s'\",:=]*"
+    r"(?<!exit code )(?<!exit status )(?<![^\s'\"(,:;=])[^\s'\",:;=]*(?:[\d/]|\w\.\w)[^\s'\",:;=]*"
 )
 
 

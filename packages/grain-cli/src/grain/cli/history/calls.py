@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
+from grain.eventlog.causes import headline
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import LEFT_OUT
 from grain.eventlog.totals import Totals
@@ -41,7 +42,7 @@ def calls_text(failures: Iterable[Failures]) -> str:
         cause, count = one.cause, len(one.calls)
         why = ": ".join(part for part in (cause.error or cause.outcome, cause.pattern) if part)
         calls = "call" if count == 1 else "calls"
-        parts.append(f"# {count} {calls} of {cause.function or '(unknown)'}: {why}")
+        parts.append(f"# {count} {calls} of {cause.function or '(unknown)'}: {headline(why)}")
         parts += map(_line, one.calls.values())
     return "".join(f"{clean(part)}\n" for part in parts)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
+from grain.eventlog.causes import headline
 from grain.resource.figures import clock, counted
 
 if TYPE_CHECKING:
@@ -204,8 +205,9 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
 
 
 def _cause(cause: CauseSummary) -> Row:
-    more = [f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error]
-    if cause.example != cause.pattern:
+    # What matters first; the whole message stands below it.
+    more = [headline(f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error)]
+    if cause.example not in (cause.pattern, more[0]):
         more.append(f"as in: {cause.example[:_MESSAGE]}")
     if len(cause.workers) == 1 and cause.runs > 1 and (worker := next(iter(cause.workers))):
         more.append(f"all of them on {worker}")

@@ -32,6 +32,7 @@ from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
+from grain.eventlog.causes import headline
 from grain.eventlog.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
@@ -375,11 +376,13 @@ class _View:
 
     def _graph_note(self, pictures: list[dict[str, Any]]) -> str:
         text = (
-            "An arrow and its number: so many tasks were submitted after tasks of the function "
-            "at its beginning had ended. Further attempts at a task do not count."
+            "The number on an arrow counts the tasks that were submitted after a task of the "
+            "function where the arrow begins had ended. Further attempts at a task do not count."
         )
         if any(one == two for one, two in self._report.edges):
-            text += " \u21ba: so many came after tasks of their own function."
+            text += (
+                " The number after \u21ba counts those that came after one of their own function."
+            )
         if any(one.brief for one in self._functions()):
             text += " Brief tasks that the log only counts have no arrows."
         if pictures and (not_drawn := pictures[0]["drawn"].not_drawn):
@@ -528,11 +531,14 @@ class _View:
         folded = workers[_WORKERS_OF_A_CAUSE : self._rows.details]
         where = f" on {line.worker}" if line.worker else ""
         after = f", {span(max(0.0, self._since_start(line.time)))} after the start"
+        kind, pattern = one.cause.error or one.cause.outcome, one.cause.pattern
+        # Of a program, how it ended and why; of an exception, its class: the message stands beside.
+        how = headline(f"{kind}: {pattern}")
         return {
             "runs": f"{one.runs:,}",
             "final": f"{one.final:,}",
             "function": one.cause.function or _NAMELESS,
-            "cause": one.cause.error or one.cause.outcome,
+            "cause": kind if how.startswith(f"{kind}: ") else how,
             "first": f"task {line.task}{where}{after}",
             "message": line.message or "(it has no message)",
             "workers": shown,
