@@ -63,7 +63,11 @@ async def _work(folder: str, molecule: int, seconds: float, failure: Failure | N
     if failure.error in {"ExternalError", "CrashedError"}:
         code = 128 if failure.function == "optimise" else 25
         end = "kill -9 $$" if failure.outcome == "crashed" else f"exit {code}"
-        await run_external(["sh", "-c", f'sleep {seconds:.3f}; echo "$0" >&2; {end}', message])
+        # Its command is not to have the reason in it: that one stands on stderr only.
+        await run_external(
+            ["sh", "-c", f"sleep {seconds:.3f}; cat >&2; {end}", f"mol{molecule:04}.xyz"],
+            stdin=message.rpartition(": ")[2].encode(),
+        )
     await trio.sleep(seconds)
     raise {"ValueError": ValueError, "FileNotFoundError": FileNotFoundError}[failure.error](message)
 

@@ -369,6 +369,21 @@ def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
     assert "" == sufficient(requests(({}, None)).functions["f"]).text
 
 
+def test_a_few_measured_runs_do_not_say_that_less_sufficed_for_all() -> None:
+    asked = {"Cores": 4.0, "Memory": 8.0}
+    few = requests((asked, used(1, 0.5)), (asked, None), (asked, None)).functions["f"]
+    assert "Cores(4) & Memory(8)" == sufficient(few).text
+    assert [] == sufficient(few).less
+    assert [
+        "cores were measured in 1 of 3 runs only: the others may need what they asked for",
+        "memory was measured in 1 of 3 runs only: the others may need what they asked for",
+    ] == sufficient(few).more
+
+    beyond = requests((asked, used(5, 9.5)), (asked, None)).functions["f"]
+    assert "Memory(9.5)" in sufficient(beyond).text
+    assert "asked for 8 GB of memory, used up to 9.5" in sufficient(beyond).more
+
+
 def test_nothing_is_known_of_what_never_ran() -> None:
     totals, assembly = Totals(), RunAssembly()
     submitted = TaskSubmitted(time=0.0, task=1, function="f", request={"Cores": 4.0})

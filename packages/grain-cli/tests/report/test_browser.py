@@ -283,6 +283,52 @@ def test_of_more_workers_than_have_room_it_says_which_are_seen(
     assert window.evaluate(text).startswith("Workers 3 to 14 of 36: ")
 
 
+# The labels of the axis, each with its left and its right edge, from a redrawn canvas.
+LABELS = """
+(() => {
+  const plain = CanvasRenderingContext2D.prototype.fillText;
+  const found = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+    const width = this.measureText(text).width;
+    const left = x - { right: width, center: width / 2, left: 0 }[this.textAlign];
+    if (this.textBaseline === "top") found.push([text, y, left, left + width]);
+    return plain.call(this, text, x, y, ...more);
+  };
+  document.querySelector("[data-do=all]").click();
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+    CanvasRenderingContext2D.prototype.fillText = plain;
+    done(found);
+  })));
+})()
+"""
+
+
+def test_the_labels_of_the_time_do_not_touch_each_other(window: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "brief.html"
+    lines: list[AnyLine] = [
+        LogStarted(time=1000.0, version=1, grain="1.0.0", python="3.12.4", id="brief", name="brief")
+    ]
+    for task, at in enumerate((1000.0, 1140.0), 1):
+        lines += [
+            TaskSubmitted(time=at, task=task, function="f", request={"Cores": 1}),
+            TaskStarted(time=at, task=task, worker="n1"),
+            RunEnded(
+                time=at + 60, task=task, outcome="value", worker="n1", started=at, ended=at + 60
+            ),
+        ]
+    path.write_text(
+        render(collect(lines), written=False, version="1.0.0", notes=[]), encoding="utf-8"
+    )
+    window.open(path, width=1400)
+    window.evaluate(SETTLED)
+
+    labels = window.evaluate(LABELS)
+    assert "0:00:00" in [label[0] for label in labels]
+    row = next(y for text, y, *_ in labels if text == "worker")
+    edges = sorted((left, right) for _, y, left, right in labels if y == row)
+    assert all(one[1] < two[0] for one, two in zip(edges, edges[1:], strict=False)), labels
+
+
 PAPER = 186 * 96 / 25.4, 269 * 96 / 25.4
 """The width and the height of a page of A4 within its margins, in pixels."""
 

@@ -216,6 +216,9 @@ def time_strip(title: str, histogram: Histogram, limit: float | None) -> Strip:
     marks = [(round(100 * place(limit), 2), f"limit {span(limit)}")] if limit else []
     ticks = log_ticks(least, most)
     x = [(round(100 * place(at), 2), label) for at, label in zip(ticks[0], ticks[1], strict=True)]
+    if not x:  # none of the usual spans lies between the runs
+        ends = sorted({histogram.least, histogram.most})
+        x = [(round(100 * place(at), 2), span(at)) for at in ends]
     hill, runs = _hill((place(at), count) for at, count in histogram.bins())
     return Strip(title, hill, runs, _thinned(x), marks)
 

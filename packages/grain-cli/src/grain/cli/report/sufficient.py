@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.eventlog.runs import EndedRun
-    from grain.eventlog.totals import FunctionTotals
+    from grain.eventlog.totals import FunctionTotals, Histogram
 
 _TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
 _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
@@ -65,8 +65,9 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
     """Return the smallest request with which no run would have lacked anything.
 
     Memory is rounded up to two digits and time to minutes, or to seconds below a minute; there is
-    no margin. A kind whose use is not measured is as it was asked for. How long runs would have
-    taken that their time limit ended is not known: more than that.
+    no margin. A kind whose use is not known of all runs that brought a value is as it was asked
+    for, or more where a run is known to have used more. How long runs would have taken that their
+    time limit ended is not known: more than that.
     """
     parts: list[str] = []
     less: list[str] = []
@@ -83,6 +84,12 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
             less.append(f"asked for {asked:g}{unit}, needed {enough:g} at most")
         elif enough > asked:
             more.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
+    for kind, what, measured in (
+        ("Cores", "cores were", function.busy_cores), ("Memory", "memory was", function.memory)
+    ):  # fmt: skip
+        if kind in function.asked and measured.count and not _is_whole(measured, function):
+            known = f"{measured.count:,} of {function.runs:,} runs"
+            more.append(f"{what} measured in {known} only: the others may need what they asked for")
     if overtime.runs:
         runs = "a run" if overtime.runs == 1 else f"{overtime.runs:,} runs"
         more.append(
@@ -98,13 +105,25 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
         enough = asked.usual
         if kind == "Cores" and function.busy_cores.count:
             enough = busy_cores(function)
+            if not _is_whole(function.busy_cores, function):
+                enough = max(enough, asked.usual)
         elif kind == "Memory" and function.memory.count:
             enough = two_digits_up(function.memory.most)
+            if not _is_whole(function.memory, function):
+                enough = max(enough, asked.usual)
         elif kind == "WTime" and function.seconds.count:
             longest = function.seconds.most
             step = 60 if longest > 60 else 1
             enough = float(math.ceil(longest / step)) * step
         yield kind, asked.usual, enough
+
+
+def _is_whole(measured: Histogram, function: FunctionTotals) -> bool:
+    """Return True if as many runs were measured as brought a value.
+
+    With fewer, often only those that failed are known, which say nothing about the others.
+    """
+    return measured.count >= function.seconds.count
 
 
 def busy_cores(function: FunctionTotals) -> float:

@@ -172,7 +172,10 @@
       context.fillRect(Math.round(place), 0, 1, bottom);
       context.fillStyle = colours.dim;
       const label = far ? clock(at * step * size, unit) : String(+(at * step).toPrecision(10));
-      context.fillText(label, Math.min(Math.max(place, left + 8), width - 14), bottom + 6);
+      // Beside the word "worker", and within the page.
+      const half = context.measureText(label).width / 2;
+      const least = Math.max(left + 8, left - LABELS + 6 + half);
+      context.fillText(label, Math.min(Math.max(place, least), width - Math.max(14, half)), bottom + 6);
     }
     context.textAlign = "right";
     const word = far ? (unit === "s" ? "h:min:s" : "h:min") : words[unit];
