@@ -116,6 +116,18 @@ def test_a_brief_run_of_which_only_the_length_is_known_is_not_moved_by_its_worke
     assert pytest.approx([129.9, 130.0, 9.9]) == [second.started, second.ended, second.slack]
 
 
+def test_a_run_of_whose_start_the_writer_learns_at_its_end_keeps_its_length() -> None:
+    """Its worker ran it ahead, and told of both at once; its bar lies within its frame."""
+    brief = RunEnded(
+        time=110.001, task=1, outcome="value", worker="w", started=109.901, ended=110.001,
+        usage=Usage(),
+    )  # fmt: skip
+    [run] = runs(SUBMITTED, STARTED, brief)
+
+    assert pytest.approx([0.1, 0.4]) == [run.seconds, run.core_seconds]
+    assert [110.0, 110.001] == [run.started, run.ended]
+
+
 def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
     assembly = RunAssembly()
     lines: list[AnyLine] = [

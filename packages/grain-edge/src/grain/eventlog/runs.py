@@ -67,6 +67,7 @@ class EndedRun(NamedTuple):
         slack: seconds by which the run may have been earlier, where the log does not say when it
             was.
         ran_before: True if an earlier run of the task had begun.
+        length: the seconds that its worker measured; None if the log does not have them.
     """
 
     submission: Submission
@@ -76,10 +77,17 @@ class EndedRun(NamedTuple):
     ended: float
     slack: float = 0.0
     ran_before: bool = False
+    length: float | None = None
 
     @property
     def seconds(self) -> float:
-        """The length of the run; 0 if it never began."""
+        """The length of the run; 0 if it never began.
+
+        It may be more than from ``started`` to ``ended``: of brief runs, the writer of the log may
+        learn of the start and of the end at once.
+        """
+        if self.length is not None:
+            return self.length
         return 0.0 if self.started is None else self.ended - self.started
 
     @property
@@ -279,7 +287,12 @@ class RunAssembly:
         slack = 0.0
         if started is not None and task.started is not None and _is_only_length(line):
             slack = max(0.0, started - task.started)
-        run = EndedRun(task.submission, line, task.queued, started, ended, slack, task.ran_before)
+        length = None
+        if line.usage is not None and line.started is not None and line.ended is not None:
+            length = max(0.0, line.ended - line.started)  # its worker has said so
+        run = EndedRun(
+            task.submission, line, task.queued, started, ended, slack, task.ran_before, length
+        )
         if line.final:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED
