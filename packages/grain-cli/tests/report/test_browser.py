@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -326,7 +327,7 @@ def test_the_labels_of_the_time_do_not_touch_each_other(window: Browser, tmp_pat
     assert "0:00:00" in [label[0] for label in labels]
     row = next(y for text, y, *_ in labels if text == "worker")
     edges = sorted((left, right) for _, y, left, right in labels if y == row)
-    assert all(one[1] < two[0] for one, two in zip(edges, edges[1:], strict=False)), labels
+    assert all(one[1] < two[0] for one, two in pairwise(edges)), labels
 
 
 PAPER = 186 * 96 / 25.4, 269 * 96 / 25.4

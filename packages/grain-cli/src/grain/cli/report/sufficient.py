@@ -84,12 +84,7 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
             less.append(f"asked for {asked:g}{unit}, needed {enough:g} at most")
         elif enough > asked:
             more.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
-    for kind, what, measured in (
-        ("Cores", "cores were", function.busy_cores), ("Memory", "memory was", function.memory)
-    ):  # fmt: skip
-        if kind in function.asked and measured.count and not _is_whole(measured, function):
-            known = f"{measured.count:,} of {function.runs:,} runs"
-            more.append(f"{what} measured in {known} only: the others may need what they asked for")
+    more += _partly_measured(function)
     if overtime.runs:
         runs = "a run" if overtime.runs == 1 else f"{overtime.runs:,} runs"
         more.append(
@@ -116,6 +111,19 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
             step = 60 if longest > 60 else 1
             enough = float(math.ceil(longest / step)) * step
         yield kind, asked.usual, enough
+
+
+def _partly_measured(function: FunctionTotals) -> Iterator[str]:
+    """Yield sentences on what was measured in some runs only."""
+    kinds: dict[int, list[str]] = {}
+    for kind, measured in (("Cores", function.busy_cores), ("Memory", function.memory)):
+        if kind in function.asked and measured.count and not _is_whole(measured, function):
+            kinds.setdefault(measured.count, []).append(kind.lower())
+    for count, names in kinds.items():
+        what = " and ".join(names)
+        verb = "was" if names == ["memory"] else "were"
+        known = f"{count:,} of {function.runs:,} runs"
+        yield f"{what} {verb} measured in {known} only: the others may need what they asked for"
 
 
 def _is_whole(measured: Histogram, function: FunctionTotals) -> bool:
