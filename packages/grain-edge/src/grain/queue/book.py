@@ -1,0 +1,596 @@
+"""The book of a queue: the jobs that are not packed, what happened to them, and what was asked.
+
+A dispatcher keeps one up to date and writes it to the file ``view`` now and then. A command that
+lists jobs begins with the view and reads what is newer; without a view, it reads all files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from grain.queue.arrays import count_tasks, has_task, task_numbers
+from grain.queue.errors import NoSuchJob, QueueError
+from grain.queue.folder import is_unreadable, parse_receipt, receipt_name
+from grain.queue.records import Begun, Job, Wish
+from grain.queue.states import (
+    Asked,
+    Run,
+    Standing,
+    State,
+    StateCounts,
+    asked_of,
+    dependency_state,
+    run_of,
+    task_state,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from grain.queue.folder import Queue
+
+VIEW = "view"
+VIEW_VERSION = 1
+
+
+class ListedJob(msgspec.Struct, array_like=True, gc=False):
+    """A job in a view.
+
+    Attributes:
+        number: its number.
+        job: without script, environment and command, which a list does not need.
+        counts: the number of its tasks in each state.
+        runs: the attempts of each task that has begun.
+    """
+
+    number: int
+    job: Job
+    counts: StateCounts
+    runs: list[tuple[int | None, list[Run]]]
+
+
+class QueueView(msgspec.Struct, omit_defaults=True):
+    """The content of the file ``view``.
+
+    Attributes:
+        version: `VIEW_VERSION`; another one is not read.
+        next_job: the first job that it does not know.
+        next_wish: the first wish that it does not know.
+        jobs: those that are not packed.
+        wishes: those that may be for them, in their order.
+        tickets: attempts that the scheduler has: job, task, attempt, and the number of the task in
+            the queue's mission.
+    """
+
+    version: int
+    next_job: int
+    next_wish: int
+    jobs: list[ListedJob]
+    wishes: list[Wish]
+    tickets: list[tuple[int, int | None, int, int]] = []
+
+
+class _Tickets(msgspec.Struct):
+    """A part of a view, which is read fast however many jobs the view has."""
+
+    version: int
+    tickets: list[tuple[int, int | None, int, int]] = []
+
+
+def read_tickets(queue: Queue) -> dict[tuple[int, int | None, int], int]:
+    """Return the attempts that the scheduler has, as of the view, and the numbers of their tasks.
+
+    Raises:
+        OSError: the view cannot be read.
+    """
+    with suppress(msgspec.MsgspecError):  # one of another version
+        content = queue.files.read(VIEW)
+        if content is not None:
+            view = msgspec.json.decode(content, type=_Tickets)
+            if view.version == VIEW_VERSION:
+                return {(number, task, attempt): one for number, task, attempt, one in view.tickets}
+    return {}
+
+
+class Cancelled(NamedTuple):
+    """The effect of a cancellation on a job.
+
+    Attributes:
+        waited: the number of tasks that waited, and never begin.
+        ran: the number of those that run, and are ended within seconds.
+    """
+
+    waited: int
+    ran: int
+
+
+class Entry:
+    """A job in the book.
+
+    Attributes:
+        number: its number.
+        job: without script, environment and command.
+        runs: all attempts of each task that has begun, from 1 without gaps; the task of a job that
+            is not an array is None.
+        wishes: those for it, in their order.
+        counts: the number of tasks in each state.
+    """
+
+    __slots__ = ("_asked", "counts", "job", "number", "runs", "tasks", "wishes")
+
+    def __init__(self, number: int, job: Job, counts: StateCounts | None = None) -> None:
+        self.number = number
+        self.job = job
+        self.runs: dict[int | None, list[Run]] = {}
+        self.wishes: list[Wish] = []
+        self.tasks = 1 if job.array is None else count_tasks(job.array)
+        self.counts = counts or StateCounts(pending=self.tasks)
+        self._asked: Asked | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """True if all tasks have ended."""
+        return self.counts.is_final
+
+    @property
+    def ended(self) -> float:
+        """The time at which the last attempt ended, in Unix seconds; 0 if none has."""
+        return max((runs[-1].ended for runs in self.runs.values() if runs), default=0.0)
+
+    @property
+    def running(self) -> int:
+        """The number of tasks that run."""
+        return self.counts.running
+
+    @property
+    def has_begun(self) -> bool:
+        """True if every task has begun, or has ended without."""
+        return len(self.runs) == self.tasks
+
+    def has_task(self, task: int | None) -> bool:
+        """Return True for a task of the job."""
+        if task is None or self.job.array is None:
+            return task is None and self.job.array is None
+        return has_task(self.job.array, task)
+
+    def task_numbers(self) -> Iterator[int | None]:
+        """Yield the tasks, ascending; None for a job that is not an array."""
+        if self.job.array is None:
+            yield None
+        else:
+            yield from task_numbers(self.job.array)
+
+    def asked(self, task: int | None) -> Asked:
+        """Return what was asked of a task."""
+        if self.wishes and any(wish.tasks for wish in self.wishes):
+            return asked_of(self.job, self.number, task, self.wishes)
+        if self._asked is None:
+            self._asked = asked_of(self.job, self.number, task, self.wishes)
+        return self._asked
+
+    def set_runs(self, task: int | None, runs: list[Run]) -> None:
+        """Set the attempts of a task."""
+        before = self.standing(task, 0.0).state if task in self.runs else "PENDING"
+        self.runs[task] = runs
+        after = self.standing(task, 0.0).state
+        if after != before:
+            self.counts = self.counts.moved(before, after)
+
+    def add_wish(self, wish: Wish) -> None:
+        """Add a wish that is for the job."""
+        before: dict[int | None, State] = {}
+        if wish.what == "again":  # others leave the state of a task as it is
+            before = {task: self.standing(task, 0.0).state for task in self.runs}
+        self.wishes.append(wish)
+        self._asked = None
+        for task, state in before.items():
+            after = self.standing(task, 0.0).state
+            if after != state:
+                self.counts = self.counts.moved(state, after)
+
+    def standing(
+        self,
+        task: int | None,
+        now: float,
+        dependency: Literal["met", "waits", "never"] = "met",
+        running: int | None = None,
+    ) -> Standing:
+        """Return the state of a task; see `states.task_state`."""
+        return task_state(
+            self.job,
+            self.runs.get(task, ()),
+            self.asked(task),
+            now=now,
+            dependency=dependency,
+            running=self.running if running is None else running,
+        )
+
+
+class Book:
+    """The jobs of a queue that are not packed.
+
+    Attributes:
+        queue: the queue.
+        entries: the jobs by their numbers, ascending.
+        next_job: the first job that it does not know.
+        next_wish: the first wish that it does not know.
+        tickets: the attempts that the scheduler has, as of the view, with the numbers of their
+            tasks in the queue's mission; whoever writes a view sets it.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.entries: dict[int, Entry] = {}
+        self.next_job = 1
+        self.next_wish = 1
+        self.tickets: dict[tuple[int, int | None, int], int] = {}
+        self._wishes: list[Wish] = []
+        self._open: set[int] = set()
+        self._seen: dict[int, set[str]] = {}
+        self._packed: dict[int, StateCounts | None] = {}
+
+    @classmethod
+    def read(cls, queue: Queue) -> Book:
+        """Return the book of a queue as it is now, from its view and what is newer.
+
+        Raises:
+            QueueError: a file cannot be understood.
+            OSError: a file cannot be read.
+        """
+        book = cls(queue)
+        with suppress(ValueError):  # one of another version, or not whole
+            content = queue.files.read(VIEW)
+            if content is not None:
+                book._fill(msgspec.json.decode(content, type=QueueView))
+        book.refresh()
+        return book
+
+    def write_view(self) -> None:
+        """Write the view, with `tickets`.
+
+        Raises:
+            CannotWrite: the view is as it was.
+        """
+        first = min(self.entries, default=self.next_job)
+        view = QueueView(
+            version=VIEW_VERSION,
+            next_job=self.next_job,
+            next_wish=self.next_wish,
+            jobs=[
+                ListedJob(entry.number, entry.job, entry.counts, list(entry.runs.items()))
+                for entry in self.entries.values()
+            ],
+            wishes=[wish for wish in self._wishes if any(last >= first for _, last in wish.jobs)],
+            tickets=[(*attempt, ticket) for attempt, ticket in self.tickets.items()],
+        )
+        self.queue.files.replace(VIEW, msgspec.json.encode(view))
+
+    def refresh(self, *, safe: bool = False) -> None:
+        """Read what is newer: jobs, wishes, and receipts of jobs that have not ended.
+
+        Args:
+            safe: True for a dispatcher, which acts on what it reads: receipts are on the disk then.
+
+        Raises:
+            NotSynced: with `safe`, the disk did not confirm it.
+            QueueError: a file cannot be understood.
+            OSError: a file cannot be read.
+        """
+        self.read_new()
+        for bucket in sorted({self.queue.buckets.of(number) for number in self._open}):
+            self._read_receipts(bucket, safe=safe)
+
+    def read_new(self) -> tuple[list[Entry], list[Wish]]:
+        """Read new jobs and new wishes only, which is fast; return both.
+
+        Raises:
+            QueueError: a file cannot be understood.
+            OSError: a file cannot be read.
+        """
+        jobs = self._read_jobs()
+        wishes = []
+        for number, wish in self.queue.wishes_from(self.next_wish):
+            self.next_wish = number + 1
+            self._add_wish(wish)
+            wishes.append(wish)
+        return jobs, wishes
+
+    def read_task(self, number: int, task: int | None) -> Standing:
+        """Read the receipts of one task, and return its state.
+
+        Raises:
+            KeyError: the job is not in the book.
+            QueueError: a file cannot be understood.
+            OSError: a file cannot be read.
+        """
+        entry = self.entries[number]
+        # One after the other by name, as a list may be old.
+        attempts = self.queue.attempts(number, task)
+        if attempts:
+            entry.set_runs(task, [run_of(*attempt) for attempt in attempts])
+            self._note(entry)
+        return entry.standing(task, 0.0)
+
+    def find(self, number: int) -> Entry | None:
+        """Return a job, also one that is packed; None if it was removed.
+
+        Raises:
+            NoSuchJob: the number is not given, as far as is known.
+        """
+        if number in self.entries:
+            return self.entries[number]
+        if not 0 < number < self.next_job:
+            raise NoSuchJob(f"there is no job {number}")
+        return self._packed_entry(number)
+
+    def open_entries(self) -> list[Entry]:
+        """Return the jobs that have not ended, ascending."""
+        return [self.entries[number] for number in sorted(self._open)]
+
+    def standing(self, number: int, task: int | None, now: float) -> Standing:
+        """Return the state of a task of a job that is not packed.
+
+        Args:
+            number: the job's.
+            task: that of the task; None if the job is not an array.
+            now: Unix seconds.
+
+        Raises:
+            KeyError: the job is not in the book.
+        """
+        entry = self.entries[number]
+        return entry.standing(task, now, self.dependency(entry, task))
+
+    def counts(self, number: int) -> StateCounts | None:
+        """Return the number of tasks in each state, also of a packed job; None if it was removed.
+
+        Raises:
+            NoSuchJob: the number is not given, as far as is known.
+        """
+        if number in self.entries:
+            return self.entries[number].counts
+        if not 0 < number < self.next_job:
+            raise NoSuchJob(f"there is no job {number}")
+        if number not in self._packed:
+            entry = self._packed_entry(number)
+            self._packed[number] = None if entry is None else entry.counts
+        return self._packed[number]
+
+    def dependency(self, entry: Entry, task: int | None) -> Literal["met", "waits", "never"]:
+        """Return how it stands with what a task waits for."""
+        if not entry.job.after:
+            return "met"
+        return dependency_state(
+            entry.job.after, self.counts, self._states_of, task, self._has_begun
+        )
+
+    def ready(
+        self, now: float, taken: Collection[tuple[int, int | None, int]] = ()
+    ) -> Iterator[tuple[Entry, int | None, int]]:
+        """Yield the tasks that may begin, with their attempts.
+
+        Args:
+            now: Unix seconds.
+            taken: jobs, tasks and attempts that were handed out before, and have not begun as far
+                as is known. They are not yielded, but count among those of an array that run.
+        """
+        out: dict[int, int] = {}
+        for number, task, attempt in taken:
+            entry = self.entries.get(number)
+            runs = entry.runs.get(task, ()) if entry else ()
+            if len(runs) < attempt:
+                out[number] = out.get(number, 0) + 1
+        for entry in self.open_entries():
+            running = entry.running + out.get(entry.number, 0)
+            each = any(dependency.until == "each" for dependency in entry.job.after)
+            whole = "met" if each else self.dependency(entry, None)
+            if whole != "met" or now < entry.job.not_before:
+                continue
+            most = entry.job.array.at_once if entry.job.array else 0
+            for task in entry.task_numbers():
+                if most and running >= most:
+                    break
+                dependency = self.dependency(entry, task) if each else whole
+                state = entry.standing(task, now, dependency, running)
+                if state.state != "PENDING" or state.reason:
+                    continue
+                if (entry.number, task, state.attempt) not in taken:
+                    running += 1
+                    yield entry, task, state.attempt
+
+    def running(self) -> Iterator[tuple[Entry, int | None, Run]]:
+        """Yield the tasks that run."""
+        for entry in self.open_entries():
+            if entry.running:
+                for task, runs in entry.runs.items():
+                    if runs and not runs[-1].how:
+                        yield entry, task, runs[-1]
+
+    def cancel(
+        self, number: int, chosen: Callable[[int | None], bool], *, by: str, why: str = ""
+    ) -> Cancelled:
+        """Cancel tasks that wait, after a wish was made that cancels all that are chosen.
+
+        Args:
+            number: the job's.
+            chosen: returns True for a task that is cancelled.
+            by: the user, and the host.
+            why: the reason.
+
+        Raises:
+            CannotWrite: none was cancelled, or only some: call it again.
+            NotSynced: they may wait again after a crash of the host.
+        """
+        now = time.time()
+        waiting, running = [], 0
+        for task in self.entries[number].task_numbers():
+            if not chosen(task):
+                continue
+            standing = self.standing(number, task, now)
+            if standing.state == "PENDING":
+                waiting.append((task, standing.attempt))
+            running += standing.state == "RUNNING"
+        begun = Begun(
+            token=os.urandom(8).hex(), at=now, host=os.uname().nodename, cancelled=by, why=why
+        )
+        made = len(self.queue.cancel_waiting(number, waiting, begun)) if waiting else 0
+        return Cancelled(made, running + len(waiting) - made)  # those left over have just begun
+
+    def forget(self, bucket: int) -> None:
+        """Remove the jobs of a bucket that was packed from the book."""
+        for number in self.queue.buckets.numbers(bucket):
+            self.entries.pop(number, None)
+            self._open.discard(number)
+        self._seen.pop(bucket, None)
+
+    def wishes(self) -> list[Wish]:
+        """Return all wishes that may be for jobs in the book, in their order."""
+        return list(self._wishes)
+
+    def _fill(self, view: QueueView) -> None:
+        if view.version != VIEW_VERSION:
+            return
+        for listed in view.jobs:
+            number, job = listed.number, listed.job
+            if is_unreadable(job):  # by whoever wrote the view, and perhaps not by us
+                _, job = next(self.queue.jobs_from(number), (number, job))
+            same = is_unreadable(job) == is_unreadable(listed.job)
+            counts = listed.counts if same else None
+            entry = self.entries[number] = Entry(number, _bare(job), counts)
+            entry.runs = dict(listed.runs)
+        self.next_job = view.next_job
+        self.next_wish = view.next_wish
+        self.tickets = {
+            (number, task, attempt): ticket for number, task, attempt, ticket in view.tickets
+        }
+        self._wishes = view.wishes
+        for wish in view.wishes:
+            for entry in self._entries_of(wish):
+                entry.wishes.append(wish)  # the counts are those after it
+        self._open = {number for number, entry in self.entries.items() if not entry.is_final}
+
+    def _read_jobs(self) -> list[Entry]:
+        new: list[Entry] = []
+        number = self.next_job
+        # Buckets that are packed long since are not in the book.
+        buckets = self.queue.buckets
+        while self.queue.is_packed(number):
+            number = buckets.numbers(buckets.of(number)).stop
+        for found, job in self.queue.jobs_from(number):
+            entry = self._add_job(found, job)
+            self.next_job = number = found + 1
+            for wish in self._wishes:
+                if any(first <= found <= last for first, last in wish.jobs):
+                    entry.add_wish(wish)
+            new.append(entry)
+        self.next_job = number
+        return new
+
+    def _add_job(self, number: int, job: Job) -> Entry:
+        entry = self.entries[number] = Entry(number, _bare(job))
+        self._open.add(number)
+        return entry
+
+    def _add_wish(self, wish: Wish) -> None:
+        if wish.what == "signal":
+            return
+        self._wishes.append(wish)
+        for entry in self._entries_of(wish):
+            entry.add_wish(wish)
+            self._note(entry)
+
+    def _entries_of(self, wish: Wish) -> Iterator[Entry]:
+        for first, last in wish.jobs:
+            for number in range(max(first, 1), min(last, self.next_job - 1) + 1):
+                entry = self.entries.get(number)
+                if entry is not None:
+                    yield entry
+
+    def _read_receipts(self, bucket: int, *, safe: bool) -> None:
+        names = self.queue.receipt_names(bucket)
+        seen = self._seen.setdefault(bucket, set())
+        new = [name for name in names if name not in seen]
+        changed: dict[tuple[int, int | None], None] = {}
+        for name in new:
+            receipt = parse_receipt(name)
+            if receipt is not None:
+                changed[receipt.job, receipt.task] = None
+        if safe:
+            self.queue.settle(bucket)
+        seen.update(new)
+        for number in self.queue.buckets.numbers(bucket):
+            # A list may be old, so the end of what runs is looked for by its name.
+            entry = self.entries.get(number)
+            if entry is not None and entry.running:
+                for task, runs in entry.runs.items():
+                    if runs and not runs[-1].how:
+                        changed[number, task] = None
+        for number, task in changed:
+            entry = self.entries.get(number)
+            if entry is not None and entry.has_task(task):
+                self._read_runs(entry, task, seen)
+
+    def _read_runs(self, entry: Entry, task: int | None, seen: Collection[str]) -> None:
+        before = entry.runs.get(task, [])
+        runs = list(before)
+        while True:
+            if runs and not runs[-1].how:
+                begun = self.queue.begun(entry.number, task, len(runs))
+                ended = self.queue.ended(entry.number, task, len(runs))
+                if begun is None or ended is None:
+                    break
+                runs[-1] = run_of(len(runs), begun, ended)
+            if runs and receipt_name(entry.number, task, len(runs) + 1, "begun") not in seen:
+                break
+            begun = self.queue.begun(entry.number, task, len(runs) + 1)
+            if begun is None:
+                break
+            runs.append(run_of(len(runs) + 1, begun, None))
+        if runs != before:
+            entry.set_runs(task, runs)
+            self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        if entry.is_final:
+            self._open.discard(entry.number)
+        else:
+            self._open.add(entry.number)
+
+    def _states_of(self, number: int) -> Callable[[int | None], State | None]:
+        entry = self.entries.get(number)
+        if entry is None and 0 < number < self.next_job:
+            entry = self._packed_entry(number)
+
+        def state(task: int | None) -> State | None:
+            if entry is None or not entry.has_task(task):
+                return None
+            return entry.standing(task, 0.0).state
+
+        return state
+
+    def _has_begun(self, number: int) -> bool:
+        return number not in self.entries or self.entries[number].has_begun
+
+    def _packed_entry(self, number: int) -> Entry | None:
+        """Return a packed job, which has ended; None if it was removed."""
+        try:
+            entry = Entry(number, self.queue.job(number))
+            for task in entry.task_numbers():
+                entry.set_runs(
+                    task,
+                    [run_of(*attempt) for attempt in self.queue.attempts(number, task)],
+                )
+        except QueueError:  # removed, or not readable
+            return None
+        return entry
+
+
+def _bare(job: Job) -> Job:
+    """Return a job without what a list does not need."""
+    command = job.command[:1] if not job.name else ()
+    return msgspec.structs.replace(job, script="", environment={}, command=command)

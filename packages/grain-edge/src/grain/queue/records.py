@@ -1,0 +1,260 @@
+"""The contents of the files of a queue: a job, a wish, the receipts of an attempt, a dispatcher."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from grain.eventlog.usage import Usage
+
+VERSION = 1
+"""The version of the format; a folder of another one is refused."""
+
+
+How = Literal["exit", "signal", "timeout", "memory", "start", "cancelled", "returned", "lost"]
+"""The way in which an attempt ended, see `Ended`."""
+
+
+Receivers = Literal["script", "steps", "all"]
+"""The processes of a job that get a signal: the script, all that it has started, or both."""
+
+Until = Literal["ok", "fail", "any", "begun", "each"]
+"""The end of the wait of a job for others, see `Dependency`."""
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A file's content, as JSON; readers skip fields that they do not know.
+
+    Records have no cycles, and there may be very many, so the garbage collector does not visit
+    them.
+    """
+
+
+class QueueFormat(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The file ``format``.
+
+    Attributes:
+        version: `VERSION` of whoever made the queue.
+        mission: the id of the queue's mission, which all of its dispatchers use.
+        bucket: numbers of jobs, and of wishes, in a bucket.
+    """
+
+    version: int
+    mission: str
+    bucket: int = 1000
+
+
+class ArraySpec(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The tasks of an array job.
+
+    Attributes:
+        ranges: first, last and step of each range, as they were given; ascending numbers from 0,
+            none twice.
+        at_once: how many tasks may run at a time; 0 for any number.
+    """
+
+    ranges: tuple[tuple[int, int, int], ...]
+    at_once: int = 0
+
+
+class Dependency(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The jobs for which a job waits.
+
+    Attributes:
+        jobs: numbers of jobs, smaller than its own.
+        until: ``"ok"``: all have succeeded; ``"fail"``: each has failed, in at least one task;
+            ``"any"``: all have ended; ``"begun"``: all have begun, or have ended without;
+            ``"each"``: the task of the same number of an array of the same size has succeeded.
+    """
+
+    jobs: tuple[int, ...]
+    until: Until = "ok"
+
+
+class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A job as it was submitted; its number is the name of its file.
+
+    Attributes:
+        name: for display and for ``%x``.
+        at: Unix seconds of the submission, by the submitter's clock.
+        host: where it was submitted.
+        user: who submitted it, by name.
+        command: the program and its arguments; the arguments of the script if there is one.
+        script: the text of a script, which a copy of is run; "" for a command.
+        script_blob: the digest of a long script, in ``blobs``; "" if it is in `script`.
+        script_name: the name under which the user gave the script, for display.
+        stdin: the path of a file for standard input; "" for none.
+        stdin_blob: the digest of what was piped to the submitter; "" for none.
+        lines_blob: the digest of a file with an entry in each line, in ``blobs``: task N of the
+            array gets line N, counted from 1; "" for none.
+        directory: where it runs; absolute.
+        environment: all variables that it gets, before those of the job itself.
+        umask: of the files that it makes.
+        request: its resources, as `grain.resource.to_data` makes them; empty for `Cores(1)`.
+        priority: larger ones first.
+        stdout, stderr: patterns of output files, see `grain.queue.patterns`; stderr "" for the
+            same file as stdout.
+        append: True to append to output files that exist.
+        array: its tasks; None for a job that is not an array.
+        after: all must hold before a task of it begins.
+        not_before: Unix seconds before which it does not begin; 0 for none.
+        held: True if it is submitted on hold.
+        retries: how often a task that failed runs again.
+        requeue: False for a job that must not run a second time, even if its worker died.
+        timeout: seconds after which a run is ended; 0 for no limit.
+        signal: of the warning before `timeout`; 0 for none.
+        signal_before: so many seconds before `timeout`.
+        signal_to: which processes get the warning.
+        scratch: True for a private directory of the task, which is removed at its end.
+        options: what only a look-alike needs to show again: account, partition, comment ...
+    """
+
+    name: str
+    at: float
+    host: str
+    user: str
+    directory: str
+    command: tuple[str, ...] = ()
+    script: str = ""
+    script_blob: str = ""
+    script_name: str = ""
+    stdin: str = ""
+    stdin_blob: str = ""
+    lines_blob: str = ""
+    environment: dict[str, str] = {}
+    umask: int = 0o077
+    request: dict[str, object] = {}
+    priority: int = 0
+    stdout: str = "job-%j.out"
+    stderr: str = ""
+    append: bool = False
+    array: ArraySpec | None = None
+    after: tuple[Dependency, ...] = ()
+    not_before: float = 0.0
+    held: bool = False
+    retries: int = 0
+    requeue: bool = True
+    timeout: float = 0.0
+    signal: int = 0
+    signal_before: float = 0.0
+    signal_to: Receivers = "steps"
+    scratch: bool = False
+    options: dict[str, str] = {}
+
+
+class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A request by a user for jobs that are in the queue.
+
+    Attributes:
+        what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, has
+            failed (`only_failed`), or is on a worker that is silent (`lost`); ``"signal"``.
+        jobs: first and last number of each range of jobs.
+        tasks: ranges of tasks of the one job; empty for all.
+        attempt: of ``"again"``: the attempt that may be made, so one more than the last that ended;
+            a task that has made it already does not run once more.
+        by: who, and on which host.
+        at: Unix seconds.
+        why: the user's reason, for display.
+        signal: the number of a signal.
+        signal_to: which processes get it.
+    """
+
+    what: Literal["hold", "release", "cancel", "again", "signal"]
+    jobs: tuple[tuple[int, int], ...]
+    tasks: tuple[tuple[int, int], ...] = ()
+    attempt: int = 0
+    by: str = ""
+    at: float = 0.0
+    why: str = ""
+    only_failed: bool = False
+    lost: bool = False
+    signal: int = 0
+    signal_to: Receivers = "steps"
+
+    def concerns(self, number: int, task: int | None) -> bool:
+        """Return True if it is for a task of a job.
+
+        Args:
+            number: the job's.
+            task: that of the task; None if the job is not an array.
+        """
+        return any(first <= number <= last for first, last in self.jobs) and (
+            not self.tasks
+            or (task is not None and any(first <= task <= last for first, last in self.tasks))
+        )
+
+
+class Begun(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The receipt of an attempt that begins, or never will.
+
+    Attributes:
+        token: random, by which its writer knows its own.
+        at: Unix seconds, by the writer's clock.
+        host: the worker's host; that of the user for a cancellation.
+        worker: the worker's name.
+        boot: the boot id of that host's kernel.
+        pid, pid_began: the process of the worker's agent, and its start in clock ticks since the
+            boot, so that another process of the same number is not taken for it.
+        batch_job: the batch job in which the worker runs, as `grain.worker.node` names it; "" if
+            there is none.
+        ticket: the number of the task in the queue's mission.
+        cores: the CPU ids that the task got.
+        cancelled: who has cancelled it before it began; "" for a run.
+        why: the reason that was given for that.
+    """
+
+    token: str
+    at: float
+    host: str
+    worker: str = ""
+    boot: str = ""
+    pid: int = 0
+    pid_began: int = 0
+    batch_job: str = ""
+    ticket: int = 0
+    cores: tuple[int, ...] = ()
+    cancelled: str = ""
+    why: str = ""
+
+
+class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The receipt of an attempt that has ended.
+
+    Attributes:
+        how: ``"exit"``: by itself; ``"signal"``: by a signal that was not Grain's; ``"timeout"``;
+            ``"memory"``: killed for want of memory; ``"start"``: it could not be started;
+            ``"cancelled"``: on request; ``"returned"``: handed back by its worker, which had to end
+            it; ``"lost"``: its worker is known to be dead.
+        at: Unix seconds.
+        status: the exit status, of ``"exit"``.
+        signal: the number of the signal that ended it; 0 for none.
+        elapsed: seconds between start and end.
+        message: one sentence for what no exit status says; the evidence, for ``"lost"``.
+        by: who has cancelled it.
+        usage: what it has used; None if that is not known.
+    """
+
+    how: How
+    at: float
+    status: int = 0
+    signal: int = 0
+    elapsed: float = 0.0
+    message: str = ""
+    by: str = ""
+    usage: Usage | None = None
+
+
+class Dispatcher(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A dispatcher that has taken charge of the queue.
+
+    Attributes:
+        host, boot, pid, pid_began: its process, as in `Begun`.
+        at: Unix seconds.
+    """
+
+    host: str
+    boot: str
+    pid: int
+    pid_began: int
+    at: float

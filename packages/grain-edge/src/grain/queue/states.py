@@ -1,0 +1,357 @@
+"""The state of each task of a job, from files that say what happened and what was asked.
+
+Nothing here reads a file: the same files give the same state, whoever reads them, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from grain.queue.records import Begun, Dependency, Ended, Job, Wish
+
+State = Literal[
+    "PENDING",
+    "RUNNING",
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "OUT_OF_MEMORY",
+    "CANCELLED",
+    "LOST",
+]
+"""``"LOST"`` is the end of a job that may not run again, and whose worker died."""
+
+Reason = Literal["", "held", "cancel", "dependency", "never", "begin time", "array limit"]
+"""The reason for which a task waits.
+
+``"cancel"``: its cancellation is asked for, and not made yet; ``"never"``: a dependency can never
+be met; ``""``: it may begin.
+"""
+
+FINAL: frozenset[State] = frozenset(
+    {"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "LOST"}
+)
+
+
+MOST_LOST = 5
+"""Attempts of a task whose workers died, until it is taken for the cause, and ends as lost."""
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One attempt, as far as lists show it; its receipts have more.
+
+    Attributes:
+        attempt: from 1.
+        began: Unix seconds.
+        host: where.
+        worker: its name.
+        how: as of `records.Ended`; "" while it runs.
+        ended: Unix seconds; 0 while it runs.
+        status: the exit status.
+        signal: that ended it; 0 for none.
+        elapsed: seconds.
+        by: who has cancelled it.
+        message: as of `records.Ended`.
+        memory: the peak in GB; 0 if it is not known.
+        cpu: CPU seconds.
+    """
+
+    attempt: int
+    began: float
+    host: str = ""
+    worker: str = ""
+    how: str = ""
+    ended: float = 0.0
+    status: int = 0
+    signal: int = 0
+    elapsed: float = 0.0
+    by: str = ""
+    message: str = ""
+    memory: float = 0.0
+    cpu: float = 0.0
+
+
+class Standing(NamedTuple):
+    """The state of a task.
+
+    Attributes:
+        state: see `State`.
+        reason: the reason for which it waits.
+        attempt: of a pending task, the attempt that is next; else the last one.
+        run: the last attempt; None if there was none.
+    """
+
+    state: State
+    reason: Reason
+    attempt: int
+    run: Run | None = None
+
+
+class Asked(NamedTuple):
+    """The sum of what was asked of a task.
+
+    Attributes:
+        held: True while it may not begin.
+        cancelled: the wish that cancels it; None if there is none that holds.
+        granted: the last attempt that a user has asked for; 0 for none.
+        only_failed: True if that attempt is only for a task that did not succeed.
+    """
+
+    held: bool = False
+    cancelled: Wish | None = None
+    granted: int = 0
+    only_failed: bool = False
+
+
+def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
+    """Return an attempt from its receipts."""
+    if begun.cancelled:
+        return Run(
+            attempt, begun.at, how="cancelled", ended=begun.at, by=begun.cancelled,
+            message=begun.why,
+        )  # fmt: skip
+    if ended is None:
+        return Run(attempt, begun.at, begun.host, begun.worker)
+    usage = ended.usage
+    return Run(
+        attempt=attempt,
+        began=begun.at,
+        host=begun.host,
+        worker=begun.worker,
+        how=ended.how,
+        ended=ended.at,
+        status=ended.status,
+        signal=ended.signal,
+        elapsed=ended.elapsed,
+        by=ended.by,
+        message=ended.message,
+        memory=usage.peak_memory if usage else 0.0,
+        cpu=usage.cpu if usage else 0.0,
+    )
+
+
+def asked_of(job: Job, number: int, task: int | None, wishes: Iterable[Wish]) -> Asked:
+    """Return the sum of wishes for a task of a job.
+
+    Args:
+        job: the job.
+        number: its number.
+        task: that of the task; None if the job is not an array.
+        wishes: all, or at least those for the job, in the order of their numbers.
+    """
+    held, cancelled, granted, only_failed = job.held, None, 0, False
+    for wish in wishes:
+        if not wish.concerns(number, task):
+            continue
+        match wish.what:
+            case "hold":
+                held = True
+            case "release":
+                held = False
+            case "cancel":
+                cancelled = wish
+            case "again":
+                # A wish names its attempt, so that one that comes late does not start another run.
+                cancelled = None
+                if wish.attempt > granted:
+                    granted, only_failed = wish.attempt, wish.only_failed
+            case _:
+                pass
+    return Asked(held, cancelled, granted, only_failed)
+
+
+def outcome(run: Run) -> State:
+    """Return the state that an attempt which has ended leaves, if no other one follows."""
+    match run.how:
+        case "exit":
+            return "FAILED" if run.status else "COMPLETED"
+        case "timeout":
+            return "TIMEOUT"
+        case "memory":
+            return "OUT_OF_MEMORY"
+        case "cancelled":
+            return "CANCELLED"
+        case "returned" | "lost":
+            return "LOST"
+        case _:
+            return "FAILED"
+
+
+def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
+    """Return the attempt that may be made next, be it held or not; 0 if there is none.
+
+    Args:
+        job: the job.
+        runs: all attempts of the task so far, from 1 without gaps.
+        asked: what was asked of it.
+    """
+    if not runs:
+        return 1
+    last = runs[-1]
+    if not last.how:
+        return 0
+    following = last.attempt + 1
+    if asked.granted == following and not (asked.only_failed and outcome(last) == "COMPLETED"):
+        return following
+    if last.how in ("returned", "lost"):
+        lost = sum(run.how == "lost" and run.attempt >= asked.granted for run in runs)
+        return following if job.requeue and lost < MOST_LOST else 0
+    if outcome(last) in ("COMPLETED", "CANCELLED"):
+        return 0
+    # Retries are counted from the attempt that a user has asked for.
+    failed = sum(
+        run.how not in ("returned", "lost") and run.attempt >= asked.granted for run in runs
+    )
+    return following if failed <= job.retries else 0
+
+
+def task_state(
+    job: Job,
+    runs: Sequence[Run],
+    asked: Asked,
+    *,
+    now: float,
+    dependency: Literal["met", "waits", "never"] = "met",
+    running: int = 0,
+) -> Standing:
+    """Return the state of a task.
+
+    Args:
+        job: the job.
+        runs: all attempts of the task so far, from 1 without gaps.
+        asked: what was asked of it.
+        now: Unix seconds.
+        dependency: see `dependency_state`; "met" for a job without.
+        running: the number of tasks of the job that run.
+    """
+    last = runs[-1] if runs else None
+    if last is not None and not last.how:
+        return Standing("RUNNING", "", last.attempt, last)
+    following = next_attempt(job, runs, asked)
+    if not following:
+        assert last is not None
+        return Standing(outcome(last), "", last.attempt, last)
+    reason: Reason = ""
+    if asked.cancelled is not None:
+        reason = "cancel"
+    elif asked.held:
+        reason = "held"
+    elif dependency != "met":
+        reason = "never" if dependency == "never" else "dependency"
+    elif now < job.not_before:
+        reason = "begin time"
+    elif job.array is not None and 0 < job.array.at_once <= running:
+        reason = "array limit"
+    return Standing("PENDING", reason, following, last)
+
+
+class StateCounts(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """The number of tasks of a job in each state, in the order of `State`."""
+
+    pending: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    timeout: int = 0
+    memory: int = 0
+    cancelled: int = 0
+    lost: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """All tasks."""
+        return self.pending + self.running + self.ended
+
+    @property
+    def ended(self) -> int:
+        """Those in a final state."""
+        return self.completed + self.unsuccessful
+
+    @property
+    def unsuccessful(self) -> int:
+        """Those that have ended otherwise than completed."""
+        return self.failed + self.timeout + self.memory + self.cancelled + self.lost
+
+    @property
+    def is_final(self) -> bool:
+        """True if all have ended."""
+        return not self.pending and not self.running
+
+    def moved(self, before: State, after: State) -> StateCounts:
+        """Return the counts when one task goes from a state to another one."""
+        counts = list(msgspec.structs.astuple(self))
+        counts[_PLACES[before]] -= 1
+        counts[_PLACES[after]] += 1
+        return StateCounts(*counts)
+
+
+_PLACES: dict[State, int] = {state: place for place, state in enumerate(get_args(State))}
+
+
+def job_state(tally: StateCounts) -> State:
+    """Return the state of a job as a whole; of one that has ended, the worst of its tasks."""
+    if tally.running:
+        return "RUNNING"
+    if tally.pending:
+        return "PENDING"
+    worst: tuple[tuple[State, int], ...] = (
+        ("LOST", tally.lost),
+        ("OUT_OF_MEMORY", tally.memory),
+        ("TIMEOUT", tally.timeout),
+        ("FAILED", tally.failed),
+        ("CANCELLED", tally.cancelled),
+    )
+    return next((state for state, number in worst if number), "COMPLETED")
+
+
+def dependency_state(
+    after: Iterable[Dependency],
+    tally: Callable[[int], StateCounts | None],
+    task_state: Callable[[int], Callable[[int | None], State | None]] | None = None,
+    task: int | None = None,
+    has_begun: Callable[[int], bool] | None = None,
+) -> Literal["met", "waits", "never"]:
+    """Return how it stands with all that a task waits for.
+
+    Args:
+        after: the dependencies of its job; all must be met.
+        tally: returns that of a job; None for one that was removed long after its end, which only
+            ``"any"`` and ``"begun"`` take.
+        task_state: returns, for a job, what returns the state of one of its tasks; None if it has
+            no such task. Only ``"each"`` needs it.
+        task: the number of the task.
+        has_begun: returns True for a job all of whose tasks have begun once, or have ended. Only
+            ``"begun"`` needs it; without it, pending tasks have not begun.
+    """
+    result: Literal["met", "waits"] = "met"
+    for dependency in after:
+        for number in dependency.jobs:
+            of = tally(number)
+            if dependency.until == "each":
+                of_task = task_state(number)(task) if task_state and of is not None else None
+                met = of_task == "COMPLETED"
+                never = of_task is None or (of_task in FINAL and not met)
+            elif of is None:
+                met = dependency.until in ("any", "begun")
+                never = not met
+            elif dependency.until == "ok":
+                met = of.is_final and not of.unsuccessful
+                never = bool(of.unsuccessful)
+            elif dependency.until == "fail":
+                met = of.is_final and bool(of.unsuccessful)
+                never = of.is_final and not met
+            elif dependency.until == "any":
+                met, never = of.is_final, False
+            else:
+                met = has_begun(number) if has_begun else not of.pending
+                never = False
+            if never:
+                return "never"
+            if not met:
+                result = "waits"
+    return result

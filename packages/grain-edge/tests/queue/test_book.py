@@ -1,0 +1,287 @@
+"""The book of a queue: what is ready, its view, packing and removal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grain.queue.arrays import parse_array
+from grain.queue.book import VIEW, Book
+from grain.queue.errors import NoSuchJob
+from grain.queue.files import WholeFiles
+from grain.queue.folder import PACKED_AFTER, Queue, make_format
+from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
+from grain.queue.records import Begun, Dependency, Ended, Wish
+from grain.queue.states import StateCounts
+from grain_testkit.queue_disk import Host, Server
+from grain_testkit.queue_world import make_job
+
+BEGUN = Begun(token="t", at=1.0, host="h", worker="w")
+CANCELLED = Begun(token="t", at=1.0, host="h", cancelled="me")
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def opened(server: Server, *, late: bool = False) -> Queue:
+    files = WholeFiles(Host(server, late=late))
+    return Queue(files, make_format(files, "model", 4), Path("model"))
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    return opened(server)
+
+
+def run(queue: Queue, number: int, task: int | None = None, status: int = 0) -> None:
+    attempt = len(queue.attempts(number, task)) + 1
+    assert queue.begin(number, task, attempt, BEGUN)
+    assert queue.end(number, task, attempt, Ended(how="exit", at=2.0, status=status))
+
+
+def ready(queue: Queue, now: float = 0.0, **more: object) -> list[tuple[int, int | None, int]]:
+    book = Book.read(queue)
+    return [(e.number, task, attempt) for e, task, attempt in book.ready(now, **more)]  # type: ignore[arg-type]
+
+
+def same(queue: Queue, book: Book) -> bool:
+    """Return True if a book is as one that is made without a view."""
+    fresh = Book(queue)
+    fresh.refresh()
+    return [
+        (e.number, e.job, e.runs, e.wishes, e.counts, e.is_final) for e in fresh.entries.values()
+    ] == [(e.number, e.job, e.runs, e.wishes, e.counts, e.is_final) for e in book.entries.values()]
+
+
+def test_a_job_is_ready_until_it_has_begun(queue: Queue) -> None:
+    queue.submit(make_job("x", retries=1))
+    assert [(1, None, 1)] == ready(queue)
+    queue.begin(1, None, 1, BEGUN)
+    assert [] == ready(queue)
+    queue.end(1, None, 1, Ended(how="exit", at=2.0, status=1))
+    assert [(1, None, 2)] == ready(queue)
+    run(queue, 1)
+    assert [] == ready(queue)
+
+
+def test_held_and_cancelled_jobs_and_such_that_begin_later_are_not_ready(queue: Queue) -> None:
+    for _ in range(3):
+        queue.submit(make_job("x"))
+    queue.submit(make_job("x", not_before=5.0))
+    queue.wish(Wish(what="hold", jobs=((1, 1),)))
+    queue.wish(Wish(what="cancel", jobs=((2, 2),)))
+
+    assert [(3, None, 1)] == ready(queue)
+    assert [(3, None, 1), (4, None, 1)] == ready(queue, 5.0)
+    queue.wish(Wish(what="release", jobs=((1, 1),)))
+    assert [(1, None, 1), (3, None, 1)] == ready(queue)
+
+
+def test_a_dependency_that_is_packed_is_known(queue: Queue, server: Server) -> None:
+    for status in (0, 1, 0, 0):
+        run(queue, queue.submit(make_job("x")), status=status)
+    server.clock += PACKED_AFTER + 1.0
+    keep_house(Book.read(queue))
+    queue.submit(make_job("ok", after=(Dependency(jobs=(1,)),)))
+    queue.submit(make_job("never", after=(Dependency(jobs=(2,)),)))
+    queue.submit(make_job("any", after=(Dependency(jobs=(2,), until="any"),)))
+
+    book = Book.read(queue)
+    assert [4, 5, 6, 7] == list(book.entries)
+    assert [(5, None, 1), (7, None, 1)] == ready(queue)
+    assert "never" == book.standing(6, None, 0.0).reason
+    assert StateCounts(failed=1) == book.counts(2)
+    packed = book.find(2)
+    assert packed is not None
+    assert ("x", StateCounts(failed=1)) == (packed.job.name, packed.counts)
+    assert book.entries[5] is book.find(5)
+    with pytest.raises(NoSuchJob):
+        book.find(8)
+
+
+def test_an_array_runs_so_many_tasks_at_a_time(queue: Queue) -> None:
+    queue.submit(make_job("x", array=parse_array("0-9%2")))
+    assert [(1, 0, 1), (1, 1, 1)] == ready(queue)
+    assert [(1, 1, 1)] == ready(queue, taken={(1, 0, 1)})
+    queue.begin(1, 0, 1, BEGUN)
+    assert [(1, 1, 1)] == ready(queue, taken={(1, 0, 1)})
+    run(queue, 1, 5)
+    assert [(1, 1, 1)] == ready(queue)
+    assert StateCounts(pending=8, running=1, completed=1) == Book.read(queue).counts(1)
+
+
+def test_tasks_of_an_array_can_be_held_and_run_again(queue: Queue) -> None:
+    queue.submit(make_job("x", array=parse_array("0-3")))
+    for task in (0, 1):
+        run(queue, 1, task, status=1)
+    queue.wish(Wish(what="hold", jobs=((1, 1),), tasks=((2, 2),)))
+    queue.wish(Wish(what="again", jobs=((1, 1),), tasks=((1, 1),), attempt=2))
+
+    assert [(1, 1, 2), (1, 3, 1)] == ready(queue)
+
+
+def test_a_view_has_the_tickets_of_attempts(queue: Queue) -> None:
+    queue.submit(make_job("x", array=parse_array("0-3")))
+    book = Book.read(queue)
+    book.tickets[1, 2, 1] = 17
+    book.write_view()
+    assert {(1, 2, 1): 17} == Book.read(queue).tickets
+
+
+def test_a_job_that_has_ended_is_open_again_if_it_runs_again(queue: Queue) -> None:
+    queue.submit(make_job("x"))
+    run(queue, 1, status=1)
+    book = Book.read(queue)
+    assert [] == book.open_entries()
+    queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
+    book.refresh()
+
+    assert [1] == [entry.number for entry in book.open_entries()]
+    assert [(1, None, 2)] == ready(queue)
+
+
+def test_running_tasks_are_known_with_their_workers(queue: Queue) -> None:
+    queue.submit(make_job("x"))
+    queue.begin(1, None, 1, BEGUN)
+
+    assert [(1, None, "w")] == [
+        (entry.number, task, run.worker) for entry, task, run in Book.read(queue).running()
+    ]
+
+
+def test_a_view_and_what_is_newer_are_the_whole_book(queue: Queue) -> None:
+    for number in range(1, 10):
+        queue.submit(make_job("x", array=parse_array("1-2") if number % 3 == 0 else None))
+    run(queue, 1)
+    queue.begin(2, None, 1, BEGUN)
+    run(queue, 3, 2, status=1)
+    queue.cancel_waiting(4, [(None, 1)], CANCELLED)
+    queue.wish(Wish(what="hold", jobs=((5, 7),)))
+    book = Book.read(queue)
+    book.write_view()
+    assert same(queue, Book.read(queue))
+
+    queue.submit(make_job("later"))
+    queue.end(2, None, 1, Ended(how="exit", at=2.0))
+    run(queue, 3, 1)
+    queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
+    queue.wish(Wish(what="hold", jobs=((1, 99),)))
+    assert same(queue, Book.read(queue))
+    book.refresh()
+    assert same(queue, book)
+
+
+def test_a_view_that_cannot_be_read_is_not_needed(queue: Queue) -> None:
+    queue.submit(make_job("x"))
+    queue.files.replace(VIEW, b'{"version": 99}')
+    assert [1] == list(Book.read(queue).entries)
+
+
+def test_a_list_that_is_old_does_not_hide_the_end_of_what_runs(
+    queue: Queue, server: Server
+) -> None:
+    queue.submit(make_job("x"))
+    queue.begin(1, None, 1, BEGUN)
+    late = opened(server, late=True)
+    book = Book.read(late)
+    server.clock += 50.0
+    queue.end(1, None, 1, Ended(how="exit", at=2.0))
+    server.clock += 1.0
+    late.receipt_names(0)
+    assert ["1.1.begun"] == late.receipt_names(0)
+    server.clock += 10.0  # what it did not find 61 seconds ago is looked for again
+    book.refresh()
+
+    assert StateCounts(completed=1) == book.counts(1)
+
+
+def test_a_bucket_is_packed_cleared_and_forgotten(queue: Queue, server: Server) -> None:
+    disk = queue.files.disk
+    for number in range(1, 4):
+        queue.submit(make_job(f"job {number}", array=parse_array("1-2") if number == 1 else None))
+    run(queue, 1, 1)
+    run(queue, 1, 2, status=1)
+    queue.cancel_waiting(2, [(None, 1)], CANCELLED)
+    server.clock += PACKED_AFTER + 1.0
+    run(queue, 3)
+    keep_house(Book.read(queue))
+    assert not disk.is_file("jobs/0")
+    queue.submit(make_job("next"))  # now it is full
+
+    server.clock += PACKED_AFTER - 1.0
+    keep_house(Book.read(queue))
+    assert not disk.is_file("jobs/0")
+    server.clock += 2.0
+    keep_house(Book.read(queue))
+    assert disk.is_file("jobs/0")
+    assert disk.exists("live/jobs-0")
+    server.clock += CLEARED_AFTER + 1.0
+    keep_house(Book.read(queue))
+    assert ["attempts-1", "jobs-1"] == sorted(disk.list("live"))
+
+    assert [f"job {number}" for number in (1, 2, 3)] == [queue.job(n).name for n in (1, 2, 3)]
+    assert [1, 1] == [len(queue.attempts(1, task)) for task in (1, 2)]
+    assert CANCELLED == queue.begun(2, None, 1)
+    assert not queue.begin(3, None, 2, BEGUN)
+    assert not queue.end(3, None, 2, Ended(how="lost", at=1.0))
+    assert [] == queue.cancel_waiting(3, [(None, 2)], CANCELLED)
+    assert 5 == queue.jobs.end()
+
+    server.clock += FORGOTTEN_AFTER
+    keep_house(Book.read(queue))
+    later = opened(server)
+    with pytest.raises(NoSuchJob, match="its files were removed"):
+        later.job(1)
+    assert Book.read(later).counts(1) is None
+    assert [4] == [number for number, _ in later.jobs_from(1)]
+    assert 5 == later.submit(make_job("x"))
+
+
+def test_a_bucket_with_a_job_that_waits_is_not_packed(queue: Queue, server: Server) -> None:
+    for number in range(1, 5):
+        queue.submit(make_job("x", held=number == 2))
+    run(queue, 1)
+    run(queue, 3)
+    server.clock += 90 * 86400.0
+    keep_house(Book.read(queue))
+
+    assert not queue.files.disk.is_file("jobs/0")
+
+
+def test_old_wishes_are_packed_and_read_from_the_pack(queue: Queue, server: Server) -> None:
+    for _ in range(5):
+        queue.submit(make_job("x"))
+    for what in ("hold", "release", "hold", "cancel"):
+        queue.wish(Wish(what=what, jobs=((5, 5),)))
+    server.clock += PACKED_AFTER + 1.0
+    keep_house(Book.read(queue))
+
+    assert queue.files.disk.is_file("wishes/0")
+    assert ["hold", "release", "hold", "cancel"] == [w.what for _, w in queue.wishes_from(1)]
+    assert 5 == queue.wish(Wish(what="hold", jobs=((5, 5),)))
+
+
+def test_scripts_go_when_no_job_has_needed_them_for_long(queue: Queue, server: Server) -> None:
+    script = "x" * 100_000
+    queue.submit(make_job("x", script=script))
+    queue.files.link_whole("blobs/left-over", b"")
+    server.clock += BLOBS_KEPT - 1.0
+    keep_house(Book.read(queue))
+    assert 2 == len(queue.files.disk.list("blobs"))
+    server.clock += 2.0
+    keep_house(Book.read(queue))
+
+    assert [queue.job(1).script_blob] == queue.files.disk.list("blobs")
+
+
+def test_what_killed_processes_have_left_goes_after_a_day(queue: Queue, server: Server) -> None:
+    queue.files.disk.create("incoming/left", b"")
+    server.clock += 86_399.0
+    queue.files.clean()
+    assert ["left"] == queue.files.disk.list("incoming")
+    server.clock += 2.0
+    queue.files.clean()
+    assert [] == queue.files.disk.list("incoming")

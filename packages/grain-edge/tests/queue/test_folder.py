@@ -1,0 +1,342 @@
+"""A queue in a real directory: opening, submitting, asking, receipts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from grain.queue.book import Book
+from grain.queue.dispatchers import Dispatchers, this_process
+from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Unusable
+from grain.queue.files import LocalDisk, WholeFiles
+from grain.queue.folder import SETTLED_AFTER, Queue, make_format, queue_folder, read_format
+from grain.queue.records import ArraySpec, Begun, Dependency, Ended, QueueFormat, Wish
+from grain_testkit.queue_disk import Host, Server
+from grain_testkit.queue_world import make_job
+
+BEGUN = Begun(token="t", at=1.0, host="h", worker="w")
+ENDED = Ended(how="exit", at=2.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "queues" / "queue"
+
+
+@pytest.fixture
+def queue(folder: Path) -> Queue:
+    return Queue.open(folder, make=True)
+
+
+class FailingDisk(LocalDisk):
+    """A disk on which some operations fail."""
+
+    def __init__(self, root: Path, errors: dict[str, int]) -> None:
+        super().__init__(root)
+        self._errors = errors
+
+    def _fail(self, operation: str) -> None:
+        if operation in self._errors:
+            number = self._errors[operation]
+            raise OSError(number, os.strerror(number))
+
+    def create(self, name: str, content: bytes, mode: int = 0o600) -> None:
+        self._fail("create")
+        super().create(name, content, mode)
+
+    def link(self, source: str, name: str) -> None:
+        self._fail("link")
+        super().link(source, name)
+
+
+def failing(queue: Queue, **errors: int) -> Queue:
+    files = WholeFiles(FailingDisk(queue.folder, errors))
+    found = read_format(files, str(queue.folder))
+    assert found is not None
+    return Queue(files, found, queue.folder)
+
+
+def test_a_queue_is_private_and_named_by_its_folder(queue: Queue, folder: Path) -> None:
+    assert 0o700 == stat.S_IMODE(folder.stat().st_mode)
+    assert "queue" == queue.name
+    assert queue.mission == Queue.open(folder).mission
+
+
+def test_queues_are_in_the_state_folder() -> None:
+    assert Path("/s/grain/queues/big") == queue_folder("big", {"XDG_STATE_HOME": "/s"})
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "ü", "x" * 65])
+def test_a_name_that_is_not_that_of_a_queue_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="cannot be the name of a queue"):
+        queue_folder(name, {"XDG_STATE_HOME": "/s"})
+
+
+def test_a_queue_that_is_not_there_is_not_made_by_reading(folder: Path) -> None:
+    with pytest.raises(Unusable, match="grain submit makes it"):
+        Queue.open(folder)
+    assert not folder.exists()
+
+
+def test_two_that_make_a_queue_agree_on_its_mission(folder: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        missions = pool.map(lambda _: Queue.open(folder, make=True).mission, range(8))
+    assert 1 == len(set(missions))
+
+
+def test_a_queue_of_another_version_is_refused(queue: Queue, folder: Path) -> None:
+    other = QueueFormat(version=2, mission="m")
+    (folder / "format").write_bytes(msgspec.json.encode(other))
+
+    with pytest.raises(Unusable, match="has version 2 of the format"):
+        Queue.open(folder, make=True)
+
+
+def test_a_folder_that_others_may_write_to_is_refused(queue: Queue, folder: Path) -> None:
+    folder.chmod(0o777)
+
+    with pytest.raises(Unusable, match="cannot be a queue: every user may write"):
+        Queue.open(folder)
+
+
+def test_a_file_system_without_hard_links_is_refused(queue: Queue) -> None:
+    with pytest.raises(Unusable, match="no hard links"):
+        failing(queue, link=errno.EPERM).submit(make_job("x"))
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "your quota is used up"),
+        (errno.EROFS, "the file system is mounted read-only"),
+        (errno.EACCES, "you may not write there"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["create", "link"])
+def test_a_disk_that_fails_gives_no_number(
+    queue: Queue, operation: str, number: int, reason: str
+) -> None:
+    with pytest.raises(CannotWrite, match=f"no number was given: {reason}"):
+        failing(queue, **{operation: number}).submit(make_job("x"))
+    assert 1 == queue.jobs.end()
+    assert not os.listdir(queue.folder / "incoming")
+
+
+def test_jobs_are_numbered_from_1_and_read_as_they_were_submitted(queue: Queue) -> None:
+    jobs = [make_job(f"job {number}", retries=number) for number in range(3)]
+
+    assert [1, 2, 3] == [queue.submit(job) for job in jobs]
+    assert jobs == [job for _, job in queue.jobs_from(1)]
+    with pytest.raises(NoSuchJob):
+        queue.job(4)
+
+
+def test_a_thousand_jobs_fill_a_bucket(folder: Path) -> None:
+    server = Server()
+    format_ = make_format(WholeFiles(Host(server)), "model")
+    queue = Queue(WholeFiles(Host(server)), format_, folder)
+    for _ in range(1001):
+        number = queue.submit(make_job("x"))
+
+    assert 1001 == number
+    assert [0, 1] == Queue(WholeFiles(Host(server)), format_, folder).jobs.listed_buckets()
+    assert 1002 == Queue(WholeFiles(Host(server)), format_, folder).jobs.end()
+
+
+def test_a_long_script_and_standard_input_are_files_of_their_own(queue: Queue) -> None:
+    script = "#!/bin/sh\n" + "true\n" * 20_000
+    number = queue.submit(make_job("x", script=script), stdin=b"input")
+    job = queue.job(number)
+
+    assert "" == job.script
+    path, stdin = queue.script(job), queue.stdin(job)
+    assert path is not None
+    assert stdin is not None
+    assert script == path.read_text()
+    assert os.access(path, os.X_OK)
+    assert b"input" == stdin.read_bytes()
+
+
+def test_a_short_script_becomes_a_file_where_it_is_run(queue: Queue) -> None:
+    job = queue.job(queue.submit(make_job("x", script="#!/bin/sh\ntrue\n")))
+    path = queue.script(job)
+
+    assert path is not None
+    assert "#!/bin/sh\ntrue\n" == path.read_text()
+    assert os.access(path, os.X_OK)
+    assert path == queue.script(job)
+    assert queue.script(make_job("x")) is None
+
+
+def test_a_script_that_is_not_utf_8_stays_as_it_is(queue: Queue) -> None:
+    raw = b"#!/bin/sh\necho \xff\n"
+    text = raw.decode(errors="surrogateescape")
+    path = queue.script(queue.job(queue.submit(make_job("x", script=text))))
+
+    assert path is not None
+    assert raw == path.read_bytes()
+
+
+def test_a_variable_that_is_not_utf_8_is_refused(queue: Queue) -> None:
+    with pytest.raises(BadInput, match="the environment variable 'ODD' is not UTF-8"):
+        queue.submit(make_job("x", environment={"ODD": "\udcff"}))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_job_cannot_wait_for_one_that_is_not_there(queue: Queue, number: int) -> None:
+    queue.submit(make_job("x"))
+
+    with pytest.raises(BadInput, match=f"there is no job {number}"):
+        queue.submit(make_job("y", after=(Dependency(jobs=(number,)),)))
+    assert 2 == queue.jobs.end()
+
+
+def test_an_attempt_begins_once(queue: Queue) -> None:
+    number = queue.submit(make_job("x"))
+
+    assert queue.begin(number, None, 1, BEGUN)
+    assert not queue.begin(number, None, 1, BEGUN)
+    assert not queue.begin(number, None, 2, BEGUN)
+    assert queue.end(number, None, 1, ENDED)
+    assert not queue.end(number, None, 1, Ended(how="lost", at=3.0))
+    assert queue.begin(number, None, 2, BEGUN)
+    assert [(1, BEGUN, ENDED), (2, BEGUN, None)] == queue.attempts(number)
+
+
+def test_a_job_that_was_not_submitted_does_not_begin(queue: Queue) -> None:
+    with pytest.raises(NoSuchJob):
+        queue.begin(7, None, 1, BEGUN)
+
+
+def test_a_cancelled_attempt_never_begins_and_counts_as_ended(queue: Queue) -> None:
+    number = queue.submit(make_job("x"))
+    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+
+    assert [(None, 1)] == queue.cancel_waiting(number, [(None, 1)], cancelled)
+    assert [] == queue.cancel_waiting(number, [(None, 1)], cancelled)
+    assert not queue.begin(number, None, 1, BEGUN)
+    assert queue.begin(number, None, 2, BEGUN)
+
+
+def test_more_tasks_are_cancelled_than_a_file_may_have_names(queue: Queue) -> None:
+    class FewLinks(LocalDisk):
+        def link(self, source: str, name: str) -> None:
+            if (queue.folder / source).stat().st_nlink > 3:
+                raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+            super().link(source, name)
+
+    number = queue.submit(make_job("x"))
+    few = Queue(WholeFiles(FewLinks(queue.folder)), QueueFormat(version=1, mission="m"), Path())
+    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+
+    assert 10 == len(few.cancel_waiting(number, [(task, 1) for task in range(10)], cancelled))
+    assert all(queue.begun(number, task, 1) == cancelled for task in range(10))
+
+
+def test_a_wish_is_cut_at_the_last_job(queue: Queue) -> None:
+    queue.submit(make_job("x"))
+
+    assert 1 == queue.wish(Wish(what="hold", jobs=((1, 99),)))
+    assert [(1, Wish(what="hold", jobs=((1, 1),)))] == list(queue.wishes_from(1))
+    with pytest.raises(NoSuchJob):
+        queue.wish(Wish(what="hold", jobs=((2, 9),)))
+
+
+def test_what_ended_long_ago_does_not_run_again() -> None:
+    server = Server()
+    files = WholeFiles(Host(server))
+    queue = Queue(files, make_format(files, "model", 2), Path("model"))
+    for _ in range(3):
+        queue.begin(queue.submit(make_job("x")), None, 1, BEGUN)
+    server.clock += SETTLED_AFTER - 1.0
+    assert queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
+    server.clock += 2.0
+
+    with pytest.raises(Settled, match="jobs 1 to 1 ended long ago"):
+        queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
+
+
+def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
+    dispatchers, me = Dispatchers(queue.files), this_process()
+    assert dispatchers.last() is None
+    assert 1 == dispatchers.take_charge(me)
+    assert dispatchers.is_in_charge(1)
+    assert 2 == dispatchers.take_charge(me)
+
+    assert (2, me) == dispatchers.last()
+    assert not dispatchers.is_in_charge(1)
+    assert dispatchers.is_in_charge(2)
+
+
+def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
+    dispatchers = Dispatchers(queue.files)
+    numbers = [dispatchers.take_charge(this_process()) for _ in range(30)]
+
+    assert list(range(1, 31)) == numbers
+    assert len(os.listdir(queue.folder / "dispatchers")) < 30
+
+
+def test_a_dispatcher_on_this_host_lives_as_long_as_its_process(queue: Queue) -> None:
+    dispatchers, me = Dispatchers(queue.files), this_process()
+    another = msgspec.structs.replace(me, pid_began=me.pid_began + 1)
+    rebooted = msgspec.structs.replace(me, boot="before")
+
+    assert dispatchers.is_alive(1, me, me)
+    assert not dispatchers.is_alive(1, another, me)
+    assert not dispatchers.is_alive(1, rebooted, me)
+
+
+def test_a_dispatcher_on_another_host_lives_as_long_as_it_gives_signs() -> None:
+    server = Server()
+    files = WholeFiles(Host(server))
+    make_format(files, "model")
+    dispatchers, me = Dispatchers(files), this_process()
+    there = msgspec.structs.replace(me, host="elsewhere")
+    number = dispatchers.take_charge(there)
+
+    server.clock += 299.0
+    assert dispatchers.is_alive(number, there, me)
+    dispatchers.give_sign(number)
+    server.clock += 299.0
+    assert dispatchers.is_alive(number, there, me)
+    server.clock += 2.0
+    assert not dispatchers.is_alive(number, there, me)
+
+
+def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
+    queue = Queue.open(tmp_path / "queue", make=True)
+    for _ in range(4):
+        queue.submit(make_job("opt"))
+    for _ in range(2):
+        queue.wish(Wish(what="hold", jobs=((2, 2),)))
+    files = {
+        "jobs/0/1": b'{"name": "\xff"}',
+        "wishes/0/1": b'{"what": "dance"}',
+        "attempts/0/3.1.begun": b"",
+        "attempts/0/4.1.begun": b'{"token": "a", "at": 1, "host": "h"}',
+        "attempts/0/4.1.ended": b'{"how": "soon"}',
+        "view": b'{"version": "\xff"}',
+    }
+    for name, content in files.items():
+        (queue.folder / name).write_bytes(content)
+    book = Book.read(queue)
+    assert [book.standing(number, None, 0.0).state for number in (1, 2, 3, 4)] == [
+        "PENDING",
+        "PENDING",
+        "RUNNING",
+        "FAILED",
+    ]
+    assert book.standing(1, None, 0.0).reason == book.standing(2, None, 0.0).reason == "held"
+    book.write_view()
+    # As if the other Grain came back, or a newer one.
+    job = make_job("opt", array=ArraySpec(ranges=((1, 3, 1),)))
+    (queue.folder / "jobs/0/1").write_bytes(msgspec.json.encode(job))
+    again = Book.read(queue)
+    assert (again.entries[1].job.name, again.entries[1].counts.pending) == (job.name, 3)

@@ -1,0 +1,194 @@
+"""The state of a task, from what happened and what was asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from grain.queue.records import ArraySpec, Dependency, Job, Wish
+from grain.queue.states import (
+    Asked,
+    Run,
+    State,
+    StateCounts,
+    asked_of,
+    dependency_state,
+    job_state,
+    next_attempt,
+    task_state,
+)
+from grain_testkit.queue_world import make_job
+
+JOB = make_job("x")
+NOTHING = Asked()
+
+
+def run(attempt: int, how: str = "exit", status: int = 0) -> Run:
+    return Run(attempt, 1.0, how=how, ended=2.0 if how else 0.0, status=status)
+
+
+@pytest.mark.parametrize(
+    ("options", "runs", "state", "attempt"),
+    [
+        ({}, [], "PENDING", 1),
+        ({}, [run(1, "")], "RUNNING", 1),
+        ({}, [run(1)], "COMPLETED", 1),
+        ({}, [run(1, status=1)], "FAILED", 1),
+        ({}, [run(1, "signal")], "FAILED", 1),
+        ({}, [run(1, "start")], "FAILED", 1),
+        ({}, [run(1, "timeout")], "TIMEOUT", 1),
+        ({}, [run(1, "memory")], "OUT_OF_MEMORY", 1),
+        ({}, [run(1, "cancelled")], "CANCELLED", 1),
+        ({}, [run(1, "lost")], "PENDING", 2),
+        ({}, [run(1, "returned")], "PENDING", 2),
+        ({"requeue": False}, [run(1, "lost")], "LOST", 1),
+        ({}, [run(n, "lost") for n in range(1, 5)], "PENDING", 5),
+        ({}, [run(n, "lost") for n in range(1, 6)], "LOST", 5),
+        ({}, [run(n, "returned") for n in range(1, 9)], "PENDING", 9),
+        ({"retries": 1}, [run(1, status=1)], "PENDING", 2),
+        ({"retries": 1}, [run(1, status=1), run(2, status=1)], "FAILED", 2),
+        ({"retries": 1}, [run(1, "lost"), run(2, status=1)], "PENDING", 3),
+        ({"retries": 9}, [run(1, "cancelled")], "CANCELLED", 1),
+        ({"retries": 9}, [run(1)], "COMPLETED", 1),
+    ],
+)
+def test_the_state_follows_from_the_attempts(
+    options: dict[str, int], runs: list[Run], state: str, attempt: int
+) -> None:
+    found = task_state(make_job("x", **options), runs, Asked(), now=1.0)
+
+    assert (state, attempt, "") == (found.state, found.attempt, found.reason)
+
+
+def test_a_task_waits_for_the_first_reason_that_holds() -> None:
+    job = make_job("x", not_before=5.0, array=ArraySpec(ranges=((0, 9, 1),), at_once=2))
+    cancel = Wish(what="cancel", jobs=((1, 1),))
+
+    def reason(asked: Asked = NOTHING, now: float = 9.0, **more: object) -> str:
+        return task_state(job, [], asked, now=now, **more).reason  # type: ignore[arg-type]
+
+    assert reason() == ""
+    assert reason(running=1) == ""
+    assert reason(running=2) == "array limit"
+    assert reason(now=4.0) == "begin time"
+    assert reason(dependency="waits", now=4.0) == "dependency"
+    assert reason(dependency="never") == "never"
+    assert reason(Asked(held=True), dependency="never") == "held"
+    assert reason(Asked(held=True, cancelled=cancel)) == "cancel"
+
+
+def wish(what: str, attempt: int = 0, *, only_failed: bool = False, **more: object) -> Wish:
+    return Wish(
+        what=what,  # type: ignore[arg-type]
+        jobs=((3, 5),),
+        attempt=attempt,
+        only_failed=only_failed,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_the_last_of_hold_and_release_counts() -> None:
+    held = make_job("x", held=True)
+
+    assert asked_of(JOB, 4, None, [wish("hold")]).held
+    assert not asked_of(JOB, 6, None, [wish("hold")]).held
+    assert not asked_of(held, 4, None, [wish("release")]).held
+    assert asked_of(held, 4, None, [wish("release"), wish("hold")]).held
+
+
+def test_a_wish_for_tasks_is_for_these_only() -> None:
+    some = Wish(what="hold", jobs=((3, 3),), tasks=((1, 2), (7, 7)))
+
+    assert [1, 2, 7] == [task for task in range(9) if some.concerns(3, task)]
+    assert not some.concerns(3, None)
+
+
+def test_again_gives_one_more_attempt_and_takes_a_cancellation_back() -> None:
+    asked = asked_of(JOB, 4, None, [wish("cancel"), wish("again", 2)])
+
+    assert 2 == next_attempt(JOB, [run(1, "cancelled")], asked)
+    assert asked.cancelled is None
+    assert 0 == next_attempt(JOB, [run(1, "cancelled"), run(2)], asked)
+    assert 0 == next_attempt(JOB, [run(1, "")], asked)
+    assert asked_of(JOB, 4, None, [wish("again", 2), wish("cancel")]).cancelled is not None
+
+
+def test_again_for_failed_ones_leaves_the_others() -> None:
+    asked = asked_of(JOB, 4, None, [wish("again", 2, only_failed=True)])
+
+    assert 0 == next_attempt(JOB, [run(1)], asked)
+    assert 2 == next_attempt(JOB, [run(1, status=1)], asked)
+
+
+def test_retries_are_counted_from_the_attempt_that_was_asked_for() -> None:
+    job = make_job("x", retries=1)
+    runs = [run(1, status=1), run(2, status=1), run(3, status=1)]
+
+    assert 4 == next_attempt(job, runs, Asked(granted=3))
+    assert 0 == next_attempt(job, [*runs, run(4, status=1)], Asked(granted=3))
+
+
+OK = StateCounts(completed=2)
+BAD = StateCounts(completed=1, failed=1)
+HALF = StateCounts(running=1, completed=1)
+GOING_BAD = StateCounts(pending=1, cancelled=1)
+
+
+@pytest.mark.parametrize(
+    ("until", "counts", "state"),
+    [
+        ("ok", OK, "met"),
+        ("ok", BAD, "never"),
+        ("ok", GOING_BAD, "never"),
+        ("ok", HALF, "waits"),
+        ("ok", None, "never"),
+        ("fail", OK, "never"),
+        ("fail", BAD, "met"),
+        ("fail", GOING_BAD, "waits"),
+        ("any", OK, "met"),
+        ("any", BAD, "met"),
+        ("any", HALF, "waits"),
+        ("any", None, "met"),
+        ("begun", HALF, "met"),
+        ("begun", GOING_BAD, "waits"),
+        ("begun", None, "met"),
+    ],
+)
+def test_a_dependency_is_met_or_waits_or_can_never_be_met(
+    until: str, counts: StateCounts | None, state: str
+) -> None:
+    after = [Dependency(jobs=(1,), until=until)]  # type: ignore[arg-type]
+
+    assert state == dependency_state(after, lambda _: counts)
+
+
+def test_all_jobs_of_a_dependency_count() -> None:
+    after = [Dependency(jobs=(1, 2)), Dependency(jobs=(3,), until="any")]
+
+    assert "waits" == dependency_state(after, {1: OK, 2: HALF, 3: OK}.get)
+    assert "never" == dependency_state(after, {1: HALF, 2: BAD, 3: OK}.get)
+    assert "waits" == dependency_state(after, {1: OK, 2: OK, 3: HALF}.get)
+    assert "met" == dependency_state(after, {1: OK, 2: OK, 3: BAD}.get)
+
+
+def test_a_task_can_wait_for_the_task_of_the_same_number() -> None:
+    after = [Dependency(jobs=(1,), until="each")]
+    states: dict[int | None, State] = {0: "COMPLETED", 1: "FAILED", 2: "RUNNING"}
+
+    def state(task: int | None) -> str:
+        return dependency_state(
+            after,
+            lambda _: HALF,
+            lambda _: states.get,
+            task,
+        )
+
+    assert ["met", "never", "waits", "never"] == [state(task) for task in range(4)]
+
+
+def test_a_job_has_the_worst_state_of_its_tasks() -> None:
+    assert "RUNNING" == job_state(HALF)
+    assert "PENDING" == job_state(GOING_BAD)
+    assert "FAILED" == job_state(BAD)
+    assert "COMPLETED" == job_state(OK)
+    assert "TIMEOUT" == job_state(StateCounts(failed=1, timeout=1))
+    assert Job is type(JOB)
