@@ -11,6 +11,7 @@ Map:
 - ``bridge``: the server of a bridge, around the real switchboard, in which one world of four meets
 - ``introductions``: the ways of heads and peers to each other by way of that
 - ``peers``: the processes of workers and missions around real sessions
+- ``lasting``: missions that outlive their processes, in one world of five
 - ``nonsense``: messages that make no sense
 - ``faults``: what goes wrong
 - ``cast``: the classes of a world, and how to put faulty ones into their places

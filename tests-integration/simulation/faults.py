@@ -12,6 +12,7 @@ from grain.worker import messages as of_worker
 from grain.worker.messages import Revoke
 from simulation.bridge.server import RelayedWire
 from simulation.heads import HeadProcess
+from simulation.lasting.dispatcher import Dispatcher
 from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ BRIDGE_KINDS = (
     "kill bridge at introduction",
 )  # fmt: skip
 """The faults of worlds that meet at a bridge, besides all others."""
+
+LASTING_KINDS = ("kill dispatcher", "stop dispatcher", "second dispatcher")
+"""The faults of worlds with a lasting mission, besides all others."""
 
 MESSAGES = tuple(
     kind.__name__
@@ -61,6 +65,8 @@ class Faults:
         self.chance = world.clock.chance
         self.counts: Counter[str] = Counter()
         kinds = KINDS if world.bridge is None else (*KINDS, *BRIDGE_KINDS)
+        if world.files:
+            kinds = (*kinds, *LASTING_KINDS)
         self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
         if not any(self._often.values()):
             self._often["cut"] = 1
@@ -216,7 +222,7 @@ class Faults:
         mission = self.chance.choice(self.world.missions)
         if mission.alive:
             mission.kill()
-            self.world.start_mission()
+            self._follow(mission)
 
     def kill_mission_here(self) -> None:
         """Kill a mission on the head's host: the head sees that its process has ended."""
@@ -224,7 +230,16 @@ class Faults:
         if mission.alive:
             mission.seen = True
             mission.kill()
+            self._follow(mission)
+
+    def _follow(self, mission: SimulatedMission) -> None:
+        """Start what comes after a mission that has ended: of a lasting one its next process."""
+        if not isinstance(mission, Dispatcher):
             self.world.start_mission()
+            return
+        files, later = mission.files, self.chance.choice((0.0, 1.0, 40.0, 600.0))
+        files.expected = max(files.expected, self.world.clock.now + later)
+        self.world.clock.after(later, lambda: self.world.start_next(files))
 
     def freeze_mission(self) -> None:
         mission = self.mission()
@@ -248,9 +263,38 @@ class Faults:
         """Cancel a mission as `grain cancel` does; its program ends when it gets the message."""
         mission = self.mission()
         if self.world.head is not None and not self.world.head.frozen and mission.alive:
-            mission.story.ended_outside = True
+            for one in self.world.missions:
+                if one.session.id == mission.session.id:
+                    one.story.ended_outside = True
             self.world.head.ask(Ask("cancel", mission=mission.session.id, by="somebody"))
             self.world.start_mission()
+
+    # ---- lasting missions
+
+    def _dispatcher(self) -> Dispatcher | None:
+        """Return a living process of a lasting mission, if there is one."""
+        alive = [m for m in self.world.missions if m.alive and isinstance(m, Dispatcher)]
+        return self.chance.choice(alive) if alive else None
+
+    def kill_dispatcher(self) -> None:
+        dispatcher = self._dispatcher()
+        if dispatcher is not None:
+            dispatcher.seen = self.chance.random() < 0.5
+            dispatcher.kill()
+            self._follow(dispatcher)
+
+    def stop_dispatcher(self) -> None:
+        """Let a process leave as by SIGTERM, with its runs left alone."""
+        dispatcher = self._dispatcher()
+        if dispatcher is not None and not dispatcher.frozen:
+            dispatcher.leave()
+            self._follow(dispatcher)
+
+    def second_dispatcher(self) -> None:
+        """Start another process while one lives, as on another host that sees no sign of it."""
+        dispatcher = self._dispatcher()
+        if dispatcher is not None:
+            self.world.start_next(dispatcher.files)
 
     # ---- a bridge
 

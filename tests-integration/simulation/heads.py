@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from grain.edge.mission_ids import lasts
 from grain.head.errors import BadMessage
 from grain.head.messages import Depart, LastAway, RegisterMission, Retract, Submit
 from grain.worker.messages import (
@@ -130,6 +131,8 @@ class HeadProcess:
         self._unread: list[Callable[[], object]] = []
         # The tasks that missions submitted or retracted, by wire.
         self.wanted: dict[Wire, set[int]] = {}
+        # The connection of each lasting mission that is served, as its processes count.
+        self._connections: dict[str, int] = {}
         # The newest connection on which each peer has registered.
         self.newest: dict[End, int] = {}
         # The wires whose peers have sent nonsense.
@@ -224,8 +227,7 @@ class HeadProcess:
         if isinstance(message, Submit):
             self.wanted.setdefault(wire, set()).add(message.task)
         elif isinstance(message, RegisterMission | RegisterWorker):
-            if id(message) not in self.world.nonsense.refusable:
-                self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
+            self._note_registration(wire, message)
         elif isinstance(message, Retract):
             self.wanted.setdefault(wire, set()).update(message.tasks)
         elif isinstance(message, InventoryEnd):
@@ -242,6 +244,22 @@ class HeadProcess:
         elif isinstance(message, Draining):
             wall = self.hub.registry.wall_time(self.now)
             self.world.laws.drained.setdefault((self, wire.peer), wall)
+
+    def _note_registration(self, wire: Wire, message: RegisterMission | RegisterWorker) -> None:
+        if id(message) in self.world.nonsense.refusable:
+            return
+        if not isinstance(message, RegisterMission) or not lasts(message.mission):
+            self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
+            return
+        # Of several processes of one mission that with the larger connection is served.
+        if message.connection < self._connections.get(message.mission, 0):
+            self.newest.setdefault(wire.peer, -1)
+            return
+        self._connections[message.mission] = message.connection
+        for peer in self.newest:
+            if isinstance(peer, SimulatedMission) and peer.session.id == message.mission:
+                self.newest[peer] = -1
+        self.newest[wire.peer] = wire.number
 
     def _refuse(self, wire: Wire, message: Message, error: BadMessage) -> None:
         """Drop a peer that has sent nonsense, as the shell does."""

@@ -61,6 +61,8 @@ class SimulatedRun:
     space: Resource
     run: StartRun
     ending: bool = False
+    # True if another run of the task goes on or has ended, which the files of its mission say.
+    refused: bool = False
 
 
 class Observer(Protocol):
@@ -68,6 +70,9 @@ class Observer(Protocol):
 
     def on_begun(self, run: SimulatedRun) -> None:
         """Check a run that begins."""
+
+    def on_stopping(self, run: SimulatedRun) -> None:
+        """Check a run that is told to end."""
 
     def on_completed(self, run: SimulatedRun, outcome: bytes) -> None:
         """Note the outcome of a run that comes to an end of its own."""
@@ -124,6 +129,12 @@ class Surroundings(Protocol):
 
     def behaviour(self, mission: str, task: int) -> Behaviour:
         """Return what a task does."""
+
+    def begins(self, run: SimulatedRun) -> bool:
+        """Return False if the files of a lasting mission refuse a run."""
+
+    def ended(self, run: SimulatedRun) -> None:
+        """Note in the files of a lasting mission that a run has ended by itself."""
 
     def connect(self, head: HeadEnd, peer: SimulatedPeer) -> Wire:
         """Return a new wire between the two."""
@@ -314,6 +325,9 @@ class SimulatedWorker(SimulatedPeer):
         behaviour = self.world.behaviour(lease.mission, lease.task)
         assert unpack(payload, list) == [lease.mission, lease.task], "the arguments of another task"
         process = SimulatedRun(self, lease, behaviour, from_data(run.res), run)
+        if not self.world.begins(process):
+            process.refused = True
+            process.behaviour = behaviour = Behaviour(0.0, "refused")
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
         seconds = behaviour.seconds * (0.5 + self.world.clock.chance.random())
@@ -333,7 +347,8 @@ class SimulatedWorker(SimulatedPeer):
         lease = process.lease
         outcome = pack((lease.mission, lease.task, lease.attempt, process.behaviour.kind))
         self.world.laws.on_completed(process, outcome)
-        failed = process.behaviour.kind == "error"
+        self.world.ended(process)
+        failed = process.behaviour.kind in ("error", "refused")
         ended = Ended(process.run.attempt, "done", failed)
         self.session.on_ended(ended, outcome, self.now)
         self.follow(process)
@@ -359,6 +374,7 @@ class SimulatedWorker(SimulatedPeer):
         """Cancel a run; its program takes a while to end."""
         process = self.runs.get(attempt)
         if process is not None and not process.ending:
+            self.world.laws.on_stopping(process)
             process.ending = True
             slow = self.world.clock.chance.choice((0.0, 0.1, 5.0))
             self.world.clock.after(slow, lambda: self.stopped(process))

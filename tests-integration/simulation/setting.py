@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from grain.resource import Resource
     from simulation.bridge.server import Bridge
-    from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
+    from simulation.lasting.files import Files
+    from simulation.peers import (
+        Behaviour,
+        SimulatedMission,
+        SimulatedPeer,
+        SimulatedRun,
+        SimulatedWorker,
+    )
     from simulation.surroundings import Judge
     from simulation.wire import HeadEnd
 
@@ -78,6 +85,8 @@ class Setting(ABC):
         self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
         self.workers: list[SimulatedWorker] = []
         self.missions: list[SimulatedMission] = []
+        # The files of lasting missions, by their ids.
+        self.files: dict[str, Files] = {}
         self.behaviours: dict[str, list[Behaviour]] = {}
         self._connections = 0
 
@@ -89,6 +98,17 @@ class Setting(ABC):
     def behaviour(self, mission: str, task: int) -> Behaviour:
         """Return what a task does."""
         return self.behaviours[mission][task - 1]
+
+    def begins(self, run: SimulatedRun) -> bool:
+        """Return False if the files of a lasting mission refuse a run."""
+        files = self.files.get(run.lease.mission)
+        return files is None or files.begins(run)
+
+    def ended(self, run: SimulatedRun) -> None:
+        """Note in the files of a lasting mission that a run has ended by itself."""
+        files = self.files.get(run.lease.mission)
+        if files is not None and not run.refused:
+            files.ended[run.lease.task] = self.clock.now
 
     def settled(self, peer: SimulatedPeer) -> HeadProcess | None:
         """Return the head with which a peer is in contact; None if anything is in the way."""
@@ -134,6 +154,10 @@ class Setting(ABC):
     @abstractmethod
     def start_mission(self) -> None:
         """Start a mission, which dials, with tasks that it submits by and by."""
+
+    @abstractmethod
+    def start_next(self, files: Files) -> None:
+        """Start a process of a lasting mission, unless none is to come any more."""
 
     @abstractmethod
     def start_stranger(self, number: int, *, mission: bool) -> None:

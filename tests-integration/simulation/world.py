@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.edge.mission_ids import lasting_id
 from grain.resource import Cores, Memory
 from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
 from simulation.bridge.server import Bridge
 from simulation.cast import Cast
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
+from simulation.lasting.dispatcher import Dispatcher
+from simulation.lasting.files import Files
 from simulation.laws.laws import Laws
 from simulation.laws.overtaking import Overtaking
 from simulation.laws.promptness import Promptness
@@ -40,6 +43,9 @@ promptness to find.
 
 BRIDGED = 4
 """Of so many seeds one has a world whose processes meet at a bridge, and not by a file."""
+
+LASTING = 5
+"""Of so many seeds one has a world with a lasting mission, besides others."""
 
 _DEEPLY = 48  # steps from one look at everything to the next
 
@@ -68,12 +74,17 @@ class World(Setting):
         bridged = seed % BRIDGED == BRIDGED - 1
         self.bridge = Bridge(self, cast.switchboard) if bridged else None
         chance = self.clock.chance
+        lasting = seed % LASTING == 1
+        if lasting:
+            self.files[lasting_id("queue", "1")] = self._plan()
         self.faults = Faults(self)
         self.start_head()
         for _ in range(chance.randint(2, 4)):
             self.start_worker()
         for _ in range(chance.randint(1, 3)):
             self.start_mission()
+        for files in self.files.values():
+            self.start_next(files)
         self.faults.start()
         self.clock.after(1.0, self.tick)
 
@@ -83,7 +94,9 @@ class World(Setting):
         Raises:
             Broken: a law does not hold.
         """
-        while not self.over and self.clock.step(max(CALM, self.laws.last_outcome) + PATIENCE):
+        # The next process of a lasting mission may come ten minutes later, and has runs to begin.
+        patience = 2 * PATIENCE if self.files else PATIENCE
+        while not self.over and self.clock.step(max(CALM, self.laws.last_outcome) + patience):
             self.laws.check(deeply=self.clock.steps % _DEEPLY == 0)
             self.laws.demand("it comes to rest", self.clock.steps < MOST_STEPS)
         self.touched.update(self.heads)
@@ -178,6 +191,33 @@ class World(Setting):
         for _ in range(len(plan)):
             self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
+    def _plan(self) -> Files:
+        """Return the files of a lasting mission that is to come."""
+        chance = self.clock.chance
+        kinds = ["value"] * 6 + ["error"]
+        times = (0.5, 5.0, 60.0, 300.0)
+        count = chance.randint(4, 12)
+        name = lasting_id("queue", "1")
+        plan = [Behaviour(chance.choice(times), chance.choice(kinds)) for _ in range(count)]
+        self.behaviours[name] = plan
+        return Files(name, plan)
+
+    def start_next(self, files: Files) -> None:
+        if files.over:
+            return
+        chance = self.clock.chance
+        files.processes += 1
+        others = [one for one in self.missions if one.session.id == files.name]
+        outside = others[0].story.cancelled_outside if others else set()
+        session = self._cast.mission(files.name, "queue", generation=files.processes)
+        dispatcher = Dispatcher(self, session, files, outside)
+        self.missions.append(dispatcher)
+        self.log(f"process {files.processes} of {files.name} starts")
+        dispatcher.submit(chance.randint(0, len(files.plan)))
+        dispatcher.dial()
+        for _ in range(len(files.plan)):
+            self.clock.after(chance.uniform(0, 60.0), lambda: dispatcher.submit(1))
+
     def start_stranger(self, number: int, *, mission: bool) -> None:
         Stranger(self, number, mission=mission).dial()
 
@@ -205,12 +245,20 @@ class World(Setting):
                 self.start_head()
             if not any(worker.alive for worker in self.workers):
                 self.start_worker()
+            for files in self.files.values():
+                self._see_to(files)
         if self.clock.now > CALM + 2 * GRACE:
             for head in self.heads:
                 if head.alive and head is not self.head:
                     head.kill()
             self.over = self._at_rest()
         self.clock.after(1.0, self.tick)
+
+    def _see_to(self, files: Files) -> None:
+        """Start a process of a lasting mission if none is there, and none is to come later."""
+        lives = any(one.alive for one in self.missions if one.session.id == files.name)
+        if not lives and files.expected < self.clock.now:
+            self.start_next(files)
 
     def _at_rest(self) -> bool:
         """Return True if there is nothing left to be done."""
@@ -219,6 +267,7 @@ class World(Setting):
             head is not None
             and head.hub.idle
             and not any(mission.alive for mission in self.missions)
+            and all(files.over for files in self.files.values())
             and not any(
                 w.session.runs or w.session.kept or list(w.session.functions)
                 for w in self.workers

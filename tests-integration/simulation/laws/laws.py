@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from grain.edge.mission_ids import lasts
 from grain.edge.questions import unpack
+from grain.head.hub.state import TaskState
 from grain.head.messages import (
     Crashed,
     MissionRegistered,
@@ -18,6 +20,7 @@ from grain.head.scheduler.outlived import blamed
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
 from grain.worker.messages import AckRuns, Disconnect, Lease, Revoke
+from simulation.laws.endurance import Endurance
 from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ class Laws:
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         self.acknowledged: set[Attempt] = set()
         self.executions = 0
+        self.endurance = Endurance(world)
         # When a mission got an outcome for the last time.
         self.last_outcome = 0.0
 
@@ -77,6 +81,12 @@ class Laws:
         elif isinstance(message, MissionRegistered):
             mission = head.hub.missions.links[wire]
             unwanted = mission.tasks.keys() - head.wanted.get(wire, set())
+            if mission.lasts:  # what runs, or is over, another process of it has submitted
+                unwanted = {
+                    task
+                    for task in unwanted
+                    if mission.tasks[task].state in (TaskState.WAITING, TaskState.SUSPECT)
+                }
             self.demand("nothing is kept that its mission does not want", not unwanted, unwanted)
         elif isinstance(message, Started):
             self.on_started(head, wire, message)
@@ -102,6 +112,7 @@ class Laws:
         self.demand("an attempt is used once", lease.attempt not in self.leased, lease)
         self.leased.add(lease.attempt)
         self.demand("no lease before the worker has reported", wire in head.ready, lease)
+        self.endurance.on_leased(head, lease)
         key = (head, lease.mission, lease.task)
         self.demand("what is retracted does not start", key not in self.retracted, lease)
         cancelled = (lease.mission, lease.task) in head.cancelled
@@ -152,13 +163,18 @@ class Laws:
 
     def check_stated(self, head: HeadProcess, lease: Lease) -> None:
         """Check a lease by what its mission knew when it registered at the head."""
-        [owner] = [m for m in self.world.missions if m.session.id == lease.mission]
+        [owner] = [
+            one
+            for one in self.world.missions
+            if one.session.id == lease.mission and head.newest.get(one, 0) > 0
+        ]
         [wire] = [one for one in owner.stated if one.number == head.newest[owner]]
         workers, crashes = owner.stated[wire]
         mission = head.hub.registry.missions[lease.mission]
         attempts = crashes.get(lease.task, set()) | head.crashes.get((mission, lease.task), set())
-        self.demand("five crashes are enough", len(attempts) < 5, lease)
-        self.demand("two crashes make a suspect", len(attempts) < 2 or lease.alone, lease)
+        if not mission.lasts:  # else they are forgotten while no process of it is there
+            self.demand("five crashes are enough", len(attempts) < 5, lease)
+            self.demand("two crashes make a suspect", len(attempts) < 2 or lease.alone, lease)
         worker = workers.get(lease.task, "")
         if not worker or head.served - head.started >= self.world.grace - 2.0:
             return
@@ -220,6 +236,8 @@ class Laws:
 
     def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
         """Check what a head has of a mission whose process has ended, as the head knows."""
+        if lasts(mission):
+            return  # `Endurance` looks at its runs
         here = mission in head.hub.registry.missions
         self.demand("a mission that has ended is not waited for", not here, mission)
         for worker in head.hub.registry.workers.values():
@@ -251,6 +269,8 @@ class Laws:
         outcome = self.completed.get(attempt)
         if lease is None or outcome is None or unpack(outcome, list)[3] != "value":
             return
+        if lasts(lease.mission):
+            return  # it is in the files of its mission
         record = head.hub.registry.missions.get(lease.mission)
         for mission in self.world.missions:
             waits = mission.alive and lease.task in mission.session.pending
@@ -272,10 +292,16 @@ class Laws:
         self.attempts.setdefault((lease.mission, lease.task), []).append(lease.attempt)
         worker = run.worker
         self.demand("a worker that drains begins nothing", not worker.session.draining, lease)
+        if not run.refused:
+            self.endurance.on_begun(run)
         there = list(worker.runs.values())
         self.demand("no more is used than there is", fits(worker.session.total, there), there)
         if any(other.lease.alone for other in there):
             self.demand("a run that is to be alone is alone", len(there) == 1, there)
+
+    def on_stopping(self, run: SimulatedRun) -> None:
+        """Check a run that is told to end."""
+        self.endurance.on_stopping(run)
 
     def on_completed(self, run: SimulatedRun, outcome: bytes) -> None:
         """Note the outcome of a run that comes to an end of its own."""
@@ -309,11 +335,18 @@ class Laws:
         if task in story.cancelled:
             self.demand("cancelled is cancelled", resolution.ending == "cancelled", resolution)
             return
+        lasting = lasts(mission.session.id)
         if resolution.ending == "cancelled":
+            if lasting and task in self.endurance.files(mission.session.id).cancelled:
+                return  # by another process of it
             asked = (task in story.cancelled_outside or story.ended_outside) and resolution.by
             self.demand("nothing is cancelled unasked", asked, resolution)
             return
         kind = self.world.behaviour(mission.session.id, task).kind
+        if lasting and resolution.payload and unpack(resolution.payload, list)[3] == "refused":
+            law = "a run is refused only if another has begun"
+            self.demand(law, task in self.endurance.files(mission.session.id).begun, resolution)
+            kind = "error"
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}
             self.demand("a crash counts once", len(attempts) == len(resolution.crashes))
@@ -379,7 +412,9 @@ class Laws:
                     own = (hub.registry.epoch, lease.chain.number) in self.leased
                     self.demand(law, own, lease)
                 if not lease.current:
+                    owner = None if lease.task is None else lease.task.mission
                     late = lease.revoked or lease.scheduler_id is None
+                    late = late or (owner is not None and bool(owner.beside))
                     self.demand("what nobody waits for is revoked", late, lease)
 
     def check_queue(self, head: HeadProcess, lease: LeaseRecord) -> None:
@@ -406,6 +441,7 @@ class Laws:
                 )
                 left = tuple(worker.session.functions)
                 self.demand("no function is kept for nobody", not left, left)
+        self.endurance.check_end()
         head = self.world.head
         assert head is not None
         self.demand(

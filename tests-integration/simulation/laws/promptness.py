@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.mission_ids import lasts
 from grain.worker.agent.chains import Wish
 from simulation.surroundings import Passing
 
@@ -59,7 +60,7 @@ class Promptness:
                 yield from self._of_worker(head, worker, key)
                 yield from self._of_runs(head, worker, by_id, wanted, key)
         for (head, name, number), attempts in wanted.items():
-            if len(attempts) > 1:
+            if len(attempts) > 1 and not lasts(name):
                 law = "of two runs of one task one is told to end"
                 yield Passing(law, self._trip, (id(head), name, number, *attempts))
         for head in self.world.heads:
@@ -94,8 +95,10 @@ class Promptness:
                 continue
             lease = run.lease
             owner = missions[lease.mission]
+            if lasts(lease.mission) and not self._cancelled(head, owner, lease):
+                continue  # it goes on, whether a process wants it or not
             if self.world.settled(owner) is not head:
-                if not owner.alive:
+                if not owner.alive and not lasts(lease.mission):
                     law = "the runs of a mission that has ended are told to end"
                     seconds = self.world.grace + _NOTICED + self._trip
                     yield Passing(law, seconds, (*own, lease.attempt))
@@ -108,7 +111,17 @@ class Promptness:
             owner = missions[lease.mission]
             if self.world.settled(owner) is head:
                 law = "an outcome is acknowledged soon"
-                yield Passing(law, 2 * self._trip, (*own, owner.wire_number, lease.attempt))
+                # That of a lasting mission may be one for which no process asks.
+                kept = 3 * self.world.grace if lasts(lease.mission) else 0.0
+                key = (*own, owner.wire_number, lease.attempt)
+                yield Passing(law, 2 * self._trip + kept, key)
+
+    def _cancelled(self, head: HeadProcess, mission: SimulatedMission, lease: Lease) -> bool:
+        """Return True if a run of a lasting mission is to end, as its head knows."""
+        pending = mission.session.pending.get(lease.task)
+        record = head.hub.registry.missions.get(lease.mission)
+        ended = record is not None and record.cancelled_by != ""
+        return ended or (pending is not None and pending.retracted)
 
     def _wanted(self, head: HeadProcess, mission: SimulatedMission, lease: Lease) -> bool:
         pending = mission.session.pending.get(lease.task)

@@ -101,7 +101,7 @@ SLIPS: dict[str, Slip] = {
         'self._claim(task, "", now)',
     ),
     "of two runs of one task both go on": Slip(
-        Runs, "adopt", "if not ended:\n            self._outgoing.revoke(lease)", "pass"
+        Runs, "adopt", "if not ended:\n            self._outcomes.dismiss(lease, task)", "pass"
     ),
     "a mission does not learn that an older run goes on": Slip(
         Runs,
@@ -223,7 +223,10 @@ SLIPS: dict[str, Slip] = {
         Missions, "on_link_lost", "mission.deadline = now + self._grace", "pass"
     ),
     "a mission that comes back is given up all the same": Slip(
-        Missions, "_register", "mission.deadline = math.inf", "pass"
+        Missions,
+        "_register",
+        "mission.deadline = now + self._grace if mission.lasts else math.inf",
+        "pass",
     ),
     "what waits of a mission that is away stays in the queue": Slip(
         Missions, "_detach", "self._waiting.withdraw(task)", "pass"
@@ -313,7 +316,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "runs that never began are blamed": Slip(Runs, "on_run_lost", "how if ran else None", "how"),
     "a second run goes on when its task is resolved": Slip(
-        Outcomes, "resolve", "self._outgoing.revoke(task.lease)", "pass"
+        Outcomes, "resolve", "self.dismiss(task.lease, task)", "pass"
     ),
     "the outcome of a retracted task is kept for ever": Slip(
         Outcomes,
@@ -549,6 +552,30 @@ SLIPS: dict[str, Slip] = {
         "on_head_changed",
         "del queue.overtakers[: bisect_right(queue.overtakers, head.age)]",
         "queue.overtakers.clear()",
+    ),
+    "a lasting mission that is away is given up": Slip(
+        Missions, "on_tick", "if mission.lasts:", "if False:"
+    ),
+    "a lasting mission is over when its process has ended": Slip(
+        Missions, "on_ended", "and not mission.lasts", ""
+    ),
+    "a lasting mission is over when a process of it leaves": Slip(
+        Missions, "_on_departed", "if not mission.lasts:", "if True:"
+    ),
+    "what a process of a lasting mission does not submit at once is ended": Slip(
+        Missions, "_on_synced", "if not mission.lasts:", "if True:"
+    ),
+    "a run of a lasting mission is revoked that is reported after its process has come": Slip(
+        Runs, "adopt", "(mission.lasts or not mission.synced)", "not mission.synced"
+    ),
+    "of two runs of a task of a lasting mission one is revoked": Slip(
+        Outcomes, "dismiss", "if mission.lasts and not task.retracted:", "if False:"
+    ),
+    "the connections of each process of a lasting mission are counted from 1": Slip(
+        MissionSession, "__init__", "generation * _CONNECTIONS", "0"
+    ),
+    "outcomes that no process of a lasting mission fetches are kept for ever": Slip(
+        Missions, "_outlast", "if task.number in mission.unfetched:", "if False:"
     ),
     "a worker stays reserved for a task that was cancelled": Slip(
         StarvationGuard, "on_fewer", "len(queue.reservations) > queue.waiting", "False"

@@ -194,3 +194,38 @@ def test_deadlines_only_come_closer_and_draining_is_not_undone(
         assert one.next_at(now) > now
         drained = one.draining
         cancel_at, over_at = now + one.left(now), now + one.time_over(now)
+
+
+def test_without_a_scheduler_lasting_runs_end_before_the_worker_gives_up() -> None:
+    one = life(give_up=600.0)
+    one.lasting = True
+    one.on_unlinked(100.0)
+    one.on_time(1e6)
+    assert not one.draining
+    assert math.inf == one.next_at(1e6)
+
+    one.lasting = False
+    one.on_time(1e6)
+    assert one.gave_up
+    assert one.over(1e6, runs=False)
+
+
+def test_the_end_of_its_job_ends_lasting_runs_as_all_others() -> None:
+    one = life(1000.0, drain=60.0, give_up=10.0)
+    one.lasting = True
+    one.on_unlinked(0.0)
+    one.on_time(900.0)
+    assert not one.draining
+
+    one.on_time(940.0)
+    assert LifecyclePhase.CANCELLING == one.phase(1000.0)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_worker_that_no_scheduler_will_serve_lets_only_lasting_runs_end(*, lasting: bool) -> None:
+    one = life()
+    one.lasting = lasting
+    one.on_refused("another version", 100.0)
+
+    assert "another version" == one.reason
+    assert (one.phase(1e6) is LifecyclePhase.DRAINING) == lasting

@@ -28,6 +28,7 @@ Map:
 - ``public``: the public names that need a network
 - ``address``: addresses and their parser
 - ``errors``: the errors, each with a remedy; attempts to reach a head, for them and the doctor
+- ``mission_ids``: the ids of missions that outlive their processes
 - ``messages``: messages, the greeting, codecs
 - ``questions``: questions to a head, and the structs of their answers
 - ``channel``: the public names of channels

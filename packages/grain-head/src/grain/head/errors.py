@@ -64,5 +64,9 @@ class Unreachable(ExecutorError, ConnectionError):
     """No scheduler could be reached or started."""
 
 
+class MissionReplaced(ExecutorError):
+    """A later process of a lasting mission has taken the place of this one."""
+
+
 class TaskCancelled(ExecutorError):
     """The outcome of a task that was cancelled."""

@@ -251,7 +251,7 @@ class HubService:
         for ended, (process, until) in list(self._ending.items()):
             if not process.alive:
                 kind = "worker" if ended in self.hub.registry.workers else "mission"
-                _log.info("the process of %s %s has ended, and its runs", kind, ended)
+                _log.info("the process of %s %s has ended", kind, ended)
                 if kind == "worker":
                     self.hub.on_worker_ended(ended, now)
                 else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.head.hub.hub import Hub
-    from grain.head.hub.state import TaskRecord
+    from grain.head.hub.state import LeaseRecord, TaskRecord
     from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerAccount
     from grain.resource import Resource
 
@@ -265,9 +265,15 @@ def check_hub(hub: Hub, now: float) -> None:
             if lease.scheduler_id is not None:
                 assert hub.runs.holding[lease.scheduler_id] is lease
             if not lease.current:
-                assert lease.revoked or lease.scheduler_id is None, f"{lease} runs unwanted"
+                late = lease.revoked or lease.scheduler_id is None
+                assert late or _is_beside(lease), f"{lease} runs unwanted"
     _check_chains(hub)
     _check_quarantine(hub)
+
+
+def _is_beside(lease: LeaseRecord) -> bool:
+    task = lease.task
+    return task is not None and lease in task.mission.beside.get(task.number, ())
 
 
 def _check_chains(hub: Hub) -> None:

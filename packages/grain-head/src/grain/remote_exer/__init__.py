@@ -20,5 +20,6 @@ Map:
 from grain.remote_exer.connector import GnawConnector as GnawConnector
 from grain.remote_exer.executor import RemoteExecutor as RemoteExecutor
 from grain.remote_exer.hosting import HostingExecutor as HostingExecutor
+from grain.remote_exer.session import LastingMission as LastingMission
 from grain.remote_exer.session import MissionSession as MissionSession
 from grain.remote_exer.session import Resolution as Resolution

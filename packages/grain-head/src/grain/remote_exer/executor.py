@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash, Outlook
     from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
+    from grain.remote_exer.session import LastingMission
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.call import Outcome
@@ -143,6 +144,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     cancellation or Ctrl-C cancels the tasks, and returns when nothing of them is left, or at the
     latest ten seconds later if the scheduler is away, which then ends them by itself.
 
+    With ``lasting``, leaving it in that way ends no run, and returns at once. Tasks that wait are
+    forgotten. Neither are resolved: their receivers are not called.
+
     Args:
         address: where the scheduler is met; one is started there if there is none.
         name: what to call this mission.
@@ -151,12 +155,16 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         until_direct: as `GnawConnector.until_direct`, of the same connector as ``connect``.
         env: changes to the environment of the external programs of all tasks; None as a value
             removes a variable. They travel with every task, so 64 KiB at most.
-        run_log: takes note of what happens to the tasks; the mission has its id.
+        run_log: takes note of what happens to the tasks; the mission has its id, but for a lasting
+            one.
         echo: True for events of what tasks print on workers, `grain.head.events.TasksPrinted`.
         number: that of the mission's label; 0 if it has none.
+        lasting: the mission that this is a process of, if it outlives its processes.
 
     Raises:
         ValueError: ``env`` is too large.
+        grain.head.errors.MissionReplaced: while it is open, in its block: a later process of the
+            same lasting mission is connected to the scheduler.
     """
 
     def __init__(
@@ -171,20 +179,28 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         run_log: RunLog | None = None,
         echo: bool = False,
         number: int = 0,
+        lasting: LastingMission | None = None,
     ) -> None:
         super().__init__()
         self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         mission = secrets.token_hex(8) if run_log is None else run_log.id
+        own, generation, first = mission, 0, 1
+        if lasting is not None:
+            # The log is that of this process only. All ids of lasting missions begin alike.
+            mission, generation, first = lasting
+            own = mission.rpartition("-")[2]
         self._session = MissionSession(
             mission,
             self.name,
             socket.gethostname(),
             os.getpid(),
             own_versions(),
-            mission_settings(self.name, env or {}, echo=echo, id=mission),
+            mission_settings(self.name, env or {}, echo=echo, id=own),
             number,
+            generation,
+            first,
         )
         if connect is None:
             finder = GnawConnector(address, name=self.name)
@@ -222,10 +238,19 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        number: int = 0,
+        worker: str = "",
     ) -> int:
         """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`.
 
+        Args:
+            number: its own, if it is that of an earlier process of a lasting mission: its run, if
+                it has one, goes on, and no other begins while a scheduler knows of that.
+            worker: the id of the worker on which it was last said to run: a new scheduler starts it
+                elsewhere only if that worker has reported without it, or does not come.
+
         Raises:
+            ValueError: ``number`` is not larger than the numbers of all tasks so far.
             ExecutorClosed: the executor is not running, or was closed.
             grain.worker.errors.PayloadError: the function or an argument cannot be serialised, or
                 is too large to travel.
@@ -255,7 +280,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             arguments=arguments,
             asked=request,
         )
-        task = self._session.submit(record)
+        if worker:
+            record.worker = worker
+        task = self._session.submit(record, number)
         unsent = len(self._session.to_head)
         run_log = self._run_log
         if not self._link.awake:
@@ -267,6 +294,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             record.submitted = run_log.now
         kind.left += 1
         self._tasks[task] = record
+        if worker:
+            # A scheduler says where a task runs only if that differs from what it was told.
+            self._session.running[task] = trio.current_time()
+            if run_log is not None:
+                run_log.started((task,), worker, run_log.now)
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return task
@@ -295,7 +327,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         return self._session.define(function)
 
     def cancel(self, task: int) -> None:
-        """Cancel a task, as `GrainExecutor.cancel` does; but it is always resolved later."""
+        """Cancel a task, as `GrainExecutor.cancel` does; but it is always resolved later.
+
+        Of a lasting mission the task may be that of another process, or one that has an outcome and
+        still runs somewhere: then this is tried once, if there is a connection.
+        """
         self._session.cancel(task)
         self._link.wake()
 
@@ -382,6 +418,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                         yield
                         await self.join()
                     except BaseException:
+                        if self._session.lasts:
+                            raise
                         for task in list(self._tasks):
                             self._session.cancel(task)
                         self._link.wake()
@@ -390,16 +428,18 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                         self._phase = ExecutorPhase.CLOSED
                         await self._leave(scope)
         finally:
-            if self._tasks and self._link.has_tasks:
+            if self._session.lasts:
+                self._tasks.clear()  # they go on, and have no outcome here
+            elif self._tasks and self._link.has_tasks:
                 self._on_event(RunsLeft(len(self._tasks)))
             for task in list(self._tasks):
                 self._resolve([Resolution(task, "cancelled", None, ())])
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
-        """Wait until nothing of a cancelled task is left, and depart."""
+        """Wait until nothing of a cancelled task is left, and depart; a lasting mission departs."""
         with trio.CancelScope(shield=True):
-            away = 0.0
+            away = _FAREWELL if self._session.lasts else 0.0
             while self._tasks and self._link.has_tasks and away < _FAREWELL:
                 with trio.move_on_after(1.0) as waited:
                     await self.join()

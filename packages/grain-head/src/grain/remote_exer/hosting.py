@@ -91,6 +91,8 @@ class HostingExecutor(RemoteExecutor):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        number: int = 0,
+        worker: str = "",
     ) -> int:
         """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
         if self._only is not None and res not in self._feasible:
@@ -99,8 +101,9 @@ class HostingExecutor(RemoteExecutor):
                 raise infeasible(res, why, self.local)
             self._feasible.add(res)
         return super().submit_call(
-            res, call, deliver, priority=priority, urgency=urgency, after=after
-        )
+            res, call, deliver, priority=priority, urgency=urgency, after=after,
+            number=number, worker=worker,
+        )  # fmt: skip
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

@@ -18,7 +18,7 @@ from grain.edge.errors import (
     NotServed,
     VersionMismatch,
 )
-from grain.head.errors import Unreachable
+from grain.head.errors import MissionReplaced, Unreachable
 from grain.head.events import Event, Remark, SchedulerAway, SchedulerBack
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class SchedulerLink:
 
         Raises:
             EdgeError: no scheduler can be reached, and waiting would not help.
+            MissionReplaced: a later process of this lasting mission has registered.
         """
         # Shielded: it takes the connection to cancel what runs.
         with trio.CancelScope(shield=True) as scope:
@@ -164,7 +165,7 @@ class SchedulerLink:
                         self.state = LinkState.FAILED
                         raise
                     self._report(str(error))  # after a loss: it has tasks, and tries again
-                except (VersionMismatch, NotServed):
+                except (VersionMismatch, NotServed, MissionReplaced):
                     self.state = LinkState.FAILED
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -188,12 +189,19 @@ class SchedulerLink:
 
         Raises:
             NotServed: it would not help to come again.
+            MissionReplaced: a later process of this lasting mission has registered.
         """
         disconnect, self._session.disconnect = self._session.disconnect, None
         if disconnect is None:
             return _AGAIN
         if disconnect.because == "refused":
             raise NotServed(disconnect.why)
+        if disconnect.because == "replaced" and self._session.lasts:
+            # Under another id its tasks would begin again beside those that it has begun.
+            raise MissionReplaced(
+                f"another process of mission {self._session.name} has taken over: this one ends, "
+                "and its runs go on"
+            )
         if disconnect.because == "replaced":
             self._session.rename(secrets.token_hex(8))
             self._on_event(Remark(_REPLACED))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from grain.edge.errors import RemoteProtocolError
+from grain.edge.mission_ids import lasts
 from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
 from grain.head.base import SubmittedTask
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
+_CONNECTIONS = 2**32  # more than one process ever makes
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
 _NO_LOAD = LoadAnswer(0, 0, None)
 
@@ -115,6 +117,27 @@ class LostWorker(NamedTuple):
     tasks: list[int]
 
 
+class LastingMission(NamedTuple):
+    """A mission that outlives its processes: their runs go on while none of them lives.
+
+    Its runs end by themselves, by `grain cancel`, when
+    a process of it cancels them, or with their worker; no process waits for them when it leaves.
+
+    Attributes:
+        id: one for all of its processes, as `grain.worker.messages.lasting_id` returns it.
+        generation: the number of this process among those of the mission, from 1. If two live at a
+            time, a scheduler serves the one with the larger number; the other ends with
+            `grain.head.errors.MissionReplaced`. No two may have the same.
+        first: the number from which its new tasks count: larger than all that other processes of
+            the mission have used or will use. A task of one of these, whose run may be under way,
+            is submitted again with its own number, before all new ones.
+    """
+
+    id: str
+    generation: int
+    first: int = 1
+
+
 class StoppedWorker(NamedTuple):
     """A worker that has left in good order, and has handed back runs that it had begun.
 
@@ -156,6 +179,9 @@ class MissionSession:
         id: random, no other mission has it.
         pid: its process there.
         settings: its `grain.worker.messages.MissionSettings` as bytes.
+        number: that of its label.
+        generation: of a lasting mission, the number of this process of it: see `LastingMission`.
+        first: the least number of its tasks, but for those that are submitted with a number.
 
     Attributes:
         to_head: messages for the head, until `take_mail`. There are none while there is no
@@ -183,6 +209,7 @@ class MissionSession:
         functions: the functions that tasks may call, by digest: the only store of their bytes.
         stuck: the last message about each request that no worker can meet, by its number.
         label: the mission's name in commands, as its head has it.
+        lasts: True if the mission is a lasting one, by its id.
         epoch: the head's number; 0 before the first head has registered the mission.
         connected: whether there is a connection.
     """
@@ -196,8 +223,11 @@ class MissionSession:
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
         settings: bytes = b"",
         number: int = 0,
+        generation: int = 0,
+        first: int = 1,
     ) -> None:
         self.id = id
+        self.lasts = lasts(id)
         self.name = name
         self._registration = RegisterMission(
             id, name, host, pid, versions=versions, settings=settings, number=number
@@ -241,9 +271,12 @@ class MissionSession:
         self.functions: dict[bytes, Function] = {}
         self.epoch = 0
         self.connected = False
-        self._connections = 0
+        # A head takes a connection with a larger number for the later one: those of the next
+        # process of a lasting mission are later than all of this.
+        self._connections = generation * _CONNECTIONS
         self._requests: list[Request] = []
         self._last_task = 0
+        self._first = first
         self._recent: deque[tuple[int, bytes, WireBytes]] = deque(maxlen=_REMEMBERED)
         # Who has cancelled a task from outside, by its number.
         self._cancelled: dict[int, str] = {}
@@ -302,20 +335,42 @@ class MissionSession:
         self.functions[function.digest] = function
         return function
 
-    def submit(self, record: RemoteTask) -> int:
-        """Submit a task; return its number."""
-        self._last_task = task = self._last_task + 1
+    def submit(self, record: RemoteTask, number: int = 0) -> int:
+        """Submit a task; return its number.
+
+        Args:
+            record: the task.
+            number: its own, larger than all before; 0 for the next one.
+
+        Raises:
+            ValueError: the number is not larger than that of an earlier task.
+        """
+        last = self._last_task
+        if not number:
+            number = last + 1 if last >= self._first else self._first
+        elif number <= last:
+            raise ValueError(f"task {number} after task {last}: the numbers of tasks ascend")
+        self._last_task = task = number
         self.pending[task] = record
-        self._queued[record.asked] += 1
+        if not record.worker:
+            self._queued[record.asked] += 1
         if self.connected:
-            message = Submit(task, record.asked, record.digest, urgency=record.urgency)
+            asked, digest = record.asked, record.digest
+            message = Submit(task, asked, digest, record.worker, urgency=record.urgency)
             self.to_head.append((message, record.arguments))
         return task
 
     def cancel(self, task: int) -> None:
-        """Retract a task; it is resolved as cancelled when nothing of it is left."""
+        """Retract a task; it is resolved as cancelled when nothing of it is left.
+
+        Of a lasting mission a task may go on that has an outcome here, or is another process's: it
+        is retracted, too, if there is a connection.
+        """
         record = self.pending.get(task)
-        if record is not None and not record.retracted:
+        if record is None:
+            if self.lasts:
+                self._send(Retract((task,)))
+        elif not record.retracted:
             record.retracted = True
             record.arguments = None
             self._send(Retract((task,)))
@@ -331,7 +386,10 @@ class MissionSession:
             self._send(outlook)
 
     def depart(self) -> None:
-        """End the mission: no task that is still unresolved is wanted any more."""
+        """End the mission: no task that is still unresolved is wanted any more.
+
+        Of a lasting one this process ends: what waits is forgotten, and what runs goes on.
+        """
         self._send(Depart())
 
     # ---- the connection
@@ -420,10 +478,7 @@ class MissionSession:
         """Handle a message on which no task depends."""
         match message:
             case CancelTask():
-                record = self.pending.get(message.task)
-                if record is not None and not record.retracted:
-                    self._cancelled[message.task] = message.by
-                    self.cancel(message.task)
+                self._on_cancelled(message.task, message.by)
             case CancelMission():
                 self.cancelled_by = message.by
             case Unschedulable():
@@ -444,6 +499,15 @@ class MissionSession:
                 self.disconnect = message
             case _:
                 self._on_worker(message)
+
+    def _on_cancelled(self, task: int, by: str) -> None:
+        """Cancel a task that a user has cancelled from outside, also one yet to be submitted."""
+        record = self.pending.get(task)
+        if record is not None and not record.retracted:
+            self._cancelled[task] = by
+            self.cancel(task)
+        elif record is None and self.lasts and task > self._last_task:
+            self._cancelled[task] = by
 
     def _on_worker(self, message: Message) -> None:
         """Handle a message on a worker that has tasks of the mission, or of an unknown kind."""

@@ -12,7 +12,12 @@
 5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
     has left on the newer one. A mission that reads that shares its id with another process: it
     takes another id, and submits all again.
-6.  A task that ran on a worker under this head's predecessor, as its mission reports, waits for
+6.  A *lasting* mission is not over when it is away for long, when it has left, or when its process
+    has ended: only what waits is forgotten. Its runs go on until they end by themselves, or are
+    cancelled. An outcome that none of its processes fetches in a grace period, from the next look
+    on, is dropped; when nothing is left, the record is removed. A process of it may submit the task
+    of a run at any time, also after `Synced`.
+7.  A task that ran on a worker under this head's predecessor, as its mission reports, waits for
     that report until that worker has reported or left, or until the grace period of this head's
     start is over.
 """
@@ -158,8 +163,7 @@ class Missions:
             case Outlook():
                 mission.outlook = message
             case Depart():
-                self._remember(self._ended, mission.id, None)
-                self._remove(mission, now)
+                self._on_departed(link, mission, now)
 
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
@@ -208,7 +212,7 @@ class Missions:
         mission.versions = message.versions
         mission.settings = message.settings
         mission.link = link
-        mission.deadline = math.inf
+        mission.deadline = now + self._grace if mission.lasts else math.inf
         mission.last_submitted = -1
         # All of these belong to the last connection: on this one the mission numbers its requests
         # again, and gets each message again.
@@ -219,6 +223,7 @@ class Missions:
         mission.last_away = frozenset()
         mission.reported.clear()
         mission.workers.clear()
+        mission.unfetched.clear()
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
         if mission.cancelled_by:
@@ -311,9 +316,11 @@ class Missions:
         if mission.synced:
             return
         mission.synced = True
-        # The mission has submitted or retracted all that it wants; it has no use for the rest.
-        for task in [task for task in mission.tasks.values() if not task.claimed]:
-            self._outcomes.discard(task)
+        # The mission has submitted or retracted all that it wants; it has no use for the rest. A
+        # lasting one has more processes than this, and this one may be about to submit more.
+        if not mission.lasts:
+            for task in [task for task in mission.tasks.values() if not task.claimed]:
+                self._outcomes.discard(task)
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._registry.epoch, runs, now - lost_at, label)
@@ -322,7 +329,10 @@ class Missions:
         mission.cancelled = {
             task: by
             for task, by in mission.cancelled.items()
-            if task in mission.tasks or task in mission.refused
+            if task in mission.tasks
+            or task in mission.refused
+            # It has yet to submit what another process of it has submitted.
+            or (mission.lasts and task > mission.last_submitted)
         }
 
     # ---- cancelling, from outside
@@ -334,6 +344,8 @@ class Missions:
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as in `_detach`
             if task.ending is None:
                 self._outcomes.retract(mission, task.number)
+        for number in list(mission.beside):
+            self._outcomes.revoke_beside(mission, number)
 
     def cancel_task(self, task: TaskRecord, by: str) -> None:
         """Retract a task, and inform its mission by whom it was cancelled."""
@@ -363,6 +375,37 @@ class Missions:
             self._waiting.withdraw(task)
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
+
+    def _on_departed(self, link: Link, mission: MissionRecord, now: float) -> None:
+        """End a mission that has left; of a lasting one a process has left."""
+        if not mission.lasts:
+            self._remember(self._ended, mission.id, None)
+            self._remove(mission, now)
+            return
+        # It leaves as it was told to, or not because of that: the next one has nothing to do with
+        # it. Its runs are retracted already.
+        mission.cancelled_by = ""
+        self.on_link_lost(link, now)
+        self._end_if_over(mission, now)
+
+    def _outlast(self, mission: MissionRecord, now: float) -> None:
+        """Forget what was over at the last look already, and no process of a lasting mission wants.
+
+        Its runs go on, whether it is connected or not.
+        """
+        over = [task for task in mission.tasks.values() if task.lease is None and not task.claimed]
+        for task in over:
+            if task.number in mission.unfetched:
+                self._outcomes.discard(task)
+        mission.unfetched = {task.number for task in over} & mission.tasks.keys()
+        mission.deadline = now + self._grace
+        if mission.link is None:
+            self._end_if_over(mission, now)
+
+    def _end_if_over(self, mission: MissionRecord, now: float) -> None:
+        """End a lasting mission that is away, and of which nothing is left."""
+        if not mission.tasks and not mission.beside:
+            self._give_up(mission, now)
 
     def _give_up(self, mission: MissionRecord, now: float) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""
@@ -397,14 +440,17 @@ class Missions:
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
         """Remove a mission whose process has ended, unless it is connected in spite of that."""
         mission = self._missions.get(id)
-        if mission is not None and mission.link is None:
+        if mission is not None and mission.link is None and not mission.lasts:
             self._remember(self._ended, id, None)
             self._remove(mission, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._give_up(mission, now)
+            if mission.lasts:
+                self._outlast(mission, now)
+            else:
+                self._give_up(mission, now)
         if self._limbo_ends > now:
             return
         self._waiting.await_no_reports(now)
@@ -415,7 +461,7 @@ class Missions:
     def postpone(self, since: float, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and no peer could reach it."""
         # A limbo that was over before the stop stays over: tasks have started since. The deadlines
-        # of attached missions are infinite, and stay so.
+        # of attached missions are infinite, and stay so, but for those of lasting ones.
         if self._limbo_ends > since:
             self._limbo_ends += seconds
         for mission in self._missions.values():

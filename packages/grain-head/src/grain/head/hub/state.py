@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.mission_ids import lasting_name, lasts
 from grain.edge.version import Versions
 from grain.head.scheduler.fair_share import Share
 from grain.head.scheduler.outlived import lasts_too_long
@@ -119,9 +120,16 @@ class MissionRecord(PeerRecord):
     """A mission.
 
     It is *attached* while it has a link, and *synced* once it has submitted all its unresolved
-    tasks on that link.
+    tasks on that link. It is *lasting* if its runs go on when no process of it is left, as its id
+    says (`grain.edge.mission_ids.lasts`).
     """
 
+    lasts: bool = field(init=False)
+    # Of a lasting mission, by the number of their task: runs under way beside the one for which
+    # the task waits, or of a task that has an outcome. No other mission has such runs.
+    beside: dict[int, dict[LeaseRecord, None]] = field(default_factory=dict)
+    # The tasks of it that were over, and not submitted again, when that was last looked at.
+    unfetched: set[int] = field(default_factory=set)
     synced: bool = False
     # When this head first met it, for display.
     since: float = 0.0
@@ -165,6 +173,11 @@ class MissionRecord(PeerRecord):
     cancelled: dict[int, str] = field(default_factory=dict)
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.lasts = lasts(self.id)
+        if self.lasts:  # until one of its processes says it again, which may be hours later
+            self.name = lasting_name(self.id)
 
 
 ITS_MISSION = "\0"

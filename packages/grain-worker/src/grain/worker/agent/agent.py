@@ -155,8 +155,11 @@ class Agent:
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
             except (EdgeError, trio.BrokenResourceError) as error:
+                if isinstance(error, AddressError):
+                    self._fail(str(error), USAGE)
+                    return
                 if isinstance(error, EdgeError) and error.final:  # waiting cannot help
-                    self._fail(str(error), USAGE if isinstance(error, AddressError) else FAILED)
+                    self._refuse(str(error))
                     return
                 lost = isinstance(error, trio.BrokenResourceError | ChannelError)
                 _log.info("the connection is lost: %s" if lost else "%s", error)
@@ -321,9 +324,20 @@ class Agent:
         self._lifecycle.on_broken(why, trio.current_time())
         self._changed.set()
 
+    def _refuse(self, why: str) -> None:
+        _log.error("%s", why)
+        self._code = FAILED
+        self._lifecycle.on_refused(why, trio.current_time())
+        self._changed.set()
+
     def _settle(self) -> None:
         """Carry out what follows from an event."""
         now = trio.current_time()
+        lasting = self._session.lasting > 0
+        if lasting is not self._lifecycle.lasting:
+            # The time to give up may have come while there were such runs.
+            self._lifecycle.lasting = lasting
+            self._changed.set()
         self._carry_out(now)
         # The deadlines are looked at when the next one is due. Only where that has moved forward
         # there is something to do earlier: a pass through trio for every run would cost much of it.

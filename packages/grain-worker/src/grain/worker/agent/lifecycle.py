@@ -3,9 +3,9 @@
     SERVING --> DRAINING --> CANCELLING --> KILLING --> OVER
 
 1. SERVING ends, and DRAINING begins: at the first signal, when asked to drain, when there has been
-   no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs must have
-   ended, but not before half of the time is over: the jobs of debug queues are short. From then on
-   the worker takes no new runs.
+   no scheduler for `Times.give_up` seconds and no run of a lasting mission is left, or
+   `Times.drain` seconds before the runs must have ended, but not before half of the time is over:
+   the jobs of debug queues are short. From then on the worker takes no new runs.
 2. CANCELLING begins at a deadline, if there are runs left by then. It leaves the runs the time to
    end, and the worker the time to hand them back. An early warning (SIGUSR1) sets no deadline by
    itself: the end of the job does, or, where that is unknown, the next signal.
@@ -83,6 +83,8 @@ class Lifecycle:
 
     Attributes:
         reason: why it drains; "" while it serves.
+        lasting: True while the worker has runs of lasting missions, which go on without a
+            scheduler: it does not give up because there is none. The caller sets it.
         interrupted: True if a batch system, or a person, is ending the job's processes: a run that
             fails from then on did not fail by itself.
     """
@@ -90,6 +92,7 @@ class Lifecycle:
     def __init__(self, times: Times, done_by: float, now: float) -> None:
         self.reason = ""
         self.gave_up = False
+        self.lasting = False
         self.interrupted = False
         self._times = times
         self._interrupted_at = math.inf
@@ -133,13 +136,19 @@ class Lifecycle:
         self._drain(why)
         self._cancel_at = min(self._cancel_at, now)
 
+    def on_refused(self, why: str, now: float) -> None:
+        """Leave, because no scheduler will ever serve this worker; lasting runs may end before."""
+        self._drain(why)
+        if not self.lasting:
+            self._cancel_at = min(self._cancel_at, now)
+
     def on_time(self, now: float) -> None:
         """Let time pass; call it at `next_at`."""
         if self.draining:
             return
         if now >= self._drain_at:
             self._drain("the job's end is near")
-        elif now >= self._give_up_at():
+        elif not self.lasting and now >= self._give_up_at():
             self.gave_up = True
             self._drain(f"no scheduler for {self._times.give_up:g} s")
             self._cancel_at = min(self._cancel_at, now)

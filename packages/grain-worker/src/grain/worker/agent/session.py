@@ -11,6 +11,7 @@ import math
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report, RunReport, encode_report
 from grain.resource import WTime, to_data
@@ -132,6 +133,7 @@ class WorkerSession:
             connection are lost.
         to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a
             `StartRun` is its arguments.
+        lasting: how many runs of lasting missions have not ended.
         paused: True if so many outcomes are kept that the worker takes no more runs.
         spooled: how many of these outcomes are on the disk, or are to be written.
         to_spool: outcomes that are to be written, until `take_to_spool`.
@@ -167,6 +169,7 @@ class WorkerSession:
         self.to_runner: list[Order] = []
         self.functions = FunctionStore()
         self.runs: dict[Attempt, RunRecord] = {}
+        self.lasting = 0
         self.kept: dict[Attempt, tuple[RunEnded, Outcome, Lease]] = {}
         self.state = SessionState.WORKING
         self.connected = False
@@ -335,6 +338,7 @@ class WorkerSession:
             self._report_end(lease, "returned", None)
             return
         run = self.runs[attempt] = RunRecord(lease, now)
+        self.lasting += lasts(lease.mission)
         if lease.chain:
             chain = chain_of(lease)
             self._chains.join(chain, run, self.runs.get(chain), now)
@@ -438,6 +442,7 @@ class WorkerSession:
         # First, as it is the place in its chain that tells if the run has begun.
         outlived = self._outlived(run, now) if status == "returned" else None
         del self.runs[run.lease.attempt]
+        self.lasting -= lasts(run.lease.mission)
         self._chains.leave(run, now)
         if outlived is not None:
             detail = TIME_OVER

@@ -7,7 +7,10 @@
     it fails. A run that was under way when the time of its worker was over is not a crash, and has
     rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not
     count.
-3.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
+3.  A run of a lasting mission is revoked only if its task is retracted. If the task has an outcome
+    without it, or another run, it goes on *beside* the task, and takes its place when that is
+    forgotten.
+4.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
     tasks are parked until half of that is confirmed. What runs goes on.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.head.errors import TaskOutlivesWorkers
-from grain.head.hub.state import FailedTask
+from grain.head.hub.state import FailedTask, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted
 from grain.head.scheduler.outlived import given_up
 from grain.worker.messages import TIME_OVER
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord
+    from grain.head.hub.state import LeaseRecord, MissionRecord
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ending
     from grain.worker.messages import Attempt, Outlived, RunEnded
@@ -100,6 +103,7 @@ class Outcomes:
             self._waiting.enqueue_again(task, now)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
+            self._go_on(task.mission, task.number)
 
     def _count_crash(
         self,
@@ -144,7 +148,7 @@ class Outcomes:
         self._waiting.withdraw(task)
         if task.lease is not None:
             if kept_by is None or task.lease.attempt != kept_by[1]:
-                self._outgoing.revoke(task.lease)
+                self.dismiss(task.lease, task)
             task.lease = None
         task.arguments = None
         if task.retracted:
@@ -185,6 +189,7 @@ class Outcomes:
 
     def retract(self, mission: MissionRecord, number: int) -> None:
         """End a task that its mission does not want any more; report when nothing of it is left."""
+        self.revoke_beside(mission, number)
         task = mission.tasks.get(number)
         if task is None:
             self._outgoing.post(mission.link, Retracted(number))
@@ -198,6 +203,41 @@ class Outcomes:
                 self._forget_retracted(task)
             elif not task.lease.revoked:
                 self._outgoing.revoke(task.lease)
+
+    def dismiss(self, lease: LeaseRecord, task: TaskRecord) -> None:
+        """End a run for which its task does not wait; that of a lasting mission goes on."""
+        mission = task.mission
+        if mission.lasts and not task.retracted:
+            mission.beside.setdefault(task.number, {})[lease] = None
+        else:
+            self._outgoing.revoke(lease)
+
+    def revoke_beside(self, mission: MissionRecord, number: int) -> None:
+        """End the runs of a lasting mission that are under way beside a task."""
+        for lease in mission.beside.pop(number, ()):
+            self._outgoing.revoke(lease)
+
+    def on_beside_ended(self, lease: LeaseRecord, task: TaskRecord) -> None:
+        """Forget a run that was under way beside its task, if it was."""
+        others = task.mission.beside.get(task.number)
+        if others is not None and lease in others:
+            del others[lease]
+            if not others:
+                del task.mission.beside[task.number]
+
+    def _go_on(self, mission: MissionRecord, number: int) -> None:
+        """Give a run of a lasting mission, whose task was forgotten, a record of its own again.
+
+        By that a process of the mission can submit, or retract, the task once more.
+        """
+        others = mission.beside.get(number)
+        if others is None:
+            return
+        task = mission.tasks[number] = TaskRecord(mission, number)
+        for lease in others:
+            lease.task = task
+        task.lease = next(iter(others))  # the one that was first under way
+        self.on_beside_ended(task.lease, task)
 
     def _forget_retracted(self, task: TaskRecord, report: Report = b"") -> None:
         del task.mission.tasks[task.number]
@@ -223,6 +263,7 @@ class Outcomes:
             if not task.lease.revoked:
                 self._outgoing.revoke(task.lease)
             task.lease = None
+        self._go_on(task.mission, task.number)
 
     def _acknowledge(self, kept_by: tuple[str, Attempt] | None) -> None:
         """Let the worker that keeps an outcome forget it, unless it is lost, and all with it."""

@@ -243,6 +243,8 @@ class Runs:
 
     def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
         del lease.worker.leases[lease.attempt]
+        if lease.task is not None and lease.task.mission.beside:
+            self._outcomes.on_beside_ended(lease, lease.task)
         if measured and self.on_run_time is not None and lease.task is not None:
             task = lease.task
             name = task.mission.function_names.get(task.function, "")
@@ -288,14 +290,15 @@ class Runs:
         if not held.ended and not self._prefetch.adopt(lease, held):
             self._hold(lease, held, mission, task, now)
         worker.leases[held.attempt] = lease
-        if task is None and not mission.synced:
-            # The mission has yet to submit it, or to be synced without it.
+        if task is None and (mission.lasts or not mission.synced):
+            # The mission has yet to submit it, or to be synced without it; a lasting one may do so
+            # at any time.
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         unwanted = task is None or task.ending is not None or task.retracted
         lease.task = None if unwanted else task
         if unwanted or task is None:
             if not held.ended:
-                self._outgoing.revoke(lease)
+                self._dismiss(lease, task)
         elif task.lease is None:
             if task.awaits not in ("", ITS_MISSION, worker.id):
                 if held.ended:
@@ -315,7 +318,16 @@ class Runs:
                 self._run_as_reported(task, lease)
                 lease = other
             if not ended:
-                self._outgoing.revoke(lease)
+                self._outcomes.dismiss(lease, task)
+
+    def _dismiss(self, lease: LeaseRecord, task: TaskRecord | None) -> None:
+        """End a run that its worker reports, and that no task waits for."""
+        if task is None:
+            self._outgoing.revoke(lease)
+            return
+        if task.mission.lasts:
+            lease.task = task
+        self._outcomes.dismiss(lease, task)
 
     def _run_as_reported(self, task: TaskRecord, lease: LeaseRecord) -> None:
         """Let a task wait for a run that its worker reports, and inform its mission."""
