@@ -21,6 +21,7 @@ Map:
 - ``context``: context modules, for programs that run tasks without the command
 - ``agent/``: the process that represents a worker to the head
 - ``runner/``: the execution of runs, in the agent's child process or in a mission
+- ``jobs/``: jobs of a queue, between their receipts
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
 - ``guards/``: the helper processes, which end whatever programs leave behind

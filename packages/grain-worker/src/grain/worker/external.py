@@ -202,10 +202,20 @@ async def run_external(
     """
     if timeout is not None and not isinstance(timeout, Real):
         raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
-    call = _Call(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
+    call = ProgramCall(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
     listener = program_listener.get()
     if listener is not None and not here and not GVAR.res.parts():
         listener(argv)
+    return await run_program_call(call, timeout, check=check)
+
+
+async def run_program_call(
+    call: ProgramCall,
+    timeout: float | None,  # noqa: ASYNC109 (it bounds the program, not the waiting)
+    *,
+    check: bool,
+) -> Completed:
+    """Run the program of a call to its end; arguments and errors as of `run_external`."""
     with trio.move_on_after(math.inf if timeout is None else timeout):
         return call.completed(await call.run(), check)
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
@@ -274,8 +284,14 @@ def _check_types(
         raise TypeError(f"threads={threads!r}: write a number, as in threads=1")
 
 
-class _Call:
-    """A call: turns its arguments into a request, and the report into a result or an error."""
+class ProgramCall:
+    """A call: turns its arguments into a request, and the report into a result or an error.
+
+    Args:
+        inherited: the environment that the program inherits; by default that of this process.
+        warned: True for a program for which SIGUSR1 and SIGUSR2 have their default action: it
+            handles warnings by itself, as a batch job does that traps them.
+    """
 
     def __init__(
         self,
@@ -289,6 +305,9 @@ class _Call:
         bind: bool,
         threads: int | None,
         scratch: bool,
+        *,
+        inherited: Mapping[bytes, bytes] = os.environb,
+        warned: bool = False,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
@@ -302,7 +321,7 @@ class _Call:
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
         self.memory: float | None = getattr(res, "M", None)
-        variables = environment(res, os.environb, {**GVAR.env, **env}, threads)
+        variables = environment(res, inherited, {**GVAR.env, **env}, threads)
         self.cwd = None if scratch and cwd is None else str(Path(GVAR.cwd, cwd or ""))
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
@@ -322,6 +341,7 @@ class _Call:
             "merged": self.merged,
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
+            "warned": warned,
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.

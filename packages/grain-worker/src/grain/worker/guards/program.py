@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 
 from .protocol import FAILED
 from .removal import Tree
@@ -20,6 +21,11 @@ TAIL = 16384
 
 # O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang.
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+
+
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that a guard ignores (`proc.IGNORED`), and that a batch job may want to trap: a shell
+cannot trap a signal that was ignored when it started (POSIX.1-2017, 2.11)."""
 
 
 class CannotStart(Exception):
@@ -89,6 +95,7 @@ class Program:
                 file_actions=actions,
                 setsid=True,
                 setsigmask=(),
+                setsigdef=WARNINGS if request["warned"] else (),
             )
 
     def _streams(self) -> tuple[int, int, int]:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
             merged: stderr goes to the same place as stdout.
             grace: seconds between SIGTERM and SIGKILL.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
+            warned: True to have SIGUSR1 and SIGUSR2 at their defaults, instead of ignored.
         """
 
         argv: list[bytes]
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         merged: bool
         grace: float
         scratch: bytes | None
+        warned: bool
 
 
 UNKILLABLE = 30.0

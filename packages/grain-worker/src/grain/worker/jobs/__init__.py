@@ -1,0 +1,11 @@
+"""Jobs of a queue, as a worker runs them.
+
+The receipt of the begin is made before the program starts, and that of the end when its last
+process is gone: see `grain.queue`.
+
+Map:
+
+- ``run``: the tasklet that runs one attempt
+- ``program``: its program: command line, signals, and how it ended
+- ``variables``: its environment
+"""

@@ -1,0 +1,131 @@
+"""The program of a job: its command line, signals to it, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from grain.queue.dispatchers import began
+from grain.queue.records import Ended
+from grain.resource.figures import signal_name
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalStartError,
+    ExternalTimeoutError,
+)
+from grain.worker.guards.proc import children, send_signal
+from grain.worker.processes.fork_server_client import ForkServerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.queue.records import How, Receivers
+    from grain.worker.external import Completed, ProgramCall
+
+# sh sets what posix_spawn(3) cannot: the umask, and output files that are appended to. It executes
+# the program in its own place, so signals and the exit status are the program's.
+_WITH_UMASK = 'umask "$1"; shift; exec "$@"'
+_APPENDING = 'umask "$1"; out=$2; shift 2; exec "$@" >>"$out"'
+_APPENDING_BOTH = 'umask "$1"; out=$2; err=$3; shift 3; exec "$@" >>"$out" 2>>"$err"'
+
+
+def command_line(
+    words: Sequence[str], umask: int, append: tuple[str, str | None] | None
+) -> list[str]:
+    """Return the command that runs a program with an umask.
+
+    Args:
+        append: the files to which stdout and stderr are appended; None for stderr if it is not
+            appended to a file of its own. None where the caller opens the files.
+    """
+    mask = f"{umask:04o}"
+    if append is None:
+        return ["/bin/sh", "-c", _WITH_UMASK, "sh", mask, *words]
+    out, err = append
+    if err is None:
+        return ["/bin/sh", "-c", _APPENDING, "sh", mask, out, *words]
+    return ["/bin/sh", "-c", _APPENDING_BOTH, "sh", mask, out, err, *words]
+
+
+def send(call: ProgramCall, number: int, to: Receivers) -> bool:
+    """Send a signal to a program of this trio run; return False if nothing was there to get it.
+
+    Args:
+        to: ``"script"``: the program itself; ``"steps"``: all that it has started; ``"all"``: both.
+    """
+    for program in ForkServerClient.programs_of_this_run():
+        pid = program.supervisor.pid
+        if program.request is not call.request or pid is None:
+            continue
+        with suppress(OSError):  # it has just ended
+            roots = children(pid)
+            leader = _leader(roots)
+            if to == "script":
+                if leader is not None:
+                    os.kill(leader, number)
+                return leader is not None
+            if to == "steps" and leader is not None:
+                roots = [one for one in (*roots, *children(leader)) if one != leader]
+            send_signal(roots, number)
+            return bool(roots)
+    return False
+
+
+def _leader(roots: list[int]) -> int | None:
+    """Return the program itself among the children of its supervisor, which adopts orphans, too.
+
+    It leads the session that was made for it, and began before all that it has started.
+    """
+    leaders = [one for one in roots if os.getsid(one) == one]
+    return min(leaders, key=lambda one: began(one) or 0, default=None)
+
+
+def receipt(done: Completed, at: float) -> Ended:
+    """Return the receipt of a program that has succeeded."""
+    return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
+
+
+def failure_text(ended: Ended) -> str:
+    """Return how an attempt ended, in a few words; "" if it succeeded."""
+    if ended.how == "exit":
+        return f"exit status {ended.status}" if ended.status else ""
+    if ended.how == "cancelled":
+        return f"cancelled by {ended.by}" + (f", {ended.message}" if ended.message else "")
+    if ended.message:
+        return ended.message
+    return signal_name(ended.signal) if ended.how == "signal" else ended.how
+
+
+def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
+    """Return the receipt of a program that failed, could not start, or was ended.
+
+    Args:
+        limit: its time limit in seconds.
+        at: Unix seconds.
+    """
+    how: How = "signal"
+    status, number, message = 0, int(signal.SIGKILL), str(error).partition("\n")[0]
+    if isinstance(error, ExternalTimeoutError):
+        how, number = "timeout", int(signal.SIGTERM)
+        message = f"ended at its time limit of {limit:g} s"
+    elif isinstance(error, ExternalMemoryError):
+        how = "memory"
+    elif isinstance(error, ExternalStartError):
+        # The exit code of a shell that cannot find a program (POSIX.1-2017, 2.8.2).
+        how, status, number = "start", 127, 0
+    elif error.returncode is not None and error.returncode >= 0:
+        how, status, number, message = "exit", error.returncode, 0, ""
+    elif error.returncode is not None:
+        number, message = -error.returncode, ""
+    return Ended(
+        how=how,
+        at=at,
+        status=status,
+        signal=number,
+        elapsed=error.elapsed or 0.0,
+        message=message,
+        usage=error.usage,
+    )

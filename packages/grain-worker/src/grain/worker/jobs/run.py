@@ -1,0 +1,320 @@
+"""`run_job`: the tasklet that runs one attempt of a job, between its two receipts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import trio
+
+from grain import GVAR
+from grain.queue import patterns
+from grain.queue.dispatchers import this_process
+from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
+from grain.queue.folder import Queue
+from grain.queue.records import Begun, Ended
+from grain.worker.errors import ExternalError
+from grain.worker.external import STDOUT, ProgramCall, run_program_call
+from grain.worker.jobs.program import command_line, failure_text, receipt, receipt_of_failure, send
+from grain.worker.jobs.variables import Place, inherited, job_environment
+from grain.worker.processes.environment import MARKS, THREADS, allocated
+
+if TYPE_CHECKING:
+    from grain.queue.records import Job, Wish
+
+GRACE = 30.0
+"""Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
+
+_LOOK = 5.0  # seconds between two looks for wishes
+_RETRY = 1.0  # seconds until a receipt is tried again, at first
+_RETRY_LATER = 60.0  # after some time
+
+_log = logging.getLogger("grain.worker")
+
+
+class AttemptCall(NamedTuple):
+    """An attempt of a job, as plain data that travels to workers.
+
+    Attributes:
+        queue: the folder of the queue.
+        number: of the job.
+        task: of an array; None for a job that is not one.
+        attempt: from 1.
+        ticket: the number of the call in the queue's mission.
+        wishes: the number of the first wish that the dispatcher had not seen.
+        mission: the id of the mission of the queue.
+    """
+
+    queue: str
+    number: int
+    task: int | None
+    attempt: int
+    ticket: int
+    wishes: int
+    mission: str
+
+    def __repr__(self) -> str:
+        """Return the job and the task as commands name them."""
+        return str(self.number) if self.task is None else f"{self.number}_{self.task}"
+
+
+class JobFunction:
+    """`run_job` under the name of a job, by which displays and estimates tell jobs apart.
+
+    Args:
+        name: the job's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__qualname__ = name
+
+    async def __call__(self, what: AttemptCall) -> AttemptEnd:
+        """Run an attempt; see `run_job`.
+
+        Raises:
+            JobFailed: the attempt did not succeed. Its receipt says so, too: this is for displays,
+                logs and reports, which count the calls that raise.
+        """
+        end = await run_job(what)
+        if end.failure:
+            raise JobFailed(end.failure)
+        return end
+
+
+class JobFailed(Exception):
+    """The end of an attempt that did not succeed, as ``exit status 3``."""
+
+
+class AttemptEnd(NamedTuple):
+    """The end of a call of `run_job`, as plain data that travels back.
+
+    Attributes:
+        what: ``"ended"``: the attempt has its receipts; ``"taken"``: it has begun elsewhere, or
+            never will; ``"not begun"``: it can be tried again.
+        why: why it has not begun.
+        passing: True if that may pass, as a full disk does.
+        failure: how it ended, if it did not succeed.
+    """
+
+    what: Literal["ended", "taken", "not begun"]
+    why: str = ""
+    passing: bool = False
+    failure: str = ""
+
+
+async def run_job(what: AttemptCall) -> AttemptEnd:
+    """Run an attempt of a job on this worker.
+
+    The receipt of its begin is linked before the program starts, and that of its end when its
+    last process is gone. On cancellation the program is ended, and the receipt says whether a user
+    has cancelled the job or the worker hands it back.
+
+    It raises nothing of its own: all that can go wrong is in what it returns, or in the receipt.
+    """
+    runner = _Runner(what)
+    ended: Ended | None = None
+    try:
+        if not await trio.to_thread.run_sync(runner.begin):
+            return AttemptEnd("taken")
+    except NotSynced:
+        # It has begun for all others, and must not run: the host may forget that in a crash.
+        await runner.end(runner.returned())
+        return AttemptEnd("ended")
+    except (QueueError, OSError) as error:
+        passing = isinstance(error, OSError) or (isinstance(error, CannotWrite) and error.passing)
+        return AttemptEnd("not begun", str(error), passing)
+    try:
+        ended = await runner.run()
+    finally:
+        # Cancellation comes here, too: the program is gone by now.
+        await runner.end(ended)
+    return AttemptEnd("ended", failure=failure_text(ended))
+
+
+class _Runner:
+    """The steps of an attempt; those without ``async`` block, and are for a thread."""
+
+    _queue: Queue
+    _job: Job
+
+    def __init__(self, what: AttemptCall) -> None:
+        self._what = what
+        self._next_wish = what.wishes
+        self._cancelled: Wish | None = None
+        self._began = time.time()
+
+    @property
+    def _key(self) -> tuple[int, int | None, int]:
+        return self._what.number, self._what.task, self._what.attempt
+
+    def begin(self) -> bool:
+        """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`."""
+        self._queue = Queue.open(Path(self._what.queue))
+        if self._queue.mission != self._what.mission:
+            raise Unusable(
+                f"{self._what.queue} on {socket.gethostname()} is another queue, so this host does "
+                "not share that directory with the one where the job was submitted"
+            )
+        self._job = self._queue.job(self._what.number)
+        me = this_process()
+        return self._queue.begin(
+            *self._key,
+            Begun(
+                token=secrets.token_hex(8),
+                at=time.time(),
+                host=socket.gethostname(),
+                worker=GVAR.instance,
+                boot=me.boot,
+                pid=me.pid,
+                pid_began=me.pid_began,
+                ticket=self._what.ticket,
+                cores=tuple(allocated(GVAR.res, "c")),
+            ),
+        )
+
+    async def run(self) -> Ended:
+        """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
+        job = self._job
+        try:
+            call = await trio.to_thread.run_sync(self._call)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return Ended(
+                how="start", at=time.time(), status=127, message=f"{where}{error.strerror}"
+            )
+        timeout = job.timeout or None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, call, nursery.cancel_scope)
+            try:
+                done = await run_program_call(call, timeout, check=True)
+            except ExternalError as error:
+                ended = receipt_of_failure(error, job.timeout, time.time())
+            else:
+                ended = receipt(done, time.time())
+            nursery.cancel_scope.cancel()
+            return ended
+        # A wish has cancelled the nursery before the program ended.
+        return self._ended_on_request()
+
+    async def end(self, ended: Ended | None) -> None:
+        """Make the receipt of the end, and go on trying while that is not possible.
+
+        Args:
+            ended: None for a run that was cancelled.
+        """
+        with trio.CancelScope(shield=True):
+            pause = _RETRY
+            while True:
+                try:
+                    await trio.to_thread.run_sync(self._end, ended)
+                except (QueueError, OSError) as error:
+                    _log.warning(
+                        "job %d has ended, and that cannot be noted: %s", self._what.number, error
+                    )
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, _RETRY_LATER)
+                else:
+                    return
+
+    def _end(self, ended: Ended | None) -> None:
+        if ended is None:
+            self._look()
+            ended = self.returned() if self._cancelled is None else self._ended_on_request()
+        self._queue.end(*self._key, ended)
+
+    def _ended_on_request(self) -> Ended:
+        assert self._cancelled is not None  # by which the run was ended
+        return Ended(
+            how="cancelled",
+            at=time.time(),
+            elapsed=time.time() - self._began,
+            by=self._cancelled.by,
+            message=self._cancelled.why,
+        )
+
+    def returned(self) -> Ended:
+        """Return the receipt of a run that the worker hands back."""
+        elapsed = time.time() - self._began
+        return Ended(how="returned", at=time.time(), elapsed=elapsed)
+
+    def _call(self) -> ProgramCall:
+        """Return the call of the program, with the directories of its outputs made.
+
+        Raises:
+            OSError: they cannot be made, or the directory of the job is gone.
+        """
+        job, what = self._job, self._what
+        host = socket.gethostname()
+        facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
+        out = patterns.path(job.stdout, facts, job.directory)
+        err = patterns.path(job.stderr, facts, job.directory) if job.stderr else None
+        Path(job.directory).stat()  # it is not made again if it was removed
+        for path in (out, err):
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+        cores = len(allocated(GVAR.res, "c"))
+        place = Place(host, cores or 1, self._queue.name)
+        variables = job_environment(job, what.number, what.task, what.attempt, place)
+        command = list(job.command)
+        entry = self._queue.entry(job, what.task)
+        if entry is not None:
+            variables["GRAIN_ENTRY"] = text = os.fsdecode(entry)
+            command = [word.replace("{}", text) for word in command]
+        script = self._queue.script(job)
+        words = [*([] if script is None else [str(script)]), *command]
+        append = None
+        if job.append or what.attempt > 1:
+            append = str(out), None if err is None else str(err)
+        return ProgramCall(
+            command_line(words, job.umask, append),
+            job.directory,
+            # As the user has set them for this job; all else is as allocated.
+            {name: variables[name] for name in THREADS if name in variables},
+            self._queue.stdin(job),
+            out if append is None else os.devnull,
+            STDOUT if append is not None or err is None else err,
+            GRACE,
+            bind=True,
+            threads=None,
+            scratch=job.scratch,
+            inherited=inherited(variables, MARKS),
+            warned=True,
+        )
+
+    async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
+        """Send the warning and the signals that users ask for; end the program on request."""
+        job, began = self._job, trio.current_time()
+        warn_at = began + job.timeout - job.signal_before if job.signal and job.timeout else None
+        while True:
+            wake = trio.current_time() + _LOOK
+            if warn_at is not None:
+                wake = min(wake, warn_at)
+            await trio.sleep_until(wake)
+            if warn_at is not None and trio.current_time() >= warn_at:
+                send(call, job.signal, job.signal_to)
+                warn_at = None
+            # If the queue cannot be read for now, the program goes on.
+            with suppress(OSError, QueueError):
+                for wish in await trio.to_thread.run_sync(self._look):
+                    send(call, wish.signal, wish.signal_to)
+            if self._cancelled is not None:
+                scope.cancel()
+
+    def _look(self) -> list[Wish]:
+        """Read new wishes; return those for a signal, and note a cancellation."""
+        signals = []
+        for number, wish in self._queue.wishes_from(self._next_wish):
+            self._next_wish = number + 1
+            if not wish.concerns(self._what.number, self._what.task):
+                continue
+            if wish.what == "signal":
+                signals.append(wish)
+            elif wish.what == "cancel":
+                self._cancelled = wish
+        return signals

@@ -1,0 +1,118 @@
+"""The environment of a job: what it was submitted with, and what it may want to know."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grain.queue.selectors import plain_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grain.queue.records import Job
+
+# Variables of the batch job in which the worker runs. A program that finds them takes the job of
+# the worker for its own: it starts its ranks there, or names its files by that job's number.
+_OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_", "PMI")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place where an attempt runs.
+
+    Attributes:
+        host: name of the machine.
+        cpus: CPUs of the task.
+        queue: name of the queue.
+    """
+
+    host: str
+    cpus: int
+    queue: str
+
+
+def job_environment(
+    job: Job, number: int, task: int | None, attempt: int, place: Place
+) -> dict[str, str]:
+    """Return the whole environment of an attempt.
+
+    It has the variables of the submission, without those of a batch job in which that happened,
+    and the variables of sbatch(1), section "Output environment variables", as far as they mean
+    something here. Each begins with ``SLURM_``; the ones that Grain's own documentation names
+    begin with ``GRAIN_``.
+
+    Args:
+        task: the number of the task of an array; None for a job that is not one.
+        attempt: from 1.
+    """
+    variables = {
+        name: value for name, value in job.environment.items() if not name.startswith(_OUTER)
+    }
+    own = str(plain_number(number, task))
+    facts = {
+        "JOB_ID": own,
+        "JOBID": own,
+        "JOB_NAME": job.name,
+        "JOB_USER": job.user,
+        "SUBMIT_DIR": job.options.get("submit-dir", job.directory),
+        "SUBMIT_HOST": job.host,
+        "CLUSTER_NAME": "grain",
+        "JOB_PARTITION": job.options.get("partition", place.queue),
+        "CPUS_ON_NODE": str(place.cpus),
+        "JOB_CPUS_PER_NODE": str(place.cpus),
+        "JOB_NUM_NODES": "1",
+        "NNODES": "1",
+        "JOB_NODELIST": place.host,
+        "NODELIST": place.host,
+        "NODEID": "0",
+        "PROCID": "0",
+        "LOCALID": "0",
+    }
+    tasks = job.options.get("ntasks")
+    if tasks is not None:
+        facts |= {"NTASKS": tasks, "NPROCS": tasks}
+    facts["TASKS_PER_NODE"] = tasks or "1"
+    each = job.options.get("cpus-per-task")
+    if each is not None:
+        facts["CPUS_PER_TASK"] = each
+    if attempt > 1:
+        facts["RESTART_COUNT"] = str(attempt - 1)
+    if job.array is not None and task is not None:
+        facts |= {"ARRAY_JOB_ID": str(number), "ARRAY_TASK_ID": str(task)}
+        facts |= _array_facts(job.array.ranges)
+    variables |= {f"SLURM_{name}": value for name, value in facts.items()}
+    variables |= {
+        "GRAIN_QUEUE": place.queue,
+        "GRAIN_JOB_ID": str(number),
+        "GRAIN_JOB_NAME": job.name,
+        "GRAIN_ATTEMPT": str(attempt),
+    }
+    if task is not None:
+        variables["GRAIN_ARRAY_TASK_ID"] = str(task)
+    return variables
+
+
+def inherited(variables: Mapping[str, str], mark: bytes) -> dict[bytes, bytes]:
+    """Return the environment as bytes, with what this process needs to find its descendants.
+
+    Args:
+        mark: the name of the variable with the marks of subreapers.
+    """
+    encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+    if mark in os.environb:
+        encoded[mark] = os.environb[mark]
+    return encoded
+
+
+def _array_facts(ranges: tuple[tuple[int, int, int], ...]) -> dict[str, str]:
+    lasts = [first + (last - first) // step * step for first, last, step in ranges]
+    count = sum((last - first) // step + 1 for first, last, step in ranges)
+    facts = {
+        "ARRAY_TASK_COUNT": str(count),
+        "ARRAY_TASK_MIN": str(min(first for first, _, _ in ranges)),
+        "ARRAY_TASK_MAX": str(max(lasts)),
+    }
+    # sbatch sets it for every array; of several ranges only the first step is one.
+    return facts | {"ARRAY_TASK_STEP": str(ranges[0][2])}

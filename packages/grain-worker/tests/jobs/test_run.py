@@ -1,0 +1,275 @@
+"""An attempt of a job on a worker: real programs, real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import trio
+
+from grain.queue.folder import Queue
+from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
+from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue.open(tmp_path / "queues" / "queue", make=True)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def submit(queue: Queue, work: Path, *command: str, **fields: Any) -> int:
+    job = Job(
+        name="opt",
+        at=0.0,
+        host="login1",
+        user="ann",
+        directory=str(work),
+        command=command,
+        environment={"PATH": os.environ["PATH"]},
+    )
+    return queue.submit(msgspec.structs.replace(job, **fields))
+
+
+def call(queue: Queue, number: int, task: int | None = None, attempt: int = 1) -> AttemptCall:
+    return AttemptCall(
+        str(queue.folder), number, task, attempt, ticket=17, wishes=1, mission=queue.mission
+    )
+
+
+async def ran(queue: Queue, number: int, task: int | None = None, attempt: int = 1) -> Ended:
+    """Run an attempt, and return the receipt of its end."""
+    assert (await run_job(call(queue, number, task, attempt))).what == "ended"
+    ended = queue.ended(number, task, attempt)
+    assert ended is not None
+    return ended
+
+
+async def begun_at(path: Path) -> None:
+    """Wait until a program has written to a file."""
+    while not path.exists() or not path.read_text().endswith("\n"):
+        await trio.sleep(0.02)
+
+
+async def test_a_command_runs_in_its_directory_between_two_receipts(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "pwd; echo bad >&2; umask; exit 3", umask=0o027)
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("exit", 3)
+    assert ended.usage is not None
+    assert (work / f"job-{number}.out").read_text() == f"{work}\nbad\n0027\n"
+    begun = queue.begun(number, None, 1)
+    assert begun is not None
+    assert (begun.pid, begun.ticket) == (os.getpid(), 17)
+
+
+async def test_a_script_is_run_as_it_was_when_it_was_submitted(queue: Queue, work: Path) -> None:
+    script = '#!/bin/sh\necho "$1" "$GRAIN_JOB_ID" "$SLURM_ARRAY_TASK_ID"\n'
+    number = submit(
+        queue, work, "word", script=script, script_name="run.sh",
+        array=ArraySpec(ranges=((0, 5, 1),)), stdout="out-%A-%3a",
+    )  # fmt: skip
+    await ran(queue, number, 4)
+    assert (work / f"out-{number}-004").read_text() == f"word {number} 4\n"
+
+
+async def test_a_task_of_an_array_has_its_line_of_a_file(queue: Queue, work: Path) -> None:
+    job = Job(
+        name="opt", at=0.0, host="login1", user="ann", directory=str(work),
+        command=("sh", "-c", 'echo "$1" "$GRAIN_ENTRY"', "sh", "<{}|{}>"),
+        array=ArraySpec(ranges=((1, 3, 1),)), stdout="%a",
+        environment={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    number = queue.submit(job, lines="a\nb c\nü\n".encode())
+    await ran(queue, number, 2)
+    await ran(queue, number, 3)
+    assert (work / "2").read_text() == "<b c|b c> b c\n"
+    assert (work / "3").read_text() == "<ü|ü> ü\n"
+
+
+async def test_an_attempt_begins_once(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "sh", "-c", "echo x >> began")
+    await ran(queue, number)
+    assert await run_job(call(queue, number)) == AttemptEnd("taken")
+    assert (work / "began").read_text() == "x\n"
+
+
+async def test_what_was_cancelled_before_never_begins(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "touch", "began")
+    queue.cancel_waiting(
+        number, [(None, 1)], Begun(token="a", at=0.0, host="login1", cancelled="ann")
+    )
+    assert await run_job(call(queue, number)) == AttemptEnd("taken")
+    assert not (work / "began").exists()
+
+
+async def test_the_second_attempt_appends_to_the_output_of_the_first(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "echo $GRAIN_ATTEMPT; echo err >&2", stderr="err")
+    await ran(queue, number)
+    await ran(queue, number, attempt=2)
+    assert (work / f"job-{number}.out").read_text() == "1\n2\n"
+    assert (work / "err").read_text() == "err\nerr\n"
+
+
+async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ended.how == "returned"
+
+
+async def test_a_wish_ends_a_run_without_any_scheduler(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann", why="wrong basis"))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.by, ended.message) == ("cancelled", "ann", "wrong basis")
+
+
+@pytest.mark.parametrize(
+    ("fields", "how"),
+    [
+        ({"timeout": 0.5}, ("timeout", 0, signal.SIGTERM)),
+        ({"command": ("sh", "-c", "kill -SEGV $$")}, ("signal", 0, signal.SIGSEGV)),
+        ({"command": ("no-such-program",)}, ("exit", 127, 0)),
+        ({"stdin": "missing"}, ("start", 127, 0)),
+    ],
+)
+async def test_the_receipt_says_how_it_ended(
+    queue: Queue, work: Path, fields: dict[str, Any], how: tuple[str, int, int]
+) -> None:
+    number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status, ended.signal) == how
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"command": ("sh", "-c", "exit 3")}, "exit status 3"),
+        ({"command": ("sh", "-c", "kill -SEGV $$")}, "SIGSEGV"),
+        ({"timeout": 0.5}, "ended at its time limit of 0.5 s"),
+        ({"stdin": "missing"}, "missing: No such file"),
+    ],
+)
+async def test_a_job_without_success_is_a_call_that_raises(
+    queue: Queue, work: Path, fields: dict[str, Any], message: str
+) -> None:
+    number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
+    with pytest.raises(JobFailed, match=message):
+        await JobFunction("opt")(call(queue, number))
+    assert queue.ended(number, None, 1) is not None
+
+
+async def test_a_job_that_succeeds_or_ran_elsewhere_is_a_call_that_returns(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "true")
+    assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("ended")
+    assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("taken")
+
+
+async def test_a_directory_that_was_removed_is_not_made_again(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "true", stdout="out/log")
+    shutil.rmtree(work)
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("start", 127)
+    assert str(work) in ended.message
+    assert not work.exists()
+
+
+async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "echo", "x", stdout="out/%x/%j")
+    await ran(queue, number)
+    assert (work / "out" / "opt" / str(number)).read_text() == "x\n"
+
+
+async def test_a_script_can_trap_the_warning_before_its_time_limit(
+    queue: Queue, work: Path
+) -> None:
+    # The step, a program of the script, would die of the signal.
+    script = "#!/bin/sh\ntrap 'echo warned; exit 5' USR2\nsleep 1000 & wait\n"
+    number = submit(
+        queue, work, script=script, script_name="run.sh", timeout=600.0,
+        signal=signal.SIGUSR2, signal_before=599.5, signal_to="script",
+    )  # fmt: skip
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("exit", 5)
+    assert (work / f"job-{number}.out").read_text() == "warned\n"
+
+
+async def test_a_warning_for_steps_spares_the_script(queue: Queue, work: Path) -> None:
+    script = "#!/bin/sh\nsleep 1000\necho step $?\n"
+    number = submit(
+        queue, work, script=script, script_name="run.sh", timeout=600.0,
+        signal=signal.SIGUSR1, signal_before=599.5,
+    )  # fmt: skip
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("exit", 0)
+    assert (work / f"job-{number}.out").read_text().endswith(f"step {128 + signal.SIGUSR1}\n")
+
+
+async def test_a_user_can_send_a_signal(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "sh", "-c", "trap 'exit 9' USR1; echo x > began; sleep 99 & wait")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(
+            Wish(what="signal", jobs=((number, number),), signal=signal.SIGUSR1, signal_to="script")
+        )
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("exit", 9)
+
+
+async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> None:
+    number = submit(
+        queue, work, "sh", "-c", "echo $OMP_NUM_THREADS $HOME",
+        environment={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "3"},
+    )  # fmt: skip
+    await ran(queue, number)
+    # No variable of the worker is in it.
+    assert (work / f"job-{number}.out").read_text() == "3\n"
+
+
+async def test_a_queue_that_cannot_be_read_is_reported_and_nothing_runs(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "touch", "began")
+    there = call(queue, number)._replace(queue=str(queue.folder) + "-gone")
+    end = await run_job(there)
+    assert (end.what, end.passing) == ("not begun", False)
+    assert "there is no queue" in end.why
+    assert not (work / "began").exists()
+
+
+async def test_nothing_runs_where_the_folder_is_another_queue(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "true")
+    end = await run_job(call(queue, number)._replace(mission="another"))
+    assert end.what == "not begun"
+    assert "does not share that directory" in end.why
+    assert queue.begun(number, None, 1) is None
