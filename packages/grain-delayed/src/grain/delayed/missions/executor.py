@@ -120,6 +120,7 @@ class _Maker:
             run_log=self._run_log,
             echo=options.echo,
             number=self._number,
+            lasting=options.lasting,
         )
 
     async def hosted(self, stack: AsyncExitStack, config: Config) -> MissionExecutor:

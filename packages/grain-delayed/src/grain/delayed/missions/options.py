@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from grain.config import Config
+    from grain.remote_exer import LastingMission
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class MissionOptions:
     """The options of one mission; `mission` explains each field.
 
     An option is declared here and in the signatures of `mission` and `run`, and is read where it
-    is used.
+    is used. ``lasting`` is only for `grain.dispatcher`: which mission this process serves for a
+    while.
 
     Raises:
         TypeError: local is not a resource, or there is none to isolate; env does not map strings.
@@ -38,6 +40,7 @@ class MissionOptions:
     env: Mapping[str, str | None] | None = None
     event_log: bool | str | os.PathLike[str] | None = None
     echo: bool = False
+    lasting: LastingMission | None = None
 
     def __post_init__(self) -> None:
         if self.local is not None and not isinstance(self.local, Resource):

@@ -1,0 +1,300 @@
+"""`Desk`: what a dispatcher reads from the files of the queue, and writes to them.
+
+All calls block, so they run in a thread, one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.dispatcher.plan import Plan, TaskAttempt
+from grain.queue.book import Book
+from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, began, boot_id, this_process
+from grain.queue.errors import QueueError
+from grain.queue.packing import keep_house
+from grain.queue.records import Begun, Ended
+from grain.queue.states import FINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from grain.queue.folder import Queue
+    from grain.queue.records import Wish
+    from grain.queue.states import Standing
+
+_log = logging.getLogger("grain.dispatcher")
+
+GONE = 60.0
+"""Seconds for which the process of a run must be gone before the run is lost: its guards end what
+it has started within less."""
+
+_VIEW_SHARE = 20  # times the seconds that a view took to write, until the next one
+_REFRESH = 30.0  # seconds between two looks at all receipts
+_HOUSE = 3600.0  # seconds between two times at which old files are packed
+
+
+class Adopted(NamedTuple):
+    """An attempt that was under way when this dispatcher began.
+
+    Attributes:
+        ticket: the number of its task in the queue's mission.
+    """
+
+    start: TaskAttempt
+    ticket: int
+
+
+class News(NamedTuple):
+    """Jobs, wishes and more that have come since the last look.
+
+    Attributes:
+        stops: attempts under way that are cancelled.
+        in_charge: False if another dispatcher has taken over, or the folder was removed.
+    """
+
+    stops: list[TaskAttempt]
+    in_charge: bool
+
+
+class Desk:
+    """The files of a queue, as its dispatcher uses them.
+
+    Args:
+        clock: returns seconds, which only move on.
+
+    Attributes:
+        book: what they say.
+        plan: what follows.
+        me: this dispatcher.
+        number: of this dispatcher.
+    """
+
+    def __init__(self, queue: Queue, clock: Callable[[], float] = time.monotonic) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._dispatchers = Dispatchers(queue.files)
+        self.me = this_process()
+        # Before it takes charge, as the dispatcher before ends then: if the files cannot be read,
+        # that one goes on.
+        self.book = Book.read(queue)
+        self.number = self._dispatchers.take_charge(self.me)
+        self.book.refresh(safe=True)
+        self.plan = Plan(self.book)
+        for entry in self.book.open_entries():
+            self.plan.add(entry)
+        self._signed = self._refreshed = self._kept = self._clock()
+        self._view_due = 0.0
+        self._changed = True
+        # When the process of a run was first found to be gone.
+        self._gone: dict[TaskAttempt, float] = {}
+        # What the plan knows of the book, and what is to be done for it: whatever fails between
+        # the two is done with the next look.
+        self._next_job = self.book.next_job
+        wishes = self.book.wishes()
+        self._wishes = len(wishes)
+        self._stops: list[TaskAttempt] = []
+        # The dispatcher before may have been killed between a wish and its receipts.
+        self._cancels = deque(wish for wish in wishes if wish.what == "cancel")
+
+    def adopted(self) -> list[Adopted]:
+        """Return the attempts that are under way, by ascending tickets."""
+        found = []
+        for start in self.plan.active():
+            begun = self._queue.begun(*start)
+            found.append(Adopted(start, 0 if begun is None else begun.ticket))
+        return sorted(found, key=lambda one: one.ticket)
+
+    def look(self) -> News:
+        """Take in new jobs and new wishes, and make cancellations of what waits final.
+
+        Raises:
+            OSError, grain.queue.errors.QueueError: the files cannot be read or written for now;
+                what was not taken in, or not done, comes the next time.
+        """
+        now = self._clock()
+        if now >= self._signed + SIGN_EVERY:
+            self._signed = now
+            self._dispatchers.give_sign(self.number)
+        try:
+            self.book.read_new()
+        finally:
+            self._take_in()
+        while self._cancels:
+            self._cancel(self._cancels[0])
+            self._cancels.popleft()
+        for start in self.plan.awaited():
+            self.read(start)
+        if now >= self._refreshed + _REFRESH:
+            # Receipts of which no executor has told: of runs that are away, of cancellations.
+            self._refreshed = now
+            active = list(self.plan.active())
+            self.book.refresh(safe=True)
+            for start in active:
+                # Those that wait at the scheduler have no receipt.
+                if len(self.book.entries[start.number].runs.get(start.task, ())) >= start.attempt:
+                    self.plan.note(start.number, start.task)
+        if now >= self._kept + _HOUSE:
+            self._kept = now
+            try:
+                keep_house(self.book)
+            except (OSError, QueueError) as error:
+                _log.warning("old files of the queue stay for now: %s", error)
+        if self._changed and now >= self._view_due:
+            self._changed = False
+            with suppress(OSError, QueueError):  # a full disk; lists read all files then
+                self.book.write_view()
+            ended = self._clock()
+            self._view_due = ended + max(1.0, _VIEW_SHARE * (ended - now))
+        in_charge = self._is_in_charge()
+        stops, self._stops = self._stops, []
+        return News(stops, in_charge)
+
+    def _is_in_charge(self) -> bool:
+        if not self._dispatchers.is_there(self.number, self.me):
+            return False  # the folder was removed, and perhaps made again
+        if self._dispatchers.is_in_charge(self.number):
+            return True
+        last = self._dispatchers.last()
+        if last is None or self._dispatchers.is_alive(*last, self.me):
+            return False
+        # The other one has died at once. We go on, under a number by which commands find us.
+        self.number = self._dispatchers.take_charge(self.me)
+        return True
+
+    def _take_in(self) -> None:
+        """Tell the plan what is new in the book."""
+        for number in range(self._next_job, self.book.next_job):
+            if number in self.book.entries:
+                self.plan.add(self.book.entries[number])
+            self._next_job = number + 1
+            self._changed = True
+        for wish in self.book.wishes()[self._wishes :]:
+            self._stops += self.plan.wish(wish)
+            if wish.what == "cancel":
+                self._cancels.append(wish)
+            self._wishes += 1
+            self._changed = True
+
+    def read(self, start: TaskAttempt) -> bool:
+        """Read how it stands with an attempt that was handed over; return True if it has ended.
+
+        Raises:
+            OSError, grain.queue.errors.QueueError: its files cannot be read for now.
+        """
+        return self._settled({start: self.book.read_task(start.number, start.task)})[start]
+
+    def read_all(self, starts: Iterable[TaskAttempt]) -> dict[TaskAttempt, bool]:
+        """Read as `read` does, with one sync for many; what cannot be read is left out.
+
+        Raises:
+            grain.queue.errors.NotSynced: the disk did not confirm what was read.
+        """
+        found = {}
+        for start in starts:
+            try:
+                found[start] = self.book.read_task(start.number, start.task)
+            except (OSError, QueueError) as error:
+                _log.warning("the receipts of job %d cannot be read: %s", start.number, error)
+        return self._settled(found)
+
+    def _settled(self, found: Mapping[TaskAttempt, Standing]) -> dict[TaskAttempt, bool]:
+        self._changed = True
+        noted = [one for one in found if one.task in self.book.entries[one.number].runs]
+        for bucket in {self._queue.buckets.of(one.number) for one in noted}:
+            self._queue.settle(bucket)
+        for one in noted:
+            self.plan.note(one.number, one.task)
+        over = dict.fromkeys(found, False)
+        for one in noted:
+            over[one] = found[one].state in FINAL or found[one].attempt > one.attempt
+        return over
+
+    def give_back(self, start: TaskAttempt) -> None:
+        """Let an attempt be tried again that was handed over and has not begun."""
+        self.plan.give_back(start)
+        entry = self.book.entries.get(start.number)
+        cancelled = None if entry is None else entry.asked(start.task).cancelled
+        if cancelled is not None:
+            # Whoever asked for that may have been killed before it could make the receipt.
+            self._cancels.append(cancelled)
+
+    def note_tickets(self) -> None:
+        """Have a view written soon, as the tickets of the book have changed."""
+        self._changed = True
+
+    def has_begun(self, start: TaskAttempt) -> bool:
+        """Return True if an attempt has begun, or never will."""
+        return self._queue.begun(*start) is not None
+
+    def refuse(self, start: TaskAttempt, message: str) -> None:
+        """Note for good that an attempt cannot begin."""
+        now = time.time()
+        mine = Begun(token=os.urandom(8).hex(), at=now, host=os.uname().nodename)
+        if self._queue.begin(*start, mine):
+            self._queue.end(*start, Ended(how="start", at=now, status=127, message=message))
+        self.read(start)
+
+    def end_lost(self, starts: Iterable[TaskAttempt]) -> list[TaskAttempt]:
+        """Look at attempts that no executor knows; return those that have ended.
+
+        One is lost if its process is known to be gone: on this host, or by another boot of it.
+
+        Raises:
+            OSError, grain.queue.errors.QueueError: it cannot be noted that one is lost.
+        """
+        over = self.read_all(starts)
+        return [start for start, ended in over.items() if ended or self._end_if_lost(start)]
+
+    def _end_if_lost(self, start: TaskAttempt) -> bool:
+        begun = self._queue.begun(*start)
+        why = "" if begun is None else _death(begun)
+        if not why:
+            self._gone.pop(start, None)
+            return False
+        now = self._clock()
+        if now < self._gone.setdefault(start, now) + GONE:
+            return False
+        del self._gone[start]
+        self._queue.end(*start, Ended(how="lost", at=time.time(), message=why))
+        return self.read(start)
+
+    def _cancel(self, wish: Wish) -> None:
+        begun = Begun(
+            token=os.urandom(8).hex(),
+            at=time.time(),
+            host=os.uname().nodename,
+            cancelled=wish.by or "a user",
+            why=wish.why,
+        )
+        for first, last in wish.jobs:
+            for number in range(first, min(last, self.book.next_job - 1) + 1):
+                waiting = self.plan.to_cancel(number)
+                if not waiting:
+                    continue
+                # Those that another one has cancelled, or begun, are read again, too.
+                self._queue.cancel_waiting(number, waiting.items(), begun)
+                for task in waiting:
+                    self.read(TaskAttempt(number, task, waiting[task]))
+
+
+def next_pause(plan: Plan, most: float) -> float:
+    """Return the seconds until there may be something to start, at most so many."""
+    at = plan.next_time()
+    return min(most, max((math.inf if at is None else at) - time.time(), 0.0))
+
+
+def _death(begun: Begun) -> str:
+    """Return how it is known that the process of a run is gone; "" if it is not known."""
+    if begun.host != os.uname().nodename or not begun.boot:
+        return ""
+    if begun.boot != boot_id():
+        return f"{begun.host} was started again meanwhile"
+    if began(begun.pid) != begun.pid_began:
+        return f"the process of its worker on {begun.host} is gone"
+    return ""

@@ -1,0 +1,218 @@
+"""The dispatcher: a mission whose calls are the attempts of jobs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import defaultdict, deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+import outcome
+import trio
+
+from grain.dispatcher.desk import Desk, next_pause
+from grain.queue.errors import QueueError
+from grain.resource import Cores, ResourceError, WTime, from_data
+from grain.worker import Call
+from grain.worker.jobs.run import GRACE, AttemptCall, AttemptEnd, JobFunction
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from grain.dispatcher.plan import TaskAttempt
+    from grain.queue.folder import Queue
+    from grain.queue.records import Job
+    from grain.remote_exer import RemoteExecutor
+    from grain.resource import Resource
+
+_log = logging.getLogger("grain.dispatcher")
+
+WAITING = 2000
+"""The most attempts of one kind of request that are handed to the scheduler and have not ended,
+beside those that run."""
+
+TICKETS = 1_000_000_000
+"""Each dispatcher counts its calls from its own number times this, so that none counts as another
+one did."""
+
+_LOOK = 0.25  # seconds between two looks for new jobs and wishes
+_LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
+_NAMES = 200  # of jobs, by which the scheduler tells functions apart
+_PAUSE = 5.0  # seconds until an attempt is tried again that has not begun
+_UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
+# Tries of an attempt that ends before it has begun, until it counts as failed: for longer than
+# names on a worker's host are old, which may not see the job.
+_REFUSED = 20
+
+
+class DispatchLoop:
+    """The jobs of a queue and an executor, until another dispatcher takes over.
+
+    Args:
+        executor: of a lasting mission with the id of the queue; its calls survive this process.
+    """
+
+    def __init__(self, queue: Queue, desk: Desk, executor: RemoteExecutor) -> None:
+        self._queue = queue
+        self._desk = desk
+        self._executor = executor
+        # Commands find there which task of the mission an attempt is.
+        self._tickets = desk.book.tickets
+        self._tickets.clear()
+        self._ticket = desk.number * TICKETS
+        self._functions: dict[str, JobFunction] = {}
+        self._away: set[TaskAttempt] = set()
+        self._kinds: dict[TaskAttempt, str] = {}
+        self._handed: defaultdict[str, int] = defaultdict(int)
+        self._tries: dict[TaskAttempt, int] = {}
+        self._later: deque[tuple[float, TaskAttempt]] = deque()
+        self._ends: list[tuple[TaskAttempt, outcome.Outcome[AttemptEnd]]] = []
+        self._woken = trio.Event()
+        self._one_thread = trio.CapacityLimiter(1)
+
+    async def run(self) -> None:
+        """Dispatch jobs until another dispatcher is in charge.
+
+        Cancelling it ends no run, and forgets what has not begun: the next dispatcher
+        hands it over again.
+        """
+        for adopted in await self._blocking(self._desk.adopted):
+            if adopted.ticket:
+                self._submit(adopted.start, adopted.ticket)
+            else:
+                self._away.add(adopted.start)
+        look_away = trio.current_time()
+        while True:
+            try:
+                news = await self._blocking(self._desk.look)
+                if not news.in_charge:
+                    return
+                for stop in news.stops:
+                    if stop in self._tickets:
+                        self._executor.cancel(self._tickets[stop])
+                await self._take_ends()
+                self._give_back()
+                if trio.current_time() >= look_away:
+                    look_away = trio.current_time() + _LOOK_AWAY
+                    await self._look_away()
+            except (OSError, QueueError) as error:
+                # Nothing is lost: the same is read again.
+                _log.warning("%s; trying again", error)
+                await trio.sleep(1.0)
+            for start in self._desk.plan.starts(time.time(), self._room):
+                self._ticket += 1
+                self._submit(start, self._ticket)
+            with trio.move_on_after(next_pause(self._desk.plan, _LOOK)):
+                await self._woken.wait()
+            self._woken = trio.Event()
+
+    def _room(self, kind: str) -> int:
+        """Return how many more attempts of a kind of request may be handed over.
+
+        Those of one kind that no worker can meet do not keep others from workers.
+        """
+        return WAITING + self._executor.statistics().running - self._handed[kind]
+
+    def _submit(self, start: TaskAttempt, ticket: int) -> None:
+        job = self._desk.book.entries[start.number].job
+        what = AttemptCall(
+            str(self._queue.folder), start.number, start.task, start.attempt, ticket,
+            self._desk.book.next_wish, self._queue.mission,
+        )  # fmt: skip
+        self._tickets[start] = ticket
+        kind = self._kinds[start] = self._desk.plan.kind(start.number)
+        self._handed[kind] += 1
+        self._desk.note_tickets()
+        try:
+            self._executor.submit_call(
+                request_of(job),
+                Call(self._function(job.name), (what,), {}),
+                partial(self._deliver, start),
+                priority=job.priority,
+                number=ticket,
+            )
+        except (ResourceError, ValueError) as error:
+            self._tries[start] = _REFUSED  # it does not pass
+            self._ends.append((start, outcome.Error(error)))
+
+    def _function(self, name: str) -> JobFunction:
+        """Return the function that runs jobs of a name; the last ones of many have one name."""
+        if name not in self._functions and len(self._functions) >= _NAMES:
+            name = "other jobs"
+        return self._functions.setdefault(name, JobFunction(name))
+
+    def _deliver(self, start: TaskAttempt, ended: outcome.Outcome[AttemptEnd]) -> None:
+        self._ends.append((start, ended))
+        self._woken.set()
+
+    async def _take_ends(self) -> None:
+        ends, self._ends = self._ends, []
+        unread = []
+        try:
+            over = await self._blocking(partial(self._desk.read_all, [one for one, _ in ends]))
+            while ends:
+                start, ended = ends[-1]
+                if start not in over:
+                    unread.append(ends.pop())
+                    continue
+                if not over[start]:
+                    await self._go_on(start, ended)
+                ends.pop()
+                if self._tickets.pop(start, None) is not None:
+                    self._handed[self._kinds.pop(start)] -= 1
+        finally:
+            self._ends += ends + unread
+        if unread:
+            await trio.sleep(_UNREAD)
+
+    async def _go_on(self, start: TaskAttempt, ended: outcome.Outcome[AttemptEnd]) -> None:
+        """Decide about an attempt whose call has ended, and which has no end."""
+        if await self._blocking(partial(self._desk.has_begun, start)):
+            # Its worker is lost to the scheduler; only files or a death end it.
+            self._away.add(start)
+            return
+        if isinstance(ended, outcome.Error):
+            why, passing = str(ended.error), False
+        else:
+            end = ended.unwrap()
+            why, passing = end.why, end.passing
+            # Another one has begun it, and names here are old; or its worker's are, which did not
+            # see the end of the attempt before.
+            if end.what == "taken":
+                why, passing = "another worker has it, or its last end is not seen yet", True
+        tries = self._tries[start] = self._tries.get(start, 0) + (not passing)
+        if tries < _REFUSED:
+            _log.warning("job %d has not begun: %s; trying again", start.number, why)
+            self._later.append((trio.current_time() + _PAUSE, start))
+            return
+        self._tries.pop(start, None)
+        await self._blocking(partial(self._desk.refuse, start, f"no worker can run it: {why}"))
+
+    def _give_back(self) -> None:
+        """Let attempts be tried again that have waited long enough."""
+        now = trio.current_time()
+        while self._later and self._later[0][0] <= now:
+            self._desk.give_back(self._later.popleft()[1])
+
+    async def _look_away(self) -> None:
+        if self._away:
+            self._away -= set(await self._blocking(partial(self._desk.end_lost, list(self._away))))
+
+    async def _blocking(self, call: Any) -> Any:
+        # A queue is for one thread at a time; what was begun is finished, as it may have written.
+        return await trio.to_thread.run_sync(call, limiter=self._one_thread)
+
+
+def request_of(job: Job) -> Resource:
+    """Return what an attempt of a job asks for.
+
+    Raises:
+        ResourceError, ValueError: its kinds are not known here.
+    """
+    request = from_data(job.request) if job.request else Cores(1)
+    if job.timeout and not math.isinf(job.timeout):
+        # The job is ended at its own limit; the worker's limit is behind that.
+        request = request & WTime(T=job.timeout + 2 * GRACE, softT=job.timeout)
+    return request

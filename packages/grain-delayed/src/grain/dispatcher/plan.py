@@ -1,0 +1,304 @@
+"""`Plan`: which attempt of which job is handed to the scheduler next. No I/O of its own.
+
+The book (`grain.queue.book`) has what the files of the queue say. A plan remembers who waits for
+what, so that a decision costs the same with ten jobs in the queue as with 100,000.
+
+A job is *open* while one of its tasks may be started at once, as far as is known. A job that turns
+out to be blocked leaves the open ones, and what may unblock it brings it back: the end of a job on
+which it depends, a wish, its begin time, or the end of one of its tasks where the array has a
+limit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.queue.states import next_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from grain.queue.book import Book, Entry
+    from grain.queue.records import Job, Wish
+
+
+_AGAIN = 60.0  # seconds until files are read again that could not be read
+_KINDS = 100  # kinds of requests that are told apart
+
+
+class TaskAttempt(NamedTuple):
+    """An attempt to hand to the scheduler."""
+
+    number: int
+    task: int | None
+    attempt: int
+
+
+class Plan:
+    """The jobs of a queue that have not ended, and what they wait for.
+
+    Args:
+        book: whoever changes it says so here, before the next decision.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._jobs: dict[int, _Turn] = {}
+        # By kind of request; then by priority and by number. A job is in it once, see
+        # `_Turn.is_open`.
+        self._open: dict[str, list[tuple[int, int]]] = {}
+        self._at: list[tuple[float, int]] = []
+        # The jobs that wait for one, by its number.
+        self._dependents: dict[int, set[int]] = {}
+
+    def active(self) -> Iterator[TaskAttempt]:
+        """Yield all attempts that were handed to the scheduler, or run, and have not ended."""
+        for number, turn in self._jobs.items():
+            for task, attempt in turn.active.items():
+                yield TaskAttempt(number, task, attempt)
+
+    def awaited(self) -> list[TaskAttempt]:
+        """Return the active attempts for whose begin another job waits."""
+        return [
+            TaskAttempt(number, task, attempt)
+            for number, dependents in self._dependents.items()
+            if number in self._jobs
+            and any(
+                dependency.until == "begun" and number in dependency.jobs
+                for dependent in dependents
+                for dependency in self._book.entries[dependent].job.after
+            )
+            for task, attempt in self._jobs[number].active.items()
+            if len(self._book.entries[number].runs.get(task, ())) < attempt
+        ]
+
+    # ---- what has changed in the book
+
+    def add(self, entry: Entry) -> None:
+        """Take in a job that has come, or that has ended and is to run again."""
+        if entry.is_final or entry.number in self._jobs:
+            return
+        turn = self._jobs[entry.number] = _Turn(entry, self._kind_of(entry.job))
+        for dependency in entry.job.after:
+            for other in dependency.jobs:
+                self._dependents.setdefault(other, set()).add(entry.number)
+        self._reopen(turn)
+
+    def wish(self, wish: Wish) -> list[TaskAttempt]:
+        """Take in a wish; return the attempts that are under way and are to be cancelled."""
+        stops = []
+        for first, last in wish.jobs:
+            for number in range(first, min(last, self._book.next_job - 1) + 1):
+                if number in self._book.entries:
+                    self.add(self._book.entries[number])
+                turn = self._jobs.get(number)
+                if turn is None:
+                    continue
+                turn.look_again()
+                self._reopen(turn)
+                if wish.what == "cancel":
+                    stops += [
+                        TaskAttempt(number, task, attempt)
+                        for task, attempt in turn.active.items()
+                        if wish.concerns(number, task)
+                    ]
+        return stops
+
+    def note(self, number: int, task: int | None) -> None:
+        """Take in that the attempts of a task have changed."""
+        turn = self._jobs.get(number)
+        if turn is None:
+            return
+        turn.note(task)
+        if turn.entry.is_final:
+            self._forget(turn)
+        else:
+            self._reopen(turn)
+        for dependent in self._dependents.get(number, ()):
+            self._reopen(self._jobs[dependent])
+
+    def give_back(self, start: TaskAttempt) -> None:
+        """Take an attempt back that was handed over and has not begun."""
+        turn = self._jobs.get(start.number)
+        if turn is not None and turn.active.pop(start.task, None) is not None:
+            turn.put_back(start.task)
+            self._reopen(turn)
+
+    # ---- decisions
+
+    def kind(self, number: int) -> str:
+        """Return the kind of request of a job that has not ended; some rare ones have one kind."""
+        return self._jobs[number].kind
+
+    def starts(self, now: float, room: Callable[[str], int]) -> list[TaskAttempt]:
+        """Return attempts to hand to the scheduler, the most urgent first; they are active then.
+
+        Args:
+            now: Unix seconds.
+            room: returns how many of a kind of request, at most.
+        """
+        while self._at and self._at[0][0] <= now:
+            number = heapq.heappop(self._at)[1]
+            if number in self._jobs:
+                self._reopen(self._jobs[number])
+        starts: list[TaskAttempt] = []
+        left = {kind: room(kind) for kind, jobs in self._open.items() if jobs}
+        while firsts := [(self._open[kind][0], kind) for kind in left if left[kind] > 0]:
+            (_, number), kind = min(firsts)
+            turn = self._jobs.get(number)
+            start = None if turn is None else self._next_of(turn, now)
+            if start is not None:
+                starts.append(start)
+                left[kind] -= 1
+                continue
+            heapq.heappop(self._open[kind])
+            if turn is not None:
+                turn.is_open = False
+            if not self._open[kind]:
+                del left[kind]
+        return starts
+
+    def next_time(self) -> float | None:
+        """Return when the next job may begin that waits for its time, in Unix seconds."""
+        return self._at[0][0] if self._at else None
+
+    def to_cancel(self, number: int) -> dict[int | None, int]:
+        """Return the tasks of a job that wait and are not wanted any more, with their attempts."""
+        turn = self._jobs.get(number)
+        if turn is None:
+            return {}
+        entry = turn.entry
+        return {
+            task: next_attempt(entry.job, entry.runs.get(task, ()), entry.asked(task))
+            for task in turn.waiting()
+            if entry.asked(task).cancelled is not None
+        }
+
+    # ----
+
+    def _next_of(self, turn: _Turn, now: float) -> TaskAttempt | None:
+        """Return the next attempt of a job; None if it has none now."""
+        entry = turn.entry
+        for task in turn.candidates():
+            try:
+                dependency = self._book.dependency(entry, task)
+            except OSError:  # it is on a job that was packed
+                turn.put_back(task)
+                heapq.heappush(self._at, (now + _AGAIN, entry.number))
+                return None
+            standing = entry.standing(task, now, dependency, len(turn.active))
+            if standing.state != "PENDING":
+                continue
+            if not standing.reason:
+                turn.active[task] = standing.attempt
+                return TaskAttempt(entry.number, task, standing.attempt)
+            if turn.is_mixed and standing.reason in ("held", "cancel", "dependency", "never"):
+                turn.park(task)
+                continue
+            # All tasks of the job wait for the same.
+            turn.put_back(task)
+            if standing.reason == "begin time":
+                heapq.heappush(self._at, (entry.job.not_before, entry.number))
+            return None
+        return None
+
+    def _reopen(self, turn: _Turn) -> None:
+        turn.unpark()
+        if not turn.is_open:
+            turn.is_open = True
+            jobs = self._open.setdefault(turn.kind, [])
+            heapq.heappush(jobs, (-turn.entry.job.priority, turn.entry.number))
+
+    def _kind_of(self, job: Job) -> str:
+        kind = repr((sorted(job.request.items()), job.timeout))
+        return kind if kind in self._open or len(self._open) < _KINDS else ""
+
+    def _forget(self, turn: _Turn) -> None:
+        number = turn.entry.number
+        del self._jobs[number]
+        for dependency in turn.entry.job.after:
+            for other in dependency.jobs:
+                waiting = self._dependents.get(other, set())
+                waiting.discard(number)
+                if not waiting:
+                    self._dependents.pop(other, None)
+
+
+class _Turn:
+    """A job of the plan, and whose turn it is among its tasks.
+
+    Attributes:
+        entry: the job in the book.
+        kind: of its request.
+        active: the tasks that were handed to the scheduler, or run, with their attempts.
+        is_open: True while it is among the open jobs of the plan.
+    """
+
+    def __init__(self, entry: Entry, kind: str) -> None:
+        self.entry = entry
+        self.kind = kind
+        self.active = {task: len(of) for task, of in entry.runs.items() if not of[-1].how}
+        self.is_open = False
+        self._again: deque[int | None] = deque()
+        # Those that ran before are in `_again`, if they may run once more.
+        self._fresh = (task for task in entry.task_numbers() if task not in entry.runs)
+        self._parked: list[int | None] = []
+        self.look_again()
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if its tasks may wait for different things."""
+        return any(wish.tasks for wish in self.entry.wishes) or any(
+            dependency.until == "each" for dependency in self.entry.job.after
+        )
+
+    def candidates(self) -> Iterator[int | None]:
+        """Yield and take the tasks that may begin: those that ran before go first."""
+        while self._again:
+            yield self._again.popleft()
+        # Not `yield from`, which would end `_fresh` together with this iterator.
+        for task in self._fresh:  # noqa: UP028
+            yield task
+
+    def put_back(self, task: int | None) -> None:
+        """Give back a candidate, which will be the next one."""
+        self._again.appendleft(task)
+
+    def park(self, task: int | None) -> None:
+        """Set a candidate aside until something changes."""
+        self._parked.append(task)
+
+    def unpark(self) -> None:
+        """Make the parked tasks candidates again."""
+        self._again.extend(self._parked)
+        self._parked.clear()
+
+    def look_again(self) -> None:
+        """Look for tasks that have ended, and are to run once more."""
+        self.unpark()
+        waiting = set(self._again)
+        for task in self.entry.runs:
+            if task not in self.active and task not in waiting:
+                self._add_if_pending(task)
+
+    def waiting(self) -> list[int | None]:
+        """Return the tasks that were not handed to the scheduler and have not ended."""
+        fresh = list(self._fresh)
+        self._fresh = (task for task in fresh if task not in self.entry.runs)
+        return list(chain(self._again, self._parked, fresh))
+
+    def note(self, task: int | None) -> None:
+        """Take in that the attempts of a task have changed."""
+        runs = self.entry.runs[task]
+        self.active.pop(task, None)
+        if not runs[-1].how:
+            self.active[task] = len(runs)
+        elif task not in self._again:
+            self._add_if_pending(task)
+
+    def _add_if_pending(self, task: int | None) -> None:
+        if self.entry.standing(task, 0.0).state == "PENDING":
+            self._again.append(task)

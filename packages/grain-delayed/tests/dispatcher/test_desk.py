@@ -1,0 +1,294 @@
+"""The files of a queue, as its dispatcher reads and writes them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from grain.dispatcher.desk import GONE, Adopted, Desk
+from grain.dispatcher.plan import TaskAttempt
+from grain.queue.book import Book
+from grain.queue.dispatchers import Dispatchers, began, this_process
+from grain.queue.errors import CannotWrite
+from grain.queue.folder import Queue
+from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
+FIRST = TaskAttempt(1, None, 1)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue.open(tmp_path / "queue", make=True)
+
+
+def begun(**fields: Any) -> Begun:
+    """Return the receipt of a run in this process."""
+    me = this_process()
+    mine = Begun(
+        token="a", at=0.0, host=me.host, worker="w", boot=me.boot, pid=me.pid,
+        pid_began=me.pid_began, ticket=7,
+    )  # fmt: skip
+    return msgspec.structs.replace(mine, **fields)
+
+
+def dead() -> Begun:
+    """Return the receipt of a run in a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    since = began(process.pid)
+    process.communicate(b"\n")
+    return begun(pid=process.pid, pid_began=since)
+
+
+def starts(desk: Desk) -> list[TaskAttempt]:
+    return desk.plan.starts(now=0.0, room=lambda _: 100)
+
+
+def test_what_runs_is_taken_over_by_its_ticket(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((0, 2, 1),))))
+    queue.begin(2, 1, 1, begun(ticket=9))
+    queue.begin(1, None, 1, begun(ticket=4))
+    queue.begin(2, 0, 1, begun(ticket=5))
+    queue.end(2, 0, 1, Ended(how="exit", at=1.0))
+    desk = Desk(queue)
+    assert desk.adopted() == [
+        Adopted(TaskAttempt(1, None, 1), 4),
+        Adopted(TaskAttempt(2, 1, 1), 9),
+    ]
+    assert starts(desk) == [TaskAttempt(2, 2, 1)]
+
+
+def test_new_jobs_and_wishes_come_with_a_look(queue: Queue) -> None:
+    desk = Desk(queue)
+    queue.submit(JOB)
+    queue.submit(JOB)
+    queue.wish(Wish(what="hold", jobs=((1, 1),)))
+    assert desk.look().in_charge
+    assert starts(desk) == [TaskAttempt(2, None, 1)]
+    queue.wish(Wish(what="release", jobs=((1, 1),)))
+    desk.look()
+    assert starts(desk) == [FIRST]
+
+
+def test_a_cancellation_is_final_for_what_waits_and_stops_what_runs(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    desk = Desk(queue)
+    [first] = desk.plan.starts(now=0.0, room=lambda _: 1)
+    queue.wish(Wish(what="cancel", jobs=((1, 2),), by="ann"))
+    assert desk.look().stops == [first]
+    waiting = queue.begun(2, None, 1)
+    assert waiting is not None
+    assert waiting.cancelled == "ann"
+    assert queue.begun(1, None, 1) is None
+
+
+def test_a_wish_that_the_dispatcher_before_left_half_done_is_carried_out(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    Desk(queue).look()
+    assert queue.begun(1, None, 1) is not None
+
+
+def test_a_dispatcher_sees_that_another_one_is_in_charge(queue: Queue) -> None:
+    first = Desk(queue)
+    Desk(queue)
+    assert not first.look().in_charge
+
+
+@pytest.mark.parametrize(
+    ("receipt", "why"),
+    [(dead(), "is gone"), (begun(boot="another"), "was started again")],
+    ids=["process", "host"],
+)
+def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
+    queue: Queue, receipt: Begun, why: str
+) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, receipt)
+    clock = Clock()
+    desk = Desk(queue, clock)
+    assert not desk.end_lost([FIRST])
+    clock.now += GONE - 1
+    assert not desk.end_lost([FIRST])
+    clock.now += 1
+    assert desk.end_lost([FIRST])
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert ended.how == "lost"
+    assert why in ended.message
+    assert starts(desk) == [TaskAttempt(1, None, 2)]
+
+
+@pytest.mark.parametrize("receipt", [begun(), begun(host="elsewhere", pid=1, pid_began=1)])
+def test_silence_proves_nothing(queue: Queue, receipt: Begun) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, receipt)
+    clock = Clock()
+    desk = Desk(queue, clock)
+    for _ in range(3):
+        assert not desk.end_lost([FIRST])
+        clock.now += 10 * GONE
+    assert queue.ended(1, None, 1) is None
+
+
+def test_an_end_that_comes_from_the_worker_is_read(queue: Queue) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    assert starts(desk) == [FIRST]
+    queue.begin(1, None, 1, begun())
+    assert not desk.read(FIRST)
+    queue.end(1, None, 1, Ended(how="exit", at=1.0))
+    assert desk.read(FIRST)
+    assert not list(desk.plan.active())
+
+
+def test_receipts_of_which_no_executor_tells_are_read_now_and_then(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    clock = Clock()
+    desk = Desk(queue, clock)
+    assert starts(desk) == [FIRST, TaskAttempt(2, None, 1)]
+    queue.begin(1, None, 1, begun())
+    queue.end(1, None, 1, Ended(how="exit", at=1.0))
+    desk.look()
+    assert len(list(desk.plan.active())) == 2
+    clock.now += 31
+    desk.look()
+    # The other one waits at the scheduler.
+    assert list(desk.plan.active()) == [TaskAttempt(2, None, 1)]
+
+
+def test_an_attempt_that_no_worker_can_run_has_failed(queue: Queue) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    assert starts(desk) == [FIRST]
+    desk.refuse(FIRST, "no worker can run it: no such kind")
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.message) == ("start", "no worker can run it: no such kind")
+    assert not starts(desk)
+
+
+def test_another_job_begins_when_its_dependency_has_begun(queue: Queue) -> None:
+    from grain.queue.records import Dependency
+
+    queue.submit(JOB)
+    queue.submit(msgspec.structs.replace(JOB, after=(Dependency(jobs=(1,), until="begun"),)))
+    desk = Desk(queue)
+    assert starts(desk) == [FIRST]
+    desk.look()
+    assert not starts(desk)
+    queue.begin(1, None, 1, begun())
+    desk.look()
+    assert starts(desk) == [TaskAttempt(2, None, 1)]
+
+
+def test_commands_find_the_tickets_of_attempts_that_the_scheduler_has(queue: Queue) -> None:
+    clock = Clock()
+    desk = Desk(queue, clock)
+    queue.submit(JOB)
+    desk.look()
+    desk.book.tickets[FIRST] = 17
+    desk.note_tickets()
+    clock.now += 60.0
+    desk.look()
+
+    assert {FIRST: 17} == Book.read(queue).tickets
+
+
+def test_nothing_that_comes_while_the_disk_is_full_is_forgotten(queue: Queue) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    [first] = starts(desk)
+    queue.submit(JOB)
+    queue.submit(JOB)
+    queue.wish(Wish(what="cancel", jobs=((1, 2),), by="ann"))
+    # Nothing can be written.
+    incoming = queue.folder / "incoming"
+    incoming.rmdir()
+    with pytest.raises(CannotWrite):
+        desk.look()
+    assert starts(desk) == [TaskAttempt(3, None, 1)]
+    incoming.mkdir()
+    assert desk.look().stops == [first]
+    assert desk.look().stops == []
+    waiting = queue.begun(2, None, 1)
+    assert waiting is not None
+    assert waiting.cancelled == "ann"
+
+
+def test_a_view_that_cannot_be_written_is_not_needed(queue: Queue) -> None:
+    desk = Desk(queue)
+    queue.submit(JOB)
+    (queue.folder / "incoming").rmdir()
+    assert desk.look().in_charge
+    assert starts(desk) == [FIRST]
+
+
+def test_a_cancellation_without_receipt_is_final_when_the_attempt_comes_back(queue: Queue) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    [first] = starts(desk)
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    assert desk.look().stops == [first]
+    desk.give_back(first)
+    desk.look()
+    assert desk.book.entries[1].is_final
+
+
+def test_a_dispatcher_goes_on_if_the_one_after_it_has_died_at_once(queue: Queue) -> None:
+    desk = Desk(queue)
+    me, died = this_process(), dead()
+    dispatchers = Dispatchers(queue.files)
+    dispatchers.take_charge(msgspec.structs.replace(me, pid=died.pid, pid_began=died.pid_began))
+    assert desk.look().in_charge
+    assert dispatchers.last() == (3, desk.me)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "made again"])
+def test_a_dispatcher_ends_when_its_folder_is_removed(queue: Queue, again: bool) -> None:
+    desk = Desk(queue)
+    shutil.rmtree(queue.folder)
+    if again:
+        other = msgspec.structs.replace(this_process(), pid=1)
+        Dispatchers(Queue.open(queue.folder, make=True).files).take_charge(other)
+    assert not desk.look().in_charge
+
+
+def test_receipts_that_cannot_be_read_do_not_hide_others(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    desk = Desk(queue)
+    first, second = starts(desk)
+    (queue.folder / "attempts/0/1.1.begun").mkdir()
+    queue.begin(2, None, 1, begun())
+    queue.end(2, None, 1, Ended(how="exit", at=1.0))
+    assert desk.read_all([first, second]) == {second: True}
+
+
+def test_a_job_that_cannot_be_read_does_not_hide_others(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    (queue.folder / "jobs/0/1").write_bytes(b'{"name": "\xff"}')
+    desk = Desk(queue)
+    assert starts(desk) == [TaskAttempt(2, None, 1)]
+    assert desk.look().in_charge

@@ -1,0 +1,155 @@
+"""The loop between the files of a queue and an executor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import outcome
+import pytest
+import trio
+import trio.testing
+
+from grain.dispatcher.desk import Desk
+from grain.dispatcher.mission import WAITING, DispatchLoop
+from grain.queue.folder import Queue
+from grain.queue.records import ArraySpec, Begun, Ended, Job
+from grain.worker.jobs.run import AttemptCall, AttemptEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from grain.worker import Call
+
+JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
+
+
+class Executor:
+    """An executor whose workers answer each call by a function; None is no answer."""
+
+    def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
+        self._answer = answer
+        self.calls: list[AttemptCall] = []
+
+    def statistics(self) -> Any:
+        return SimpleNamespace(running=0)
+
+    def submit_call(
+        self, _request: object, call: Call, deliver: Callable[[Any], None], **_more: object
+    ) -> None:
+        [what] = call.args
+        self.calls.append(what)
+        answer = self._answer(what)
+        if answer is not None:
+            deliver(outcome.Value(answer))
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue.open(tmp_path / "queue", make=True)
+
+
+async def run_until(
+    queue: Queue, executor: Executor, done: Callable[[], bool], desk: Desk | None = None
+) -> None:
+    """Run a loop until something is so; time stands still while threads work, and then jumps."""
+    loop = DispatchLoop(queue, desk or Desk(queue), executor)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        while not done():
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+
+
+def has_ended(queue: Queue, number: int) -> Callable[[], bool]:
+    return lambda: queue.ended(number, None, 1) is not None
+
+
+async def test_an_attempt_that_is_taken_and_not_seen_is_tried_again_until_it_is(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd:
+        if len(executor.calls) < 50:  # names are old
+            return AttemptEnd("taken")
+        queue.begin(1, None, 1, Begun(token="a", at=0.0, host="h"))
+        queue.end(1, None, 1, Ended(how="exit", at=1.0))
+        return AttemptEnd("ended")
+
+    executor = Executor(answer)
+    queue.submit(JOB)
+    await run_until(queue, executor, has_ended(queue, 1))
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert ended.how == "exit"
+    assert len(executor.calls) == 50
+
+
+async def test_a_job_that_no_worker_sees_fails_when_names_cannot_be_old_any_more(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    executor = Executor(lambda _: AttemptEnd("not begun", "there is no job 1"))
+    queue.submit(JOB)
+    await run_until(queue, executor, has_ended(queue, 1))
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert ended.message == "no worker can run it: there is no job 1"
+    assert len(executor.calls) > 12  # five seconds between two
+
+
+async def test_a_request_of_an_unknown_kind_fails_at_once(
+    queue: Queue, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = Executor(lambda _: None)
+    queue.submit(msgspec.structs.replace(JOB, request={"Flux": 3}))
+    queue.submit(msgspec.structs.replace(JOB, request={"Cores": "x"}))
+    await run_until(queue, executor, has_ended(queue, 2))
+    await run_until(queue, executor, has_ended(queue, 1))
+    assert not executor.calls
+    assert "trying again" not in caplog.text
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert "Flux" in ended.message
+
+
+async def test_requests_that_no_worker_can_meet_leave_room_for_others(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    executor = Executor(lambda _: None)
+    many = ArraySpec(ranges=((1, WAITING + 1, 1),))
+    queue.submit(msgspec.structs.replace(JOB, array=many, request={"Cores": 1000}))
+
+    def has_come() -> bool:
+        if len(executor.calls) == WAITING and not queue.jobs.has(2):
+            queue.submit(JOB)
+        return any(call.number == 2 for call in executor.calls)
+
+    await run_until(queue, executor, has_come)
+    assert len(executor.calls) == WAITING + 1
+
+
+async def test_an_end_that_cannot_be_read_does_not_hide_others(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd:
+        if what.number == 1:
+            (queue.folder / "attempts/0/1.1.begun").mkdir()
+        else:
+            queue.begin(2, None, 1, Begun(token="a", at=0.0, host="h"))
+            queue.end(2, None, 1, Ended(how="exit", at=1.0))
+        return AttemptEnd("ended")
+
+    queue.submit(JOB)
+    queue.submit(JOB)
+    desk = Desk(queue, lambda: 0.0)  # it does not look at all receipts by itself
+
+    def have_ended() -> bool:
+        broken = queue.folder / "attempts/0/1.1.begun"
+        if desk.book.entries[2].is_final and broken.is_dir():
+            broken.rmdir()
+            queue.begin(1, None, 1, Begun(token="a", at=0.0, host="h"))
+            queue.end(1, None, 1, Ended(how="exit", at=1.0))
+        return desk.book.entries[1].is_final
+
+    await run_until(queue, Executor(answer), have_ended, desk)
