@@ -1,0 +1,61 @@
+"""``python -m grain.cli.slurm NAME DIRECTORY [WORDS]``: a command that speaks Slurm, by its name.
+
+The executable files of the directory that `grain slurm` prints run it so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
+from grain.cli.slurm_words.grammar import BadUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MODULES = {"sacctmgr": "sinfo", "sshare": "sinfo", "salloc": "srun"}
+_OF_BAD_USE = {"sbatch": 255, "srun": 255, "salloc": 255}
+
+
+def main(argv: list[str]) -> int:
+    """Run a command, and return its exit status."""
+    name, folder, *words = argv
+    # Names and comments of jobs may have any bytes.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    try:
+        found = answer(Here(name, folder), words)
+    except KeyboardInterrupt:
+        return 130
+    try:
+        if found.out:
+            sys.stdout.write(found.out)
+            sys.stdout.flush()
+        if found.err:
+            sys.stderr.write(found.err if found.err.endswith("\n") else f"{found.err}\n")
+    except BrokenPipeError:
+        # Whoever reads has gone, as `head` does. The interpreter would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return found.status
+
+
+def answer(here: Here, words: list[str]) -> SlurmAnswer:
+    """Return the answer of a command; it raises nothing."""
+    name = here.command
+    try:
+        module = import_module(f"grain.cli.slurm.{_MODULES.get(name, name)}")
+        command: Callable[[list[str], Here], SlurmAnswer] = getattr(module, name)
+        return command(words, here)
+    except BadUse as error:
+        return SlurmAnswer("", str(error), error.status or _OF_BAD_USE.get(name, 1))
+    except CommandFailed as error:
+        return SlurmAnswer("", str(error), error.status)
+    except Exception as error:  # a traceback would be taken for an answer
+        return SlurmAnswer("", f"{name}: error: (Grain) {type(error).__name__}: {error}", 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""The tasks that a command shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.slurm.reading import dispatcher_runs
+from grain.cli.slurm_words.facts import SlurmTask
+from grain.cli.slurm_words.numbers import Meant, meant
+from grain.queue.book import Entry
+from grain.queue.errors import NoSuchJob
+from grain.queue.states import run_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from grain.cli.slurm.here import Here
+    from grain.queue.book import Book
+
+MIN_JOB_AGE = 300.0
+"""Seconds for which ``squeue`` and ``scontrol`` know a job that has ended."""
+
+
+class Listing(NamedTuple):
+    """The book of a queue, as commands list it.
+
+    Attributes:
+        book: the book; None if nothing was ever submitted.
+        now: Unix seconds.
+        here: the process.
+    """
+
+    book: Book | None
+    now: float
+    here: Here
+
+    @classmethod
+    def of(cls, book: Book | None, here: Here) -> Listing:
+        """Return the listing of a book, as of now."""
+        return cls(book, time.time(), here)
+
+    @property
+    def newest(self) -> int:
+        """The number of the last job."""
+        return self.book.next_job - 1 if self.book else 0
+
+    def meant(self, word: str) -> Meant:
+        """Return what a word means; see `grain.cli.slurm_words.numbers.meant`."""
+        return meant(word, self.newest)
+
+    def recent(self) -> Iterator[Entry]:
+        """Yield the jobs that have not ended, or within `MIN_JOB_AGE`."""
+        for entry in self.book.entries.values() if self.book else ():
+            if not entry.is_final or entry.ended > self.now - MIN_JOB_AGE:
+                yield entry
+
+    def entry(self, number: int) -> Entry | None:
+        """Return a job, also one that is packed; None if there is none, or it was removed."""
+        if self.book is None or not 0 < number < self.book.next_job:
+            return None
+        if number in self.book.entries:
+            return self.book.entries[number]
+        return self.packed(number)
+
+    def packed(self, number: int) -> Entry | None:
+        """Return a job that is packed; None if it was removed."""
+        assert self.book is not None
+        queue = self.book.queue
+        try:
+            entry = Entry(number, queue.job(number))
+            for task in entry.task_numbers():
+                entry.set_runs(task, [run_of(*one) for one in queue.attempts(number, task)])
+        except NoSuchJob:
+            return None
+        return entry
+
+    def tasks(
+        self,
+        entries: Iterable[Entry],
+        chosen: Callable[[int, int | None], bool] = lambda *_: True,
+    ) -> list[SlurmTask]:
+        """Return the facts of tasks, in the order of their numbers."""
+        book = self.book
+        if book is None:
+            return []
+        found = []
+        dispatched: bool | None = None
+        form = self.here.environment.get("SLURM_TIME_FORMAT", "")
+        uid = os.getuid()
+        for entry in entries:
+            for task in entry.task_numbers():
+                if not chosen(entry.number, task):
+                    continue
+                standing = entry.standing(task, self.now, book.dependency(entry, task))
+                if standing.state == "PENDING" and dispatched is None:
+                    dispatched = dispatcher_runs(book.queue)
+                found.append(
+                    SlurmTask(
+                        entry, task, standing, now=self.now, queue=book.queue.name, uid=uid,
+                        dispatched=dispatched is not False, form=form,
+                    )
+                )  # fmt: skip
+        return found

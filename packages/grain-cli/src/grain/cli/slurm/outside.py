@@ -1,0 +1,117 @@
+"""``srun`` outside of a job: submit the command, show its output, and wait for its end."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from grain.cli.slurm.here import CommandFailed, SlurmAnswer
+from grain.cli.slurm.sbatch import around, submit
+from grain.cli.slurm.waiting import wait_for
+from grain.cli.slurm_words.submission import JobRefused, make_job
+from grain.edge.trust import private_folder, python_command
+from grain.eventlog.names import state_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from grain.cli.slurm.here import Here
+
+# Options of the step, which is a command in the job; all others are of the job.
+_OF_STEP = ("label", "mpi", "ntasks", "overcommit", "multi-prog", "unbuffered")
+
+
+def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here) -> SlurmAnswer:
+    """Put a command into the queue, copy its output to this process, and wait for its end.
+
+    If it is interrupted, the job is cancelled.
+
+    Raises:
+        BadUse: an option makes no sense.
+        CommandFailed: it was not submitted, or failed.
+    """
+    folder = state_folder(here.environment) / "srun"
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise CommandFailed(f"srun: error: (Grain) {folder}: {error.strerror}") from None
+    token = secrets.token_hex(8)
+    files = [folder / f"{token}.{name}" for name in ("out", "err")]
+    words = [*command]
+    if given.get("ntasks", "1") != "1" or "label" in given or "mpi" in given:
+        # The job runs srun again, which starts the processes there.
+        step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
+                if name in given]  # fmt: skip
+        words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *words]
+    options = {
+        name: value
+        for name, value in given.items()
+        if name not in ("label", "mpi", "output", "error", "exclusive")
+    }
+    options["job-name"] = given.get("job-name") or Path(command[0]).name
+    try:
+        job = make_job(options, "", "", words, around(here))
+    except JobRefused as refused:
+        raise CommandFailed(
+            f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
+        ) from None
+    job = msgspec.structs.replace(
+        job,
+        script="",
+        stdout=given.get("output") or str(files[0]).replace("%", "%%"),
+        stderr=given.get("error")
+        or ("" if given.get("output") else str(files[1]).replace("%", "%%")),
+        signal_to="all",
+    )
+    copies = [
+        _Copy(file, stream) for file, stream in zip(files, (sys.stdout, sys.stderr), strict=True)
+    ]
+
+    def go_on() -> None:
+        for one in copies:
+            one.go_on()
+
+    number = 0
+    try:
+        queue, number = submit(here, job)
+        status = wait_for(here, queue, number, go_on)
+    except KeyboardInterrupt:
+        from grain.cli.slurm.scancel import scancel
+
+        if number:
+            scancel([str(number)], here)
+        raise
+    finally:
+        for one in copies:
+            one.close()
+    if status:
+        return SlurmAnswer("", f"srun: error: task 0: Exited with exit code {status}", status)
+    return SlurmAnswer()
+
+
+class _Copy:
+    """A file that a job writes, copied to a stream of this process."""
+
+    def __init__(self, file: Path, stream: object) -> None:
+        self._file = file
+        self._to: BinaryIO = stream.buffer  # type: ignore[attr-defined]
+        self._at = 0
+
+    def go_on(self) -> None:
+        """Copy what is new."""
+        with suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._at)
+            while piece := file.read(1 << 16):
+                self._to.write(piece)
+                self._at += len(piece)
+            self._to.flush()
+
+    def close(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):
+            self._file.unlink()

@@ -1,0 +1,111 @@
+"""The queue of these commands, read whole."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from grain.cli.slurm.here import CommandFailed
+from grain.queue.book import Book
+from grain.queue.errors import QueueError, Unusable
+from grain.queue.folder import DEFAULT, Queue, queue_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.cli.slurm.here import Here
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds for which files that cannot be read are tried again."""
+
+_PAUSE = 1.0
+
+
+def open_queue(here: Here, *, make: bool = False) -> Queue | None:
+    """Return the queue; None if nothing was ever submitted to it.
+
+    Raises:
+        grain.queue.errors.QueueError: it cannot be used.
+        OSError: it cannot be read.
+    """
+    folder = queue_folder(here.environment.get("GRAIN_QUEUE") or DEFAULT, here.environment)
+    if not make and not folder.exists():
+        return None
+    return Queue.open(folder, make=make)
+
+
+def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
+    """Return the book of the queue; None if nothing was ever submitted.
+
+    Args:
+        here: the process.
+        what: the begin of the message if it cannot be read.
+
+    Raises:
+        CommandFailed: not everything could be read, for `PATIENCE` seconds.
+    """
+
+    def read() -> Book | None:
+        queue = open_queue(here)
+        return None if queue is None else Book.read(queue)
+
+    return patiently(here, what, read)
+
+
+def patiently(
+    here: Here,
+    what: str,
+    read: Callable[[], T],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Return what a function reads, which is tried again for `PATIENCE` seconds.
+
+    Raises:
+        CommandFailed: with Slurm's message and the reason.
+    """
+    last = clock() + PATIENCE
+    while True:
+        try:
+            return read()
+        except (QueueError, OSError, RuntimeError) as error:
+            # What another version or another user has made stays as it is.
+            lasting = isinstance(error, Unusable | RuntimeError)
+            if lasting or clock() >= last:
+                raise unreachable(here, what, error) from error
+        sleep(_PAUSE)
+
+
+def unreachable(here: Here, what: str, error: Exception) -> CommandFailed:
+    """Return the failure of a command that could not read the queue."""
+    return CommandFailed(
+        f"{what}: Unable to contact slurm controller (connect failure)\n"
+        f"{here.command}: (Grain) {error}"
+    )
+
+
+def dispatcher_runs(queue: Queue) -> bool:
+    """Return True if the queue has a dispatcher, as far as can be seen from here."""
+    from grain.queue.dispatchers import Dispatchers, this_process
+
+    dispatchers = Dispatchers(queue.files)
+    last = dispatchers.last()
+    return last is not None and dispatchers.is_alive(*last, this_process())
+
+
+def wake_dispatcher(queue: Queue) -> str:
+    """Start a dispatcher if none runs; return why that is not possible, as a sentence."""
+    try:
+        if dispatcher_runs(queue):
+            return ""
+    except OSError:
+        pass
+    from grain.cli.jobs import dispatcher
+
+    try:
+        return dispatcher.wake_dispatcher(queue, None)
+    except Exception as error:  # the job is in the queue, whatever fails
+        return f"no dispatcher could be started: {error}"

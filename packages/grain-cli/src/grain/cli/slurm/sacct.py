@@ -1,0 +1,192 @@
+"""``sacct``: list jobs of the last 30 days, with how they ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.listing import Listing
+from grain.cli.slurm.reading import patiently, read_book
+from grain.cli.slurm_words import accounts
+from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.states import states_named
+from grain.cli.slurm_words.values import begin_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.cli.slurm.here import Here
+    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.grammar import Parsed
+    from grain.cli.slurm_words.numbers import Meant
+    from grain.queue.book import Entry
+
+_OPTIONS = options("""
+    accounts,A= allclusters,L allocations,X allusers,a array batch-script,B brief,b clusters,M=
+    completion,c constraints,C= delimiter= duplicates,D endtime,E= env-vars federation file,f=
+    flags,F= format,o= gid,g= group= help,h helpformat,e user,u= uid= jobs,j= local long,l name=
+    ncpus,I= nnodes,i= noconvert nodelist,N= noheader,n parsable,p parsable2,P partition,r= qos,q=
+    reason,R= starttime,S= state,s= timelimit-max,K= timelimit-min,k= truncate,T units= usage
+    use-local-uid verbose,v version,V wckeys,W= associations,x=
+""")
+_UNSUPPORTED = ("batch-script", "env-vars", "file", "completion")
+_USAGE = """\
+Usage: sacct [OPTIONS]
+
+Lists jobs in the queue of Grain, also those that ended within 30 days, as sacct of Slurm does. Its
+options are those of sacct(1). `grain history` and `grain report` show more.
+"""
+_PACKED_AFTER = 86400.0  # seconds; nothing that ended later is packed
+
+
+def sacct(words: list[str], here: Here) -> SlurmAnswer:
+    """SlurmAnswer ``sacct``.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: the queue cannot be read.
+    """
+    parsed = parse("sacct", words, _OPTIONS)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_USAGE)
+    if parsed.has("helpformat"):
+        return SlurmAnswer(accounts.help_text())
+    for name in _UNSUPPORTED:
+        if parsed.has(name):
+            raise CommandFailed(f"sacct: error: (Grain) --{name} is not supported")
+    columns = accounts.columns(_format(parsed, here))
+    now = time.time()
+    first = _time(parsed, "starttime", now)
+    last = _time(parsed, "endtime", now)
+    states = _states(parsed)
+    book = read_book(here, "sacct: error")
+    listing = Listing(book, now, here)
+    wanted = _wanted(parsed, listing)
+    if wanted is None and first is None:
+        here_now = time.localtime(now)
+        first = time.mktime((*here_now[:3], 0, 0, 0, 0, 0, -1))
+    entries = patiently(here, "sacct: error", lambda: list(_entries(listing, wanted, first)))
+    tasks = listing.tasks(entries)
+    lines = [
+        line
+        for one in tasks
+        if _in_time(one, first or 0.0, now if last is None else last)
+        and (not states or one.state in states)
+        and _fits(parsed, one)
+        for line in _lines(one, allocations=parsed.has("allocations"))
+        if wanted is None or any(_is_meant(meant, line) for meant in wanted)
+    ]
+    separator = ""
+    if parsed.has("parsable") or parsed.has("parsable2"):
+        separator = parsed.last("delimiter", "|")
+    return SlurmAnswer(
+        accounts.table(
+            columns,
+            lines,
+            head=not parsed.has("noheader"),
+            separator=separator,
+            trailing=parsed.has("parsable") and not parsed.has("parsable2"),
+            units=parsed.last("units"),
+        )
+    )
+
+
+def _format(parsed: Parsed, here: Here) -> str:
+    if parsed.has("format"):
+        return ",".join(parsed.all("format"))
+    if parsed.has("brief"):
+        return accounts.BRIEF
+    if parsed.has("long"):
+        return accounts.LONG
+    return here.environment.get("SACCT_FORMAT") or accounts.DEFAULT
+
+
+def _time(parsed: Parsed, option: str, now: float) -> float | None:
+    text = parsed.last(option)
+    if not text:
+        return None
+    try:
+        return begin_time(text, now)
+    except ValueError:
+        raise CommandFailed(f"Invalid time specification (pos=0): {text}") from None
+
+
+def _states(parsed: Parsed) -> frozenset[str]:
+    if not parsed.has("state"):
+        return frozenset()
+    try:
+        return states_named(parsed.last("state"))
+    except ValueError as error:
+        raise CommandFailed(
+            f"sacct: fatal: unrecognized job state value {str(error).lower()}"
+        ) from None
+
+
+def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
+    words = [
+        word for text in parsed.all("jobs") for word in text.replace(" ", ",").split(",") if word
+    ]
+    if not words:
+        return None
+    try:
+        return [listing.meant(word) for word in words]
+    except ValueError as error:
+        raise CommandFailed(f"sacct: fatal: Bad job/step specified: {error}") from None
+
+
+def _entries(listing: Listing, wanted: list[Meant] | None, first: float | None) -> Iterator[Entry]:
+    """Yield the jobs that may be shown, ascending; also those that are packed."""
+    if listing.book is None:
+        return
+    if wanted is not None:
+        for number in sorted({one.job for one in wanted}):
+            entry = listing.entry(number)
+            if entry is not None:
+                yield entry
+        return
+    if first is None or first < listing.now - _PACKED_AFTER:
+        for number, _ in listing.book.queue.jobs_from(1):
+            if number in listing.book.entries or number >= listing.book.next_job:
+                break
+            entry = listing.packed(number)
+            if entry is not None:
+                yield entry
+    for number in sorted(listing.book.entries):
+        yield listing.book.entries[number]
+
+
+def _in_time(facts: SlurmTask, first: float, last: float) -> bool:
+    return facts.job.at <= last and not 0 < facts.ended < first
+
+
+def _lines(facts: SlurmTask, *, allocations: bool) -> Iterator[accounts.AccountLine]:
+    yield accounts.AccountLine(facts)
+    if facts.run is not None and not allocations:
+        yield accounts.AccountLine(facts, batch=True)
+
+
+def _is_meant(meant: Meant, line: accounts.AccountLine) -> bool:
+    if not meant.has(line.facts.number, line.facts.task):
+        return False
+    return not meant.step or (line.batch and meant.step == "batch")
+
+
+def _fits(parsed: Parsed, facts: SlurmTask) -> bool:
+    def words(*names: str) -> set[str]:
+        return {word for name in names for word in parsed.last(name).split(",") if word}
+
+    users = words("user", "uid")
+    names = words("name")
+    return (
+        (not users or facts.job.user in users or str(os.getuid()) in users)
+        and (not names or facts.job.name in names)
+        and (not words("accounts") or facts.option("account") in words("accounts"))
+        and (not words("partition") or bool(words("partition") & set(facts.partition.split(","))))
+        and (not words("qos") or facts.option("qos") in words("qos"))
+        and (not words("nodelist") or facts.node in words("nodelist"))
+        and (not words("wckeys") or facts.option("wckey") in words("wckeys"))
+    )

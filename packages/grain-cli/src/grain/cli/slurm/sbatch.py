@@ -1,0 +1,190 @@
+"""``sbatch``: submit a script."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
+from grain.cli.slurm_words.grammar import parse
+from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
+from grain.cli.slurm_words.submission import Around, JobRefused, make_job
+from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError
+
+if TYPE_CHECKING:
+    from grain.cli.slurm.here import Here
+    from grain.queue.folder import Queue
+    from grain.queue.records import Job
+
+LONGEST_SCRIPT = 4_194_304
+"""Bytes of a script, as ``max_script_size`` of Slurm."""
+
+_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+_USAGE = """\
+Usage: sbatch [OPTIONS...] script [args]
+
+Puts a script into the queue of Grain, as sbatch of Slurm does for a cluster. Its options are those
+of sbatch(1); see https://slurm.schedmd.com/sbatch.html. `grain submit --help` shows more.
+"""
+
+
+def sbatch(words: list[str], here: Here) -> SlurmAnswer:
+    """SlurmAnswer ``sbatch``.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: nothing was submitted.
+    """
+    parsed = parse("sbatch", words, SBATCH, permute=False)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_USAGE)
+    given = dict(parsed.given)
+    arguments: list[str] = []
+    if "wrap" in given:
+        if parsed.rest:
+            raise CommandFailed("sbatch: error: Script arguments not permitted with --wrap option")
+        script, name = _WRAPPED.format(given["wrap"]), "wrap"
+    else:
+        script, name, arguments = _read(parsed.rest, here)
+    options = merged(
+        [
+            of_script(directives(script, parsed.rest[0] if parsed.rest else ""))
+            if "wrap" not in given
+            else [],
+            of_environment(here.environment),
+            parsed.given,
+        ]
+    )
+    try:
+        job = make_job(options, script, name, arguments, around(here))
+    except JobRefused as refused:
+        from grain.cli.batch.system_commands import system_command
+
+        system = system_command("sbatch", here.environment)
+        more = f"; the system's sbatch may have it: {system}" if system else ""
+        raise _failed(str(refused), refused.reason + more) from None
+    if "test-only" in options:
+        return SlurmAnswer()
+    queue, number = submit(here, job)
+    out = "" if "quiet" in options else f"Submitted batch job {number}\n"
+    if "parsable" in options:
+        out = f"{number}\n"
+    if "wait" in options:
+        from grain.cli.slurm.waiting import wait_for
+
+        sys.stdout.write(out)
+        sys.stdout.flush()
+        return SlurmAnswer(status=wait_for(here, queue, number))
+    return SlurmAnswer(out)
+
+
+def submit(here: Here, job: Job) -> tuple[Queue, int]:
+    """Put a job into the queue, and start a dispatcher if there is none.
+
+    Raises:
+        CommandFailed: nothing was submitted.
+    """
+    try:
+        queue = open_queue(here, make=True)
+    except (QueueError, OSError, RuntimeError) as error:
+        raise unreachable(
+            here, f"{here.command}: error: Batch job submission failed", error
+        ) from None
+    assert queue is not None
+    try:
+        number = queue.submit(job)
+    except BadInput as error:
+        wrong = "Job dependency problem" if job.after else "Unspecified error"
+        raise _failed(wrong, str(error), here.command) from None
+    except NotSynced as error:
+        raise _failed(
+            "I/O error writing script/environment to file",
+            f"it may be in the queue: {error}", here.command,
+        ) from None  # fmt: skip
+    except (CannotWrite, QueueError, OSError) as error:
+        raise _failed(
+            "I/O error writing script/environment to file", str(error), here.command
+        ) from None
+    wake_dispatcher(queue)
+    return queue, number
+
+
+def around(here: Here) -> Around:
+    """Return the process as a submission knows it.
+
+    Raises:
+        CommandFailed: its directory was removed.
+    """
+    try:
+        directory = str(Path.cwd())
+    except FileNotFoundError:
+        raise CommandFailed(
+            f"{here.command}: error: getcwd failed: No such file or directory\n"
+            f"{here.command}: (Grain) this directory was removed; change to another one"
+        ) from None
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return Around(
+        directory, here.environment, mask, here.host, here.user, time.time(), here.commands
+    )
+
+
+def _failed(text: str, reason: str, command: str = "sbatch") -> CommandFailed:
+    lines = [f"{command}: error: Batch job submission failed: {text}"]
+    return CommandFailed("\n".join(lines + [f"{command}: (Grain) {reason}"] * bool(reason)))
+
+
+def _read(words: list[str], here: Here) -> tuple[str, str, list[str]]:
+    """Return the text of the script, the name of its file, and its arguments.
+
+    Raises:
+        CommandFailed: there is none, or it is none.
+    """
+    name, arguments = (words[0], words[1:]) if words else ("", [])
+    if not words:
+        content = sys.stdin.buffer.read(LONGEST_SCRIPT + 1)
+    else:
+        path = Path(name)
+        if "/" not in name and not path.exists():
+            path = Path(shutil.which(name, path=here.environment.get("PATH")) or name)
+        try:
+            with path.open("rb") as file:
+                content = file.read(LONGEST_SCRIPT + 1)
+        except OSError:
+            raise CommandFailed(f"sbatch: error: Unable to open file {name}") from None
+        name = str(path.absolute())
+    if problem := _problem(content):
+        raise CommandFailed("\n".join(f"sbatch: error: {line}" for line in problem.splitlines()))
+    return content.decode(errors="surrogateescape"), name, arguments
+
+
+def _problem(content: bytes) -> str:
+    if not content:
+        return "Batch script is empty!"
+    if not content.strip():
+        return "Batch script contains only whitespace!"
+    if not content.startswith(b"#!"):
+        return (
+            "This does not look like a batch script.  The first\n"
+            "line must start with #! followed by the path to an interpreter.\n"
+            "For instance: #!/bin/sh"
+        )
+    if b"\0" in content:
+        return "The Slurm controller does not allow scripts that\ncontain a NULL character '\\0'."
+    if b"\r\n" in content:
+        return (
+            "Batch script contains DOS line breaks (\\r\\n)\n"
+            "instead of expected UNIX line breaks (\\n)."
+        )
+    if len(content) > LONGEST_SCRIPT:
+        return (
+            "Batch job submission failed: Pathname of a file, directory or other parameter too long"
+        )
+    return ""

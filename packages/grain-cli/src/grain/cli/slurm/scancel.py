@@ -1,0 +1,245 @@
+"""``scancel``: cancel jobs, or send them signals."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.listing import Listing
+from grain.cli.slurm.reading import read_book
+from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.states import OPEN, states_named
+from grain.cli.slurm_words.values import signal_number
+from grain.queue.errors import QueueError
+from grain.queue.records import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from grain.cli.slurm.here import Here
+    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.grammar import Parsed
+    from grain.cli.slurm_words.numbers import Meant
+    from grain.queue.book import Book, Entry
+    from grain.queue.records import Receivers
+
+_OPTIONS = options("""
+    account,A= admin-comment= batch,b clusters,M= cron ctld full,f help usage hurry,H
+    interactive,i jobname= me name,n= nodelist,w= partition,p= qos,q= quiet,Q reservation,R=
+    sibling= signal,s= state,t= user,u= verbose,v version,V wckey=
+""")
+_FILTERS = (
+    "account", "jobname", "me", "name", "nodelist", "partition", "qos", "reservation", "state",
+    "user", "wckey",
+)  # fmt: skip
+_USAGE = """\
+Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
+
+Cancels jobs in the queue of Grain, as scancel of Slurm does. `grain cancel` can say why, too.
+"""
+
+
+def scancel(words: list[str], here: Here) -> SlurmAnswer:
+    """SlurmAnswer ``scancel``.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: the queue cannot be read or written.
+    """
+    parsed = parse("scancel", words, _OPTIONS)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_USAGE)
+    number = 0
+    if parsed.has("signal"):
+        try:
+            number = signal_number(parsed.last("signal"))
+        except ValueError:
+            raise CommandFailed(f"Unknown job signal: {parsed.last('signal')}") from None
+    given = _together(parsed.rest)
+    if not given and not any(parsed.has(name) for name in _FILTERS):
+        raise CommandFailed("scancel: error: No job identification provided")
+    if parsed.has("interactive"):
+        raise CommandFailed("scancel: error: (Grain) --interactive is not supported")
+    what = "scancel: error"
+    listing = Listing.of(read_book(here, what), here)
+    meant = []
+    for word in given:
+        try:
+            meant.append(listing.meant(word))
+        except ValueError:
+            raise CommandFailed(f"scancel: error: Invalid job id {word}") from None
+    try:
+        return _cancel(parsed, listing, meant, number)
+    except (QueueError, OSError) as error:
+        raise CommandFailed(
+            f"scancel: error: Kill job error: I/O error\nscancel: (Grain) {error}"
+        ) from None
+
+
+def _together(words: Sequence[str]) -> list[str]:
+    """Return the jobs that words name; commas between brackets end nothing."""
+    found = []
+    for word in words:
+        depth, part = 0, ""
+        for letter in f"{word} ":
+            depth += {"[": 1, "]": -1}.get(letter, 0)
+            if letter in ", " and not depth:
+                found += [part] * bool(part)
+                part = ""
+            else:
+                part += letter
+    return found
+
+
+def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -> SlurmAnswer:
+    lines: list[str] = []
+    status = 0
+    steps = [one for one in meant if one.step and one.step != "batch"]
+    for one in steps:
+        name = _name(one)
+        lines.append(
+            f"scancel: error: Kill job error on job step id {name}.{one.step}: Invalid job id "
+            "specified"
+        )
+        status = 1
+    whole = [one for one in meant if one not in steps]
+    targets = _targets(parsed, listing, whole)
+    if parsed.has("verbose"):
+        lines += [f"scancel: Terminating job {_name(one)}" for one in whole]
+        for one in whole:
+            entry = listing.entry(one.job)
+            name = _name(one)
+            if entry is None or not all(entry.has_task(task) for task in one.tasks):
+                lines.append(
+                    f"scancel: error: Kill job error on job id {name}: Invalid job id specified"
+                )
+            elif (entry.number, one.tasks) not in targets:
+                lines.append(
+                    f"scancel: error: Kill job error on job id {name}: Job/step already completing "
+                    "or completed"
+                )
+    if targets and listing.book is not None:
+        by = listing.here.by
+        if number in (0, signal.SIGKILL) and not parsed.has("batch"):
+            _ask(listing.book, targets, "cancel", by)
+            for (job, _), chosen in targets.items():
+                listing.book.cancel(job, chosen, by=by)
+        else:
+            to: Receivers = "steps"
+            if parsed.has("batch") or parsed.has("full"):
+                to = "all" if parsed.has("full") else "script"
+            sent = number or int(signal.SIGTERM)
+            _ask(listing.book, targets, "signal", by, signal=sent, signal_to=to)
+    return SlurmAnswer("", "\n".join(lines), status)
+
+
+def _name(one: Meant) -> str:
+    tasks = sorted(one.tasks)
+    if not tasks:
+        return str(one.job)
+    return f"{one.job}_{tasks[0]}" if len(tasks) == 1 else f"{one.job}_{tasks}".replace(" ", "")
+
+
+def _targets(
+    parsed: Parsed, listing: Listing, meant: list[Meant]
+) -> dict[tuple[int, frozenset[int]], Callable[[int | None], bool]]:
+    """Return the jobs to cancel that have not ended: number, tasks, and what chooses these."""
+    if listing.book is None:
+        return {}
+    filters = any(parsed.has(name) for name in _FILTERS)
+    found: dict[tuple[int, frozenset[int]], Callable[[int | None], bool]] = {}
+    if not filters:
+        for one in meant:
+            entry = listing.book.entries.get(one.job)
+            if entry is None or entry.is_final:
+                continue
+            chosen = [task for task in one.tasks if entry.has_task(task)]
+            if not one.tasks or any(not _has_ended(entry, task) for task in chosen):
+                found[one.job, one.tasks] = _chooser(one.tasks)
+        return found
+    states = _states(parsed)
+    for entry in listing.book.open_entries():
+        if meant and not any(one.job == entry.number for one in meant):
+            continue
+        tasks = [
+            facts.task
+            for facts in listing.tasks([entry])
+            if facts.state in states
+            and (not meant or any(one.has(entry.number, facts.task) for one in meant))
+            and _fits(parsed, listing.here, facts)
+        ]
+        if tasks:
+            every = len(tasks) == entry.tasks
+            some = frozenset(() if every else (task for task in tasks if task is not None))
+            found[entry.number, some] = _chooser(some)
+    return found
+
+
+def _has_ended(entry: Entry, task: int | None) -> bool:
+    return entry.standing(task, 0.0).state not in ("PENDING", "RUNNING")
+
+
+def _chooser(tasks: frozenset[int]) -> Callable[[int | None], bool]:
+    return lambda task: not tasks or task in tasks
+
+
+def _states(parsed: Parsed) -> frozenset[str]:
+    if not parsed.has("state"):
+        return OPEN
+    try:
+        return states_named(parsed.last("state"))
+    except ValueError:
+        raise CommandFailed(f"scancel: error: Invalid job state: {parsed.last('state')}") from None
+
+
+def _fits(parsed: Parsed, here: Here, facts: SlurmTask) -> bool:
+    def words(option: str) -> set[str]:
+        return {word for word in parsed.last(option).split(",") if word}
+
+    names = words("name") | words("jobname")
+    users = words("user") | ({here.user} if parsed.has("me") else set())
+    return (
+        (not names or facts.job.name in names)
+        and (not users or facts.job.user in users or str(facts.uid) in users)
+        and (not words("partition") or bool(words("partition") & set(facts.partition.split(","))))
+        and (not words("account") or facts.option("account") in words("account"))
+        and (not words("qos") or facts.option("qos") in words("qos"))
+        and (not words("wckey") or facts.option("wckey") in words("wckey"))
+        and (not words("nodelist") or facts.node in words("nodelist"))
+        and not parsed.has("reservation")
+    )
+
+
+def _ask(
+    book: Book,
+    targets: Iterable[tuple[int, frozenset[int]]],
+    what: Literal["cancel", "signal"],
+    by: str,
+    **more: Any,
+) -> None:
+    """Ask something of jobs: in one wish for all whole ones, and in one for tasks of each other."""
+    now = time.time()
+    whole = _ranges(number for number, tasks in targets if not tasks)
+    if whole:
+        book.queue.wish(Wish(what=what, jobs=whole, by=by, at=now, **more))
+    for number, tasks in targets:
+        if tasks:
+            book.queue.wish(
+                Wish(
+                    what=what, jobs=((number, number),), tasks=_ranges(tasks), by=by, at=now, **more
+                )
+            )  # fmt: skip
+
+
+def _ranges(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

@@ -1,0 +1,264 @@
+"""``scontrol``: show a job, the configuration or names of hosts; hold, release, run again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal
+
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.listing import Listing
+from grain.cli.slurm.reading import read_book, wake_dispatcher
+from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.records import config_text, hosts, job_record
+from grain.queue.errors import QueueError, Settled
+from grain.queue.records import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.cli.slurm.here import Here
+    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.numbers import Meant
+    from grain.queue.book import Book
+
+_OPTIONS = options("""
+    all,a cluster= clusters,M= details,d federation,F future help,h hide local oneliner,o quiet,Q
+    sibling uid,u= usage verbose,v version,V
+""")
+_USAGE = """\
+Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
+                          ping | hold IDS | release IDS | requeue IDS
+
+Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
+"""
+_INVALID = "Invalid job id specified"
+
+
+def scontrol(words: list[str], here: Here) -> SlurmAnswer:
+    """SlurmAnswer ``scontrol``.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: the queue cannot be read or written, or there is no such job.
+    """
+    parsed = parse("scontrol", words, _OPTIONS)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_USAGE)
+    if not parsed.rest:
+        raise CommandFailed("scontrol: error: (Grain) give a command, as in: scontrol show job 12")
+    keyword, *rest = parsed.rest
+    if keyword == "show":
+        return _show(rest, here, one_line=parsed.has("oneliner"))
+    if keyword == "ping":
+        read_book(here)
+        return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
+    actions = {
+        "hold": _hold, "uhold": _hold, "release": _release, "requeue": _requeue,
+        "requeuehold": _requeue_hold,
+    }  # fmt: skip
+    if keyword in actions:
+        if not rest:
+            raise CommandFailed(f"too few arguments for keyword:{keyword}")
+        return _change(keyword, rest, here, actions[keyword])
+    if keyword in (
+        "update",
+        "suspend",
+        "resume",
+        "reconfigure",
+        "create",
+        "delete",
+        "notify",
+        "top",
+    ):
+        raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
+    raise CommandFailed(f"invalid keyword: {keyword}")
+
+
+def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
+    if not words:
+        raise CommandFailed("too few arguments for keyword:show")
+    # Options may follow the command, and may follow its argument.
+    entity, *rest = words
+    if entity in ("job", "jobs") or entity.lower().startswith(("job=", "jobid=")):
+        rest += [entity.partition("=")[2]] if "=" in entity else []
+        return _show_jobs(rest, here, one_line=one_line)
+    if entity == "config":
+        values = _config(here)
+        return SlurmAnswer(config_text(time.time(), values, here.host))
+    if entity == "hostnames":
+        text = ",".join(rest) or here.environment.get("SLURM_JOB_NODELIST", "")
+        text = text or here.environment.get("SLURM_NODELIST", "")
+        if not text:
+            raise CommandFailed("scontrol: error: host list is empty")
+        return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
+    if entity in ("hostlist", "hostlistsorted"):
+        return SlurmAnswer(f"{','.join(hosts(','.join(rest)))}\n")
+    if entity in ("partition", "partitions"):
+        name = _queue_name(here)
+        if rest and rest[0] != name:
+            raise CommandFailed(f"Partition {rest[0]} not found")
+        return SlurmAnswer(
+            f"PartitionName={name}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n"
+            "   AllocNodes=ALL Default=YES QoS=N/A\n   DefaultTime=NONE MaxNodes=1 "
+            "MaxTime=UNLIMITED MinNodes=0\n   State=UP\n\n"
+        )
+    if entity in (
+        "node",
+        "nodes",
+        "step",
+        "steps",
+        "reservation",
+        "license",
+        "licenses",
+        "version",
+    ):
+        raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
+    raise CommandFailed(f"invalid entity:{entity} for keyword:show ")
+
+
+def _queue_name(here: Here) -> str:
+    return here.environment.get("GRAIN_QUEUE") or "queue"
+
+
+def _config(here: Here) -> dict[str, str]:
+    return {
+        "AccountingStorageType": "accounting_storage/grain",
+        "ClusterName": "grain",
+        "JobRequeue": "1",
+        "KillWait": "30 sec",
+        "MaxArraySize": "100001",
+        "MaxJobCount": "1000000",
+        "MinJobAge": "300 sec",
+        "MpiDefault": "none",
+        "NEXT_JOB_ID": str(Listing.of(read_book(here), here).newest + 1),
+        "PriorityType": "priority/basic",
+        "SchedulerType": "sched/grain",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CORE_MEMORY",
+        "SLURM_VERSION": VERSION,
+        "SlurmctldHost[0]": here.host,
+    }
+
+
+def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
+    listing = Listing.of(read_book(here), here)
+    recent = {entry.number: entry for entry in listing.recent()}
+    if not words:
+        tasks = listing.tasks(recent.values())
+        if not tasks:
+            return SlurmAnswer("No jobs in the system\n")
+    else:
+        meant = [_meant(listing, word) for text in words for word in _split(text)]
+        tasks = []
+        for one in meant:
+            entry = recent.get(one.job)
+            found = listing.tasks([entry], one.has) if entry is not None else []
+            if not found:
+                raise CommandFailed(f"slurm_load_jobs error: {_INVALID}")
+            tasks += found
+    return SlurmAnswer("".join(job_record(one, one_line=one_line) for one in tasks))
+
+
+def _split(text: str) -> list[str]:
+    return [text] if "[" in text else [word for word in text.split(",") if word]
+
+
+def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error") -> Meant:
+    try:
+        return listing.meant(word)
+    except ValueError:
+        raise CommandFailed(f"{error}: {_INVALID}") from None
+
+
+def _change(
+    keyword: str, words: list[str], here: Here, action: Callable[[Book, SlurmTask, str], str]
+) -> SlurmAnswer:
+    """Ask something of jobs; errors are those of Slurm, one for each job."""
+    listing = Listing.of(read_book(here), here)
+    errors = []
+    for text in words:
+        for word in _split(text.removeprefix("jobid=").removeprefix("JobId=")):
+            try:
+                one = listing.meant(word)
+            except ValueError:
+                errors.append(f"{_INVALID} for job {word}")
+                continue
+            entry = None if listing.book is None else listing.book.entries.get(one.job)
+            tasks = [] if entry is None else listing.tasks([entry], one.has)
+            if not tasks or listing.book is None:
+                errors.append(f"{_INVALID} for job {word}")
+                continue
+            try:
+                said = [action(listing.book, facts, here.by) for facts in tasks]
+            except Settled:
+                said = [_INVALID]
+            except (QueueError, OSError) as error:
+                raise CommandFailed(
+                    f"scontrol: error: I/O error writing script/environment to file\n"
+                    f"scontrol: (Grain) {error}"
+                ) from None
+            if all(said):  # of an array, those tasks count for which it makes sense
+                errors.append(f"{said[0]} for job {word}")
+    if keyword != "hold" and listing.book is not None and not errors:
+        wake_dispatcher(listing.book.queue)
+    if not errors:
+        return SlurmAnswer()
+    if keyword in ("hold", "uhold", "release"):
+        errors.append(f"slurm_suspend error: {errors[-1].partition(' for job ')[0]}")
+    return SlurmAnswer("", "\n".join(errors), 1)
+
+
+def _wish(
+    book: Book,
+    facts: SlurmTask,
+    by: str,
+    what: Literal["hold", "release", "cancel", "again"],
+    attempt: int = 0,
+) -> None:
+    tasks = () if facts.task is None else ((facts.task, facts.task),)
+    number = facts.number
+    book.queue.wish(
+        Wish(
+            what=what,
+            jobs=((number, number),),
+            tasks=tasks,
+            by=by,
+            at=time.time(),
+            attempt=attempt,
+        )
+    )
+
+
+def _hold(book: Book, facts: SlurmTask, by: str) -> str:
+    if facts.state not in ("PENDING", "RUNNING", "COMPLETING"):
+        return "Job/step already completing or completed"
+    _wish(book, facts, by, "hold")
+    return ""
+
+
+def _release(book: Book, facts: SlurmTask, by: str) -> str:
+    if facts.state not in ("PENDING", "RUNNING", "COMPLETING"):
+        return "Job/step already completing or completed"
+    _wish(book, facts, by, "release")
+    return ""
+
+
+def _requeue(book: Book, facts: SlurmTask, by: str) -> str:
+    """Have a task run again; one that runs is ended before."""
+    if facts.state == "PENDING":
+        return "Job is pending execution"
+    if not facts.job.requeue:
+        return "Requested operation is presently disabled"
+    if facts.state == "RUNNING":
+        # The worker ends it for this wish, and the next one takes the cancellation back.
+        _wish(book, facts, by, "cancel")
+    _wish(book, facts, by, "again", facts.standing.attempt + 1)
+    return ""
+
+
+def _requeue_hold(book: Book, facts: SlurmTask, by: str) -> str:
+    if facts.state != "PENDING":
+        _wish(book, facts, by, "hold")
+    return _requeue(book, facts, by)

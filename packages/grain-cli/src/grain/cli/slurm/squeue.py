@@ -1,0 +1,210 @@
+"""``squeue``: list the jobs that wait or run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
+from grain.cli.slurm.reading import read_book
+from grain.cli.slurm_words import formats
+from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.states import OPEN, VALID, states_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from grain.cli.slurm.here import Here
+    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.grammar import Parsed
+    from grain.cli.slurm_words.numbers import Meant
+    from grain.queue.book import Entry
+
+_OPTIONS = options("""
+    account,A= all,a array,r array-unique clusters,M= federation format,o= Format,O= help usage hide
+    iterate,i= jobs,j=? licenses,L= local long,l me name,n= noconvert nodelist,w= noheader,h
+    partition,p= priority,P qos,q= reservation,R= sibling sort,S= start states,t= steps,s=? user,u=
+    verbose,v version,V
+""")
+_USAGE = """\
+Usage: squeue [OPTIONS]
+
+Lists the jobs in the queue of Grain, as squeue of Slurm does for a cluster. Its options are those
+of squeue(1). `grain jobs` shows more.
+"""
+_STEPS = "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
+
+
+def squeue(words: list[str], here: Here) -> SlurmAnswer:
+    """SlurmAnswer ``squeue``.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: the queue cannot be read, or there is no such job.
+    """
+    parsed = parse("squeue", words, _OPTIONS)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_USAGE)
+    # The argument of --jobs may be left out, so what follows as a word of its own is one.
+    named = 1 if parsed.has("jobs") or parsed.has("steps") else 0
+    if len(parsed.rest) > named:
+        wrong = parsed.rest[named]
+        raise CommandFailed(
+            f"squeue: error: Unrecognized option: {wrong}\n{_USAGE.splitlines()[0]}"
+        )
+    text = _list(parsed, here)
+    pause = parsed.last("iterate")
+    while pause:
+        if not pause.isdecimal() or not int(pause):
+            raise CommandFailed(f"squeue: error: Error: invalid entry for --iterate={pause}")
+        sys.stdout.write(f"{time.ctime()}\n{text}\n")
+        sys.stdout.flush()
+        time.sleep(int(pause))
+        text = _list(parsed, here)
+    return SlurmAnswer(text)
+
+
+def _list(parsed: Parsed, here: Here) -> str:
+    columns = _columns(parsed, here)
+    states = _states(parsed, here)
+    listing = Listing.of(read_book(here), here)
+    wanted = _wanted(parsed, listing)
+    if parsed.has("steps"):
+        return "" if parsed.has("noheader") else _STEPS
+    recent = list(listing.recent())
+    if wanted is not None:
+        known = {entry.number: entry for entry in recent}
+        # Slurm knows no single job that ended long ago; of several, it leaves such ones out.
+        if len(wanted) == 1 and not _is_known(wanted[0], known):
+            raise CommandFailed("slurm_load_jobs error: Invalid job id specified")
+        recent = [known[n] for n in dict.fromkeys(one.job for one in wanted) if n in known]
+    tasks = listing.tasks(recent, _chooser(wanted))
+    tasks = [
+        one
+        for one in tasks
+        if one.state in states and (one.state in OPEN or one.ended > listing.now - MIN_JOB_AGE)
+    ]
+    tasks = _filtered(parsed, here, tasks)
+    tasks.sort(key=lambda one: (one.partition, one.compact, -one.job.priority))
+    if keys := parsed.last("sort", here.environment.get("SQUEUE_SORT", "")):
+        tasks = formats.sorted_by(keys, tasks)
+    lines = [] if parsed.has("noheader") else [formats.head(columns)]
+    if parsed.has("long") and not parsed.has("noheader"):
+        lines.insert(0, time.ctime(listing.now))
+    lines += [formats.line(columns, one) for one in tasks]
+    return "".join(f"{text}\n" for text in lines)
+
+
+def _is_known(one: Meant, known: dict[int, Entry]) -> bool:
+    entry = known.get(one.job)
+    return entry is not None and all(entry.has_task(task) for task in one.tasks)
+
+
+def _chooser(wanted: list[Meant] | None) -> Callable[[int, int | None], bool]:
+    if wanted is None:
+        return lambda *_: True
+    by_job: dict[int, list[Meant]] = {}
+    for one in wanted:
+        by_job.setdefault(one.job, []).append(one)
+    return lambda job, task: any(one.has(job, task) for one in by_job.get(job, ()))
+
+
+def _columns(parsed: Parsed, here: Here) -> list[formats.ListColumn]:
+    for name, value in reversed(parsed.given):
+        if name == "format":
+            return formats.letters(value)
+        if name == "Format":
+            return formats.names(value)
+    if parsed.has("long"):
+        return formats.letters(formats.LONG)
+    if form := here.environment.get("SQUEUE_FORMAT"):
+        return formats.letters(form)
+    if form := here.environment.get("SQUEUE_FORMAT2"):
+        return formats.names(form)
+    if parsed.has("start"):
+        return formats.letters("%.18i %.9P %.8j %.8u %.2t  %.19S %.6D %20Y %R")
+    return formats.letters(formats.DEFAULT)
+
+
+def _states(parsed: Parsed, here: Here) -> frozenset[str]:
+    text = parsed.last("states", here.environment.get("SQUEUE_STATES", ""))
+    if parsed.has("start"):
+        text = "PD"
+    if not text:
+        return OPEN
+    try:
+        return states_named(text)
+    except ValueError as error:
+        lowered = {word.upper(): word for word in text.split(",")}
+        raise CommandFailed(
+            f"squeue: error: Invalid job state specified: {lowered[str(error)]}\n"
+            f"squeue: error: Valid job states include: {VALID}\n"
+        ) from None
+
+
+def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
+    """Return the jobs that ``-j`` names; None for all."""
+    text = ",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest)
+    words = [word for word in _split(text) if word]
+    try:
+        return [listing.meant(word) for word in words] if words else None
+    except ValueError as error:
+        raise CommandFailed(f"squeue: error: Invalid job id: {error}") from None
+
+
+def _split(text: str) -> Iterable[str]:
+    """Split at commas and spaces that are not between brackets."""
+    word, depth = "", 0
+    for letter in text:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter in ", " and not depth:
+            yield word
+            word = ""
+        else:
+            word += letter
+    yield word
+
+
+def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmTask]:
+    def words(option: str, variable: str = "") -> set[str]:
+        text = parsed.last(option) or (here.environment.get(variable, "") if variable else "")
+        return {word for word in text.split(",") if word}
+
+    users = words("user", "SQUEUE_USERS")
+    if parsed.has("me"):
+        users = {here.user}
+    users = {_user(word) for word in users}
+    partitions = words("partition", "SQUEUE_PARTITION")
+    names = words("name", "SQUEUE_NAMES")
+    accounts, qos = words("account", "SQUEUE_ACCOUNT"), words("qos", "SQUEUE_QOS")
+    nodes = words("nodelist")
+    return [
+        one
+        for one in tasks
+        if (not users or one.job.user in users)
+        and (not partitions or partitions & set(one.partition.split(",")))
+        and (not names or one.job.name in names)
+        and (not accounts or one.option("account") in accounts)
+        and (not qos or one.option("qos") in qos)
+        and (not nodes or one.node in nodes)
+        and not parsed.has("reservation")
+        and not parsed.has("licenses")
+    ]
+
+
+def _user(word: str) -> str:
+    from grain.cli.slurm.here import user_name
+
+    if word.isdecimal():
+        return user_name(int(word))
+    import pwd
+
+    try:
+        pwd.getpwnam(word)
+    except KeyError:
+        raise CommandFailed(f"squeue: error: Invalid user: {word}\n") from None
+    return word

@@ -1,0 +1,426 @@
+"""``sbatch``, ``squeue`` and ``scancel`` on a queue; messages are those of Slurm 22.05."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tools_of_slurm as tools
+
+from grain.cli.slurm.here import user_name
+from grain.queue.book import Book
+from grain.queue.records import ArraySpec, Dependency
+
+if TYPE_CHECKING:
+    from slurm_site import SlurmSite
+
+SCRIPT = "#!/bin/sh\n#SBATCH -J of-script -t 5\necho x\n"
+USER = user_name(os.getuid())
+
+
+def state(site: SlurmSite, number: int, task: int | None = None) -> str:
+    return Book.read(site.queue).standing(number, task, time.time()).state
+
+
+@pytest.fixture
+def script(site: SlurmSite) -> str:
+    (site.folder / "job.sh").write_text(SCRIPT)
+    return "job.sh"
+
+
+def test_a_script_becomes_a_job(site: SlurmSite, script: str) -> None:
+    assert site.out("sbatch", script, "a", "-b") == "Submitted batch job 1\n"
+    job = site.queue.job(1)
+    assert (job.name, job.script, job.command) == ("of-script", SCRIPT, ("a", "-b"))
+    assert (job.timeout, job.request, job.stdout) == (300.0, {"Cores": 1}, "slurm-%j.out")
+    assert job.script_name == str(site.folder / "job.sh")
+    assert job.directory == str(site.folder)
+
+
+def test_options_go_before_variables_and_these_before_the_script(
+    site: SlurmSite, script: str
+) -> None:
+    variables = {"SBATCH_JOB_NAME": "of-variable", "SBATCH_TIMELIMIT": "6"}
+    site.submit("-J", "of-option", script, **variables)
+    job = site.queue.job(1)
+    assert (job.name, job.timeout) == ("of-option", 360.0)
+
+
+def test_scripts_from_standard_input_and_wrapped(site: SlurmSite) -> None:
+    done = site.process("sbatch", "--parsable", stdin=SCRIPT.replace("-J of-script", ""))
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+    assert site.queue.job(1).name == "sbatch"
+    site.submit("--wrap", "echo $X")
+    job = site.queue.job(2)
+    assert job.name == "wrap"
+    assert job.script == "#!/bin/sh\n# This script was created by sbatch --wrap.\n\necho $X\n"
+
+
+def test_resources(site: SlurmSite) -> None:
+    site.submit("-n", "3", "-c", "2", "--mem-per-cpu=1G", "--gpus-per-task=1", "--wrap=x")
+    job = site.queue.job(1)
+    assert job.request == {"Cores": 6, "Memory": 6.442451, "GPUs": 3}
+    assert job.options["ntasks"] == "3"
+    assert job.options["cpus-per-task"] == "2"
+    assert site.out("squeue", "-h", "-o", "%C %m %b") == "6 6G gres:gpu:3\n"
+
+
+def test_of_an_array_each_task_has_its_own_output(site: SlurmSite) -> None:
+    site.submit("-a", "1-9:2%3", "-o", "%x-%j.out", "-e", "%A.%a", "--wrap=x")
+    site.submit("-a", "1", "--wrap=x")
+    job = site.queue.job(1)
+    assert job.array == ArraySpec(ranges=((1, 9, 2),), at_once=3)
+    assert (job.stdout, job.stderr) == ("%x-%A%6a.out", "%A.%a")
+    listed = site.out("squeue", "-h", "-j", "1_3", "-O", "JobID:10,StdOut:100").split()
+    assert listed == ["1000003", str(site.folder / "wrap-1000003.out")]
+    assert site.queue.job(2).stdout == "slurm-%A_%a.out"
+
+
+def test_what_else_a_job_may_have(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit(
+        "-d", "afterok:1", "-H", "--no-requeue", "--signal=B:USR2@30", "-t", "10", "-D", "sub",
+        "-i", "in", "-o", "out", "-e", "out", "--open-mode=a", "--nice=5", "--wrap=x",
+    )  # fmt: skip
+    job = site.queue.job(2)
+    assert job.after == (Dependency(jobs=(1,)),)
+    assert (job.held, job.requeue, job.append, job.priority) == (True, False, True, -5)
+    assert (job.signal, job.signal_before, job.signal_to) == (12, 30.0, "script")
+    assert (job.directory, job.stdin) == (str(site.folder / "sub"), "in")
+    assert (job.stdout, job.stderr) == ("out", "")  # one file is opened once
+    assert job.options["submit-dir"] == str(site.folder)
+
+
+@pytest.mark.parametrize(
+    ("export", "expected"),
+    [
+        ("ALL", {"A": "a", "B": "b"}),
+        ("ALL,B=x,C='y,z'", {"A": "a", "B": "x", "C": "y,z"}),
+        ("A", {"A": "a"}),
+        ("NONE", {}),
+    ],
+)
+def test_variables(site: SlurmSite, export: str, expected: dict[str, str]) -> None:
+    site.submit(f"--export={export}", "--wrap=x", A="a", B="b")
+    found = site.queue.job(1).environment
+    assert {name: found[name] for name in "ABC" if name in found} == expected
+    assert found["PATH"].startswith("/opt/grain/slurm:")
+    assert found["HOME"] == str(site.folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["-t", "bad"], 255, "sbatch: error: Invalid --time specification"),
+        (["--mem=bad"], 255, "sbatch: error: Invalid --mem specification"),
+        (["-n", "x"], 1, 'sbatch: error: Invalid numeric value "x" for --ntasks.'),
+        (["-c", "0"], 1, 'sbatch: error: Invalid numeric value "0" for --cpus-per-task.'),
+        (["-N", "x"], 255, 'sbatch: error: "x" is not a valid node count'),
+        (["--signal=NO"], 255, "sbatch: error: Invalid --signal specification"),
+        (["--open-mode=x"], 255, "sbatch: error: Invalid --open-mode specification"),
+        (["--begin=soon"], 255, ("Invalid time specification (pos=0): soon\n"
+                                "sbatch: error: Invalid --begin specification")),
+        (["--gres=x:1"], 1, "sbatch: error: Invalid generic resource (gres) specification"),
+    ],
+)  # fmt: skip
+def test_wrong_values(site: SlurmSite, words: list[str], status: int, text: str) -> None:
+    assert site.answer("sbatch", *words, "--wrap=x") == ("", text, status)
+    assert site.queue.jobs.end() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-N", "2"], "Requested node configuration is not available"),
+        (["-a", "x"], "Invalid job array specification"),
+        (["-a", "0-1000000"], "Invalid job array specification"),
+        (["-a", "1000000"], "Invalid job array specification"),
+        (["-d", "foo:1"], "Job dependency problem"),
+        (["-d", "afterok:99"], "Job dependency problem"),
+        (["-w", "n1"], "Invalid node name specified"),
+        (["-L", "x"], "Invalid license specification"),
+        (["--exclusive"], "Requested node configuration is not available"),
+        (["--kill-on-invalid-dep=yes"], "Job dependency problem"),
+    ],
+)
+def test_what_there_is_not_is_refused(site: SlurmSite, words: list[str], text: str) -> None:
+    found = site.answer("sbatch", *words, "--wrap=x")
+    assert (found.out, found.status) == ("", 1)
+    first, second = found.err.splitlines()
+    assert first == f"sbatch: error: Batch job submission failed: {text}"
+    assert second.startswith("sbatch: (Grain) ")
+    assert site.queue.jobs.end() == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "sbatch: error: Batch script is empty!"),
+        (b"  \n", "sbatch: error: Batch script contains only whitespace!"),
+        (b"echo", ("sbatch: error: This does not look like a batch script.  The first\n"
+                  "sbatch: error: line must start with #! followed by the path to an interpreter.\n"
+                  "sbatch: error: For instance: #!/bin/sh")),
+        (b"#!/bin/sh\r\n", ("sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n"
+                           "sbatch: error: instead of expected UNIX line breaks (\\n).")),
+        (b"#!/bin/sh\n\0", ("sbatch: error: The Slurm controller does not allow scripts that\n"
+                           "sbatch: error: contain a NULL character '\\0'.")),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_scripts(site: SlurmSite, content: bytes, text: str) -> None:
+    (site.folder / "x").write_bytes(content)
+    assert site.answer("sbatch", "x") == ("", text, 1)
+    assert site.answer("sbatch", "none").err == "sbatch: error: Unable to open file none"
+
+
+def test_the_environment_of_a_wrong_queue_is_said(site: SlurmSite) -> None:
+    found = site.answer("sbatch", "--wrap=x", GRAIN_QUEUE="a/b")
+    assert found.status == 1
+    assert "Unable to contact slurm controller" in found.err
+
+
+@pytest.mark.parametrize("tool", tools.SUBMISSIONS)
+def test_command_lines_of_tools_are_accepted(site: SlurmSite, script: str, tool: str) -> None:
+    words = tools.SUBMISSIONS[tool]
+    wrapped = any(word.startswith("--wrap") for word in words)
+    number = "1\n" if "--parsable" in words else "Submitted batch job 1\n"
+    assert site.out("sbatch", *words, *([] if wrapped else [script])) == number
+
+
+@pytest.mark.parametrize("tool", tools.SCRIPTS)
+def test_scripts_of_tools_are_accepted(site: SlurmSite, tool: str) -> None:
+    text = tools.SCRIPTS[tool].replace("#SBATCH --wait\n", "")
+    (site.folder / "x").write_text(f"{text}\ntrue\n")
+    assert site.out("sbatch", "x") == "Submitted batch job 1\n"
+    name = re.search(r'(?:-J|--job-name)[= ]+"?([^"\n]*)', text)
+    assert site.queue.job(1).name == (name[1] if name else "x")
+
+
+@pytest.mark.parametrize("tool", tools.LISTS)
+def test_lists_have_the_form_that_tools_read(site: SlurmSite, tool: str) -> None:
+    words, form = tools.LISTS[tool]
+    number = str(site.submit("-J", "name", "-p", "main", "-c2", "-t10", "--mem=97", "--wrap=x"))
+    site.begin(int(number))
+    given = [word.replace("JOB,JOB", f"{number},{number}") for word in words]
+    given = [number if word == "JOB" else re.sub(r"\bME\b", USER, word) for word in given]
+    found = site.out("squeue", *given)
+    pattern = re.sub(r"\bME\b", USER, re.sub(r"JOB(?!ID)", number, form))
+    assert re.fullmatch(pattern + "\n", found), found
+
+
+def test_the_default_list(site: SlurmSite) -> None:
+    site.submit("-J", "a-long-name", "--wrap=x")
+    site.submit("-a", "0-1%1", "--wrap=x")
+    site.submit("-H", "--wrap=x")
+    site.submit("-d", "afterok:3", "--wrap=x")
+    site.submit("--begin", "now+1hour", "--wrap=x")
+    site.begin(2, 0)
+    lines = [line.split() for line in site.out("squeue").splitlines()]
+    assert [(line[0], line[4], line[-1]) for line in lines[1:]] == [
+        ("1", "PD", "(Resources)"),
+        ("2_1", "PD", "(JobArrayTaskLimit)"),
+        ("3", "PD", "(JobHeldUser)"),
+        ("4", "PD", "(Dependency)"),
+        ("5", "PD", "(BeginTime)"),
+        ("2_0", "R", "n7"),
+    ]
+    assert site.out("squeue").splitlines()[:2] == [
+        "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)",
+        f"                 1     queue a-long-n {USER[:8]:>8} PD       0:00      1 (Resources)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "short", "reason"),
+    [
+        ({}, "CD", "None"),
+        ({"status": 3}, "F", "NonZeroExitCode"),
+        ({"how": "signal", "signal": 9}, "F", "NonZeroExitCode"),
+        ({"how": "timeout", "signal": 15}, "TO", "TimeLimit"),
+        ({"how": "memory", "signal": 9}, "OOM", "OutOfMemory"),
+        ({"how": "cancelled", "by": "ann"}, "CA", "None"),
+        ({"how": "lost"}, "NF", "NodeDown"),
+        ({"how": "start", "status": 127}, "F", "JobLaunchFailure"),
+    ],
+)
+def test_ends(site: SlurmSite, fields: dict[str, Any], short: str, reason: str) -> None:
+    site.submit("--no-requeue", "--wrap=x")
+    site.run(1, **fields)
+    assert (
+        site.out("squeue", "-h", "-t", "all", "-o", "%i %t %r %M") == f"1 {short} {reason} 0:09\n"
+    )
+    assert site.out("squeue", "-h") == site.out("squeue", "-h", "-j", "1") == ""
+
+
+def test_ended_jobs_are_known_for_five_minutes(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit("--wrap=x")
+    site.run(1, at=time.time() - 299)
+    site.run(2, at=time.time() - 301)
+    assert site.out("squeue", "-h", "-t", "all", "-o", "%i") == "1\n"
+    found = site.answer("squeue", "-t", "all", "-j", "2")
+    assert found == ("", "slurm_load_jobs error: Invalid job id specified", 1)
+
+
+def test_unknown_numbers(site: SlurmSite) -> None:
+    wrong = ("", "slurm_load_jobs error: Invalid job id specified", 1)
+    assert site.answer("squeue", "-j", "99") == site.answer("squeue", "-j99") == wrong
+    assert site.out("squeue", "-h", "-j", "98,99") == ""
+    assert site.answer("squeue", "-j", "x") == ("", "squeue: error: Invalid job id: x", 1)
+    assert site.answer("squeue", "x").status == 1
+
+
+def test_tasks_by_their_numbers(site: SlurmSite) -> None:
+    site.submit("-a", "0-3", "--wrap=x")
+    for words in (["-j", "1_2"], ["-j", "1000002"], ["-j", "1_[2]"], ["-j1_2,1_7"]):
+        assert site.out("squeue", "-h", "-o", "%i %A %F %K", *words) == "1_2 1000002 1 2\n"
+    assert site.out("squeue", "-h", "-r", "-o", "%i", "-S", "-i").split() == [
+        "1_3",
+        "1_2",
+        "1_1",
+        "1_0",
+    ]
+
+
+def test_filters(site: SlurmSite) -> None:
+    site.submit("-J", "a", "-p", "long,short", "-A", "x", "--wrap=x")
+    site.submit("-J", "b", "--wrap=x")
+    site.begin(2)
+
+    def listed(*words: str, **environment: str) -> str:
+        return " ".join(site.out("squeue", "-h", "-o", "%i", *words, **environment).split())
+
+    assert listed("-n", "a,c") == listed("-p", "short") == listed("-A", "x") == "1"
+    assert listed("-t", "r") == listed("--states=RUNNING") == listed("-p", "queue") == "2"
+    assert listed(SQUEUE_STATES="PD") == "1"
+    assert listed("-u", "root,nobody" if USER != "root" else "nobody") == ""
+    assert listed("-w", "n7") == "2"
+    assert listed("-t", "CG,PD") == "1"
+
+
+def test_wrong_words_of_squeue(site: SlurmSite) -> None:
+    assert site.answer("squeue", "-t", "no").err.startswith(
+        "squeue: error: Invalid job state specified: no\nsqueue: error: Valid job states include: "
+    )
+    assert site.answer("squeue", "-u", "no-such").err == "squeue: error: Invalid user: no-such\n"
+    wrong = "squeue: error: Invalid job format specification: !"
+    assert site.answer("squeue", "-o", "%i%!") == ("", wrong, 1)
+    assert site.answer("squeue", "-O", "JobID,no").err.endswith("specification: no")
+    assert site.answer("squeue", "--json").err.startswith("squeue: unrecognized option '--json'\n")
+
+
+def test_without_a_dispatcher_lists_are_the_same_but_for_the_reason(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    for name in ("1", "1.alive"):
+        (site.queue.folder / "dispatchers" / name).unlink()
+    assert site.out("squeue", "-h", "-o", "%i %r") == "1 QueueNotRunning\n"
+
+
+def test_of_a_queue_that_was_never_used_lists_are_empty(site: SlurmSite) -> None:
+    assert site.out("squeue", "-h", GRAIN_QUEUE="other") == ""
+    assert site.answer("squeue", "-j", "1", GRAIN_QUEUE="other").status == 1
+    assert site.out("scancel", "1", GRAIN_QUEUE="other") == ""
+    assert not (site.queue.folder.parent / "other").exists()
+
+
+def test_a_queue_that_cannot_be_read_gives_no_list(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    (site.queue.folder / "format").write_text('{"version": 99, "mission": ""}')
+    done = site.process("squeue", "-h")
+    assert (done.stdout, done.returncode) == ("", 1)
+    first, second = done.stderr.splitlines()
+    assert first == "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    assert second.startswith("squeue: (Grain) the queue in ")
+
+
+def test_what_waits_and_is_cancelled_never_begins(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit("-a", "0-3", "--wrap=x")
+    assert site.out("scancel", "1", "2_1", "2000002", "99") == ""
+    assert state(site, 1) == state(site, 2, 1) == state(site, 2, 2) == "CANCELLED"
+    assert state(site, 2, 0) == state(site, 2, 3) == "PENDING"
+    site.out("scancel", "2_[0-1,3]")
+    assert state(site, 2, 0) == state(site, 2, 3) == "CANCELLED"
+
+
+def test_what_runs_is_completing_until_it_has_ended(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.begin(1)
+    site.out("scancel", "1")
+    assert site.out("squeue", "-h", "-o", "%t %T") == "CG COMPLETING\n"
+    site.end(1, how="cancelled")
+    assert site.out("squeue", "-h", "-t", "all", "-o", "%t") == "CA\n"
+
+
+def test_scancel_says_more_if_asked(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit("--wrap=x")
+    site.run(2)
+    found = site.answer("scancel", "-v", "1", "2", "99")
+    assert (found.out, found.status) == ("", 0)
+    assert found.err.splitlines() == [
+        "scancel: Terminating job 1",
+        "scancel: Terminating job 2",
+        "scancel: Terminating job 99",
+        "scancel: error: Kill job error on job id 2: Job/step already completing or completed",
+        "scancel: error: Kill job error on job id 99: Invalid job id specified",
+    ]
+
+
+def test_scancel_by_filters(site: SlurmSite) -> None:
+    for name in "aab":
+        site.submit("-J", name, "--wrap=x")
+    site.begin(1)
+    site.out("scancel", "-n", "a", "-t", "PD")
+    assert [state(site, number) for number in (1, 2, 3)] == ["RUNNING", "CANCELLED", "PENDING"]
+    assert site.out("squeue", "-h", "-o", "%t", "-j", "1,1") == "R\n"
+    site.out("scancel", "--me")
+    assert state(site, 3) == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "to"),
+    [
+        (["--signal=TERM", "1"], 15, "steps"),
+        (["1", "--signal", "USR2"], 12, "steps"),
+        (["-b", "-s", "USR1", "1"], 10, "script"),
+        (["-f", "-s", "10", "1"], 10, "all"),
+        (["-b", "1"], 15, "script"),
+    ],
+)
+def test_signals(site: SlurmSite, words: list[str], number: int, to: str) -> None:
+    site.submit("--wrap=x")
+    site.begin(1)
+    site.out("scancel", *words)
+    [(_, wish)] = list(site.queue.wishes_from(1))
+    assert (wish.what, wish.signal, wish.signal_to) == ("signal", number, to)
+
+
+def test_many_jobs_are_cancelled_by_one_wish(site: SlurmSite) -> None:
+    for _ in range(5):
+        site.submit("--wrap=x")
+    site.out("scancel", "-Q", "1", "2", "3", "5")
+    [(_, wish)] = list(site.queue.wishes_from(1))
+    assert wish.jobs == ((1, 3), (5, 5))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "scancel: error: No job identification provided"),
+        (["x"], "scancel: error: Invalid job id x"),
+        (["2_x"], "scancel: error: Invalid job id 2_x"),
+        (["-s", "NO", "1"], "Unknown job signal: NO"),
+        (["99.0"], "scancel: error: Kill job error on job step id 99.0: Invalid job id specified"),
+    ],
+)
+def test_wrong_words_of_scancel(site: SlurmSite, words: list[str], text: str) -> None:
+    assert site.answer("scancel", *words) == ("", text, 1)
+
+
+@pytest.mark.parametrize("command", ["sbatch", "squeue", "scancel"])
+def test_versions_and_help(site: SlurmSite, command: str) -> None:
+    assert site.out(command, "--version") == "slurm 22.05.8\n"
+    assert site.out(command, "--help").startswith(f"Usage: {command} ")

@@ -1,0 +1,326 @@
+"""``sacct``, ``scontrol``, ``srun``, ``sinfo`` and others on a queue."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tools_of_slurm as tools
+
+from grain.cli.slurm.here import CommandFailed, Here, user_name
+from grain.cli.slurm.reading import PATIENCE, patiently
+from grain.eventlog.usage import Usage
+from grain.queue.book import Book
+from grain.queue.errors import CannotWrite
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from slurm_site import SlurmSite
+
+USER = user_name(os.getuid())
+UID = os.getuid()
+IN_JOB = {
+    "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_CPUS_ON_NODE": "2",
+    "SLURM_JOB_NODELIST": "n7", "SLURM_JOB_NAME": "name",
+}  # fmt: skip
+
+
+NO_STEP = "srun: error: Unable to create step for job 12"
+NOT_FOUND = "slurmstepd: error: execve(): no-such-program: No such file or directory"
+ADVICE = 'Try "srun --help" for more information'
+
+
+@pytest.mark.parametrize("tool", tools.ACCOUNTS)
+def test_accounts_have_the_form_that_tools_read(site: SlurmSite, tool: str) -> None:
+    words, form = tools.ACCOUNTS[tool]
+    number = str(site.submit("-J", "name", "--wrap=x"))
+    site.run(1, status=3, usage=Usage(peak_memory=1.0))
+    given = [word.replace("JOB", number) for word in words if word != "--format=JobIdRaw,State"]
+    given += ["--format=JobIdRaw,State"] * ("--format=JobIdRaw,State" in words)
+    found = site.out("sacct", *given)
+    pattern = re.sub(r"JOB", number, form)
+    assert re.fullmatch(pattern + r"\n?", found) or re.match(pattern, found), found
+
+
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({}, "1|COMPLETED|0:0 1.batch|COMPLETED|0:0"),
+        ({"status": 3}, "1|FAILED|3:0 1.batch|FAILED|3:0"),
+        ({"how": "signal", "signal": 9}, "1|FAILED|0:9 1.batch|FAILED|0:9"),
+        ({"how": "timeout", "signal": 15}, "1|TIMEOUT|0:0 1.batch|TIMEOUT|0:15"),
+        ({"how": "memory", "signal": 9}, "1|OUT_OF_MEMORY|0:125 1.batch|OUT_OF_MEMORY|0:125"),
+        ({"how": "cancelled"}, f"1|CANCELLED_by_{UID}|0:0 1.batch|CANCELLED|0:15"),
+        ({"how": "lost"}, "1|NODE_FAIL|0:0 1.batch|NODE_FAIL|0:0"),
+    ],
+)
+def test_states_and_exit_codes(site: SlurmSite, fields: dict[str, Any], lines: str) -> None:
+    site.submit("--no-requeue", "--wrap=x")
+    site.run(1, **fields)
+    found = site.out("sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
+    assert found.replace(" ", "_").split() == lines.split()
+
+
+def test_the_default_table(site: SlurmSite) -> None:
+    site.submit("-J", "a-long-name", "-A", "acct", "--wrap=x")
+    site.run(1)
+    site.submit("--wrap=x")
+    assert site.out("sacct").splitlines() == [
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ",
+        "------------ ---------- ---------- ---------- ---------- ---------- -------- ",
+        "1            a-long-na+      queue       acct          1  COMPLETED      0:0 ",
+        "1.batch           batch                  acct          1  COMPLETED      0:0 ",
+        "2                  wrap      queue                     0    PENDING      0:0 ",
+    ]
+
+
+def test_columns(site: SlurmSite) -> None:
+    site.submit("-J", "a-long-name", "--wrap=x")
+    assert site.out("sacct", "-X", "-n", "-o", "jobid%5,jobname%-14,state%4,jobn%0") == (
+        "    1 a-long-name    PEN+  \n"
+    )
+    assert site.out("sacct", "-X", "-p", "-o", "JobID,nnodes") == "JobID|NNodes|\n1|1|\n"
+    assert site.out("sacct", "-XnP", "--delimiter=;", "-o", "JobID,User") == f"1;{USER}\n"
+    assert site.out("sacct", "-n", "--brief", "-X").split() == ["1", "PENDING", "0:0"]
+    found = site.answer("sacct", "-o", "no-such")
+    assert (found.out, found.status) == ("", 1)
+    assert "JobIDRaw" in site.out("sacct", "--helpformat").split()
+
+
+def test_tasks_steps_and_names(site: SlurmSite) -> None:
+    site.submit("-a", "0-2", "-J", "a", "--wrap=x")
+    site.submit("-J", "b", "--wrap=x")
+    site.run(1, 1)
+
+    def listed(*words: str) -> list[str]:
+        return site.out("sacct", "-n", "-P", "-o", "JobID", *words).split()
+
+    assert listed("-j", "1") == ["1_0", "1_1", "1_1.batch", "1_2"]
+    assert listed("-j", "1_1") == listed("-j1000001") == ["1_1", "1_1.batch"]
+    assert listed("-j", "1_1.batch") == ["1_1.batch"]
+    assert listed("-j", "1.0,2.0") == []
+    assert listed("-X", "--name", "b") == listed("-j", "2,99") == ["2"]
+    assert listed("-X", "-s", "CD") == ["1_1"]
+    assert listed("-X", "-u", "no-such-user") == [] or USER == "root"
+    assert site.out("sacct", "-nPX", "-j", "1_1", "-o", "JobIDRaw") == "1000001\n"
+    assert site.answer("sacct", "-j", "x").status == 1
+
+
+def test_what_ended_before_the_time_that_is_asked_for_is_left_out(site: SlurmSite) -> None:
+    for ago in (86400.0, 0.0):
+        number = site.submit("--wrap=x")
+        site.run(number, at=time.time() - ago)
+
+    def listed(*words: str) -> list[str]:
+        return site.out("sacct", "-XnP", "-o", "JobID", *words).split()
+
+    assert listed("-S", "now-2hours") == ["2"]
+    assert listed("-S", "2020-01-01") == listed("-j", "1,2") == ["1", "2"]
+    assert listed("-S", "2020-01-01", "-E", "2020-01-02") == []
+    assert site.answer("sacct", "-S", "soon").status == 1
+
+
+def test_a_record_of_a_job(site: SlurmSite) -> None:
+    site.submit("-J", "two words", "-n2", "-t10", "--mem=100", "--comment", "c", "--wrap=x")
+    site.begin(1)
+    record = site.out("scontrol", "show", "job", "1")
+    assert record.endswith("\n   Power=\n   \n\n")
+    lines = [line.strip() for line in record.splitlines()]
+    assert lines[0] == "JobId=1 JobName=two words"
+    for line in (
+        "JobState=RUNNING Reason=None Dependency=(null)",
+        "Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0",
+        "NodeList=n7",
+        "BatchHost=n7",
+        "NumNodes=1 NumCPUs=2 NumTasks=2 CPUs/Task=1 ReqB:S:C:T=0:0:*:*",
+        "TRES=cpu=2,mem=100M,node=1,billing=2",
+        "Command=(null)",
+        f"WorkDir={site.folder}",
+        "Comment=c",
+        f"StdOut={site.folder}/slurm-1.out",
+    ):
+        assert line in lines
+    one = site.out("scontrol", "show", "job", "-o", "1")
+    assert one.count("\n") == 1
+    assert one == site.out("scontrol", "-o", "show", "job", "1")
+    assert re.search(r" RunTime=00:00:1\d TimeLimit=00:10:00 ", one)
+
+
+def test_records_of_tasks(site: SlurmSite) -> None:
+    site.submit("-a", "0-1", "--wrap=x")
+    found = site.out("scontrol", "-o", "show", "job", "1").splitlines()
+    assert [line.partition(" JobName")[0] for line in found] == [
+        "JobId=1000000 ArrayJobId=1 ArrayTaskId=0",
+        "JobId=1000001 ArrayJobId=1 ArrayTaskId=1",
+    ]
+    assert site.out("scontrol", "-o", "show", "job", "1_1") == found[1] + "\n"
+
+
+def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    for words, text in {
+        "show job 99": "slurm_load_jobs error: Invalid job id specified",
+        "show job x": "scontrol_print_job error: Invalid job id specified",
+        "show": "too few arguments for keyword:show",
+        "show no": "invalid entity:no for keyword:show ",
+        "no": "invalid keyword: no",
+        "requeue 99": "Invalid job id specified for job 99",
+        "requeue 1": "Job is pending execution for job 1",
+        "hold 99": "Invalid job id specified for job 99\n"
+        "slurm_suspend error: Invalid job id specified",
+        "release 99": "Invalid job id specified for job 99\n"
+        "slurm_suspend error: Invalid job id specified",
+    }.items():
+        assert site.answer("scontrol", *words.split()) == ("", text, 1)
+
+
+def test_hosts(site: SlurmSite) -> None:
+    names = ["n1", "n2", "n07", "n08", "n09", "a", "x3-y"]
+    found = site.out("scontrol", "show", "hostnames", "n[1-2,07-09],a,x[3]-y")
+    assert found.split() == names
+    assert site.out("scontrol", "show", "hostnames", **IN_JOB) == "n7\n"
+    assert site.answer("scontrol", "show", "hostnames", "n[1").status == 1
+
+
+def test_the_configuration(site: SlurmSite) -> None:
+    found = site.out("scontrol", "show", "config")
+    assert "\nMinJobAge               = 300 sec\n" in found
+    assert found.endswith(" is UP\n")
+
+
+def test_hold_and_release(site: SlurmSite) -> None:
+    site.submit("-a", "0-1", "--wrap=x")
+    site.out("scontrol", "hold", "1_1")
+    assert site.out("squeue", "-h", "-o", "%i %r").split("\n")[:2] == [
+        "1_0 Resources", "1_1 JobHeldUser",
+    ]  # fmt: skip
+    site.out("scontrol", "release", "1")
+    assert "JobHeldUser" not in site.out("squeue", "-h", "-o", "%i %r")
+    site.submit("-H", "--wrap=x")
+    site.out("scontrol", "release", "2")
+    assert site.out("squeue", "-h", "-j", "2", "-o", "%r") == "Resources\n"
+
+
+def test_a_job_that_runs_is_ended_and_runs_again(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.begin(1)
+    site.out("scontrol", "requeue", "1")
+    wishes = [wish.what for _, wish in site.queue.wishes_from(1)]
+    assert wishes == ["cancel", "again"]
+    site.end(1, how="cancelled")
+    standing = Book.read(site.queue).standing(1, None, time.time())
+    assert (standing.state, standing.attempt) == ("PENDING", 2)
+    site.begin(1, attempt=2)
+    assert "Restarts=1" in site.out("scontrol", "show", "job", "1")
+
+
+def test_a_job_that_has_ended_runs_again(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.run(1)
+    site.out("scontrol", "requeue", "1")
+    assert site.out("squeue", "-h", "-o", "%t %r") == "PD Resources\n"
+    site.submit("--no-requeue", "--wrap=x")
+    site.run(2)
+    assert site.answer("scontrol", "requeue", "2").status == 1
+
+
+def test_partitions_and_accounts(site: SlurmSite) -> None:
+    found = site.out("sinfo", "-a", "-o", "%P %G %l %p %c %m")
+    assert found == "PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY\nqueue* (null) infinite 1 0 0\n"
+    assert site.out("sinfo").splitlines() == [
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
+        "queue*       up   infinite      0    n/a ",
+    ]
+    assert site.out("sinfo", "-h", "-p", "other") == ""
+    assert site.out("sacctmgr", "-n", "-s", "list", "user", USER, "format=account%256") == ""
+    assert site.out("sshare", "-U", "-u", USER) == ""
+    assert site.answer("sacctmgr", "add", "user", "x").status == 1
+    assert site.answer("salloc", "-n", "1").status == 1
+
+
+def srun(site: SlurmSite, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return site.process("srun", *words, **{**IN_JOB, **env})
+
+
+def test_a_step_with_one_process_is_that_process(site: SlurmSite) -> None:
+    show = "echo $$ $SLURM_PROCID $SLURM_STEP_NUM_TASKS $SLURM_STEP_ID; exit 3"
+    done = srun(site, "-n1", "--cpu-bind=q", "--cpus-per-task=2", "--nodes=1", "sh", "-c", show)
+    assert (done.stdout.split()[1:], done.stderr, done.returncode) == (["0", "1", "0"], "", 3)
+    assert srun(site, "sh", "-c", "kill -9 $$").returncode == -9
+
+
+def test_output_files_of_steps(site: SlurmSite) -> None:
+    task = {"SLURM_JOB_ID": "12000003", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"}
+    words = ["--unbuffered", "--output", "%A_%a_%t.out", "--error", "%j_%t.err"]
+    done = srun(site, *words, "sh", "-c", "echo out; echo err >&2", **task)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert (site.folder / "12_3_0.out").read_text() == "out\n"
+    assert (site.folder / "12000003_0.err").read_text() == "err\n"
+    srun(site, "-n2", "-o", "both-%x-%J", "sh", "-c", "echo out; echo err >&2")
+    assert (site.folder / "both-name-12.0").read_text().split() == ["out", "err"] * 2 or sorted(
+        (site.folder / "both-name-12.0").read_text().split()
+    ) == ["err", "err", "out", "out"]
+
+
+def test_a_step_of_several_processes_has_the_highest_status(site: SlurmSite) -> None:
+    done = srun(
+        site, "-n", "2", "-l", "sh", "-c", "echo $SLURM_PROCID $SLURM_NTASKS; exit $SLURM_PROCID"
+    )
+    assert sorted(done.stdout.splitlines()) == ["0: 0 2", "1: 1 2"]
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert srun(site, "echo", "x", SLURM_NTASKS="2").stdout == "x\nx\n"
+    assert srun(site, "-n2", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+def test_a_step_ends_at_its_limit(site: SlurmSite) -> None:
+    done = srun(site, "-t", "0:1", "sleep", "600")
+    assert done.returncode == 128 + 15
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        ([], "srun: fatal: No command given to execute.", 1),
+        (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
+        (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
+        (["-n2", "no-such-program"], NOT_FOUND, 2),
+        (["no-such-program"], NOT_FOUND, 2),
+        (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
+    ],
+)
+def test_steps_that_cannot_be(site: SlurmSite, words: list[str], text: str, status: int) -> None:
+    done = srun(site, *words)
+    assert (done.stdout, done.stderr, done.returncode) == ("", text + "\n", status)
+
+
+def test_ranks_are_never_started_as_runs_of_their_own(site: SlurmSite) -> None:
+    done = srun(site, "-n2", "--mpi=pmix", "echo", "x")
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr.startswith("srun: error: (Grain) --mpi=pmix is not supported")
+
+
+def test_what_cannot_be_read_is_tried_again_for_half_a_minute() -> None:
+    here, now, tries = Here("squeue"), [0.0], [0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def read(failures: int) -> str:
+        tries[0] += 1
+        if tries[0] <= failures:
+            raise CannotWrite("stale", 116)
+        return "all"
+
+    found = patiently(here, "x", lambda: read(5), clock=lambda: now[0], sleep=sleep)
+    assert (found, tries[0]) == ("all", 6)
+    began = now[0]
+    with pytest.raises(CommandFailed) as caught:
+        patiently(here, "x error", lambda: read(10**6), clock=lambda: now[0], sleep=sleep)
+    assert now[0] - began == PATIENCE
+    assert str(caught.value) == (
+        "x error: Unable to contact slurm controller (connect failure)\nsqueue: (Grain) stale"
+    )

@@ -1,0 +1,138 @@
+"""``grain slurm``, ``grain slurm doctor``, and ``grain submit`` of scripts for Slurm."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from grain.cli import main
+from grain.cli.batch.command import Commands
+from grain.cli.batch.system_commands import system_command, system_environment
+from grain.cli.slurm.setup.folder import COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+    from slurm_site import SlurmSite
+
+
+def grain(site: SlurmSite, *words: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, words, env={**site.environment, **environment})
+
+
+def folder(site: SlurmSite) -> Path:
+    return site.folder / "state/grain/slurm"
+
+
+def test_the_directory_is_printed_for_path(site: SlurmSite) -> None:
+    done = grain(site, "slurm")
+    assert (done.exit_code, done.stdout) == (0, f"{folder(site)}\n")
+    assert f'export PATH={folder(site)}:"$PATH"' in done.stderr
+    assert {file.name for file in folder(site).iterdir()} == {*COMMANDS, ".grain"}
+    assert folder(site).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_command_takes_no_module_from_the_working_directory(site: SlurmSite) -> None:
+    grain(site, "slurm")
+    for name in ("msgspec.py", "socket.py", "grain.py"):
+        (site.folder / name).write_text("raise SystemExit('of another user')\n")
+    site.submit("--wrap=x")
+    for command, words in {"squeue": ["-h", "-o", "%i"], "sacct": ["-nXPo", "JobID"]}.items():
+        done = subprocess.run(
+            [folder(site) / command, *words],
+            cwd=site.folder, env=site.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_there(site: SlurmSite, command: str) -> None:
+    assert site.out(command, "--version") == "slurm 22.05.8\n"
+
+
+def test_the_doctor_looks_where_tools_look(site: SlurmSite) -> None:
+    (site.folder / ".bash_profile").write_text("export PATH=/usr/bin:/bin\n")
+    done = grain(site, "slurm", "doctor")
+    assert done.exit_code == 1
+    assert [line[:6] for line in done.stdout.splitlines()] == [
+        "wrong ", "      ", "wrong ", "      ", "ok    ",
+    ]  # fmt: skip
+    assert "add this line at the end of ~/.bash_profile: export PATH=" in done.stdout
+    with (site.folder / ".bash_profile").open("a") as file:
+        file.write(f'export PATH={folder(site)}:"$PATH"\n')
+    done = grain(site, "slurm", "doctor", PATH=f"{folder(site)}:{os.environ['PATH']}")
+    assert done.exit_code == 0
+    assert "wrong" not in done.stdout
+
+
+def test_grain_submit_reads_directives_of_slurm(site: SlurmSite) -> None:
+    (site.folder / "job.sh").write_text(
+        "#!/bin/sh\n#SBATCH -J slurm -t 10 -c 4 -o x.out\n#GRAIN --name grain -t 20m\ntrue\n"
+    )
+    for words in (["-r", "Cores=2"], [], ["--directives", "off"]):
+        assert grain(site, "submit", *words, "job.sh").exit_code == 0
+    jobs = [site.queue.job(number) for number in (1, 2, 3)]
+    assert [job.request for job in jobs] == [{"Cores": 2}, {"Cores": 4}, {"Cores": 1}]
+    assert [job.name for job in jobs] == ["grain", "grain", "job.sh"]
+    assert [job.timeout for job in jobs] == [1200.0, 1200.0, 0.0]
+    assert [job.stdout for job in jobs] == ["x.out", "x.out", "job-%j.out"]
+
+
+def test_a_directive_that_cannot_be_obeyed_is_said(site: SlurmSite) -> None:
+    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH -N 2\n")
+    done = grain(site, "submit", "job.sh")
+    assert done.exit_code == 2
+    assert (
+        "in a line #SBATCH: Requested node configuration is not available (a job runs on one"
+        in (done.stderr)
+    )
+
+
+def system_commands(site: SlurmSite) -> Path:
+    """Make a directory with commands of the system, which print how they are called."""
+    there = site.folder / "usr-bin"
+    there.mkdir()
+    for name in ("sbatch", "srun"):
+        (there / name).write_text('#!/bin/sh\necho "system $0 $*"\n')
+        (there / name).chmod(0o700)
+    return there
+
+
+def test_grain_itself_calls_commands_of_the_system(site: SlurmSite) -> None:
+    grain(site, "slurm")
+    there = system_commands(site)
+    env = {"PATH": f"{folder(site)}:{there}:/bin"}
+    assert shutil.which("sbatch", path=env["PATH"]) == f"{folder(site)}/sbatch"
+    assert system_command("sbatch", env) == f"{there}/sbatch"
+    assert system_environment(env) == {"PATH": f"{there}:/bin"}
+
+
+def test_a_batch_system_is_never_asked_by_a_look_alike(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grain(site, "slurm")
+    there = system_commands(site)
+    monkeypatch.setenv("PATH", f"{folder(site)}:{there}:/bin:/usr/bin")
+    done = Commands("Slurm", ("sbatch",)).run(["sbatch", "x"])
+    assert done.out == f"system {there}/sbatch x\n"
+
+
+def test_in_a_job_of_the_system_srun_is_that_of_the_system(site: SlurmSite) -> None:
+    grain(site, "slurm")
+    path = f"{folder(site)}:{system_commands(site)}:/bin"
+    done = site.process("srun", "-n", "2", "x", PATH=path, SLURM_JOB_ID="7")
+    assert done.stdout.startswith("system ")
+    assert done.stdout.endswith("/usr-bin/srun -n 2 x\n")
+
+
+def test_a_refusal_names_the_command_of_the_system(site: SlurmSite) -> None:
+    grain(site, "slurm")
+    path = f"{folder(site)}:{system_commands(site)}:/bin"
+    found = site.answer("sbatch", "-N", "2", "--wrap=x", PATH=path)
+    assert found.err.endswith(f"; the system's sbatch may have it: {site.folder}/usr-bin/sbatch")

@@ -1,0 +1,272 @@
+"""Slurm's words: command lines, directives, values. Messages are those of Slurm 22.05."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from grain.cli.slurm_words import values
+from grain.cli.slurm_words.grammar import BadUse, parse
+from grain.cli.slurm_words.numbers import Meant, meant
+from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
+from grain.cli.slurm_words.translation import NotTranslated, submit_options
+from grain.queue.records import Dependency
+
+
+def read(*words: str) -> list[tuple[str, str]]:
+    return parse("sbatch", words, SBATCH, permute=False).given
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["--time=5"], [("time", "5")]),
+        (["--time", "5"], [("time", "5")]),
+        (["-t5"], [("time", "5")]),
+        (["-t", "5"], [("time", "5")]),
+        (["-o=x"], [("output", "=x")]),
+        (["--job=x"], [("job-name", "x")]),
+        (["--part", "x"], [("partition", "x")]),
+        (["-HW"], [("hold", ""), ("wait", "")]),
+        (["--get-user-env"], [("get-user-env", "")]),
+        (["--get-user-env=L"], [("get-user-env", "L")]),
+        (["-k", "-J", "x"], [("no-kill", ""), ("job-name", "x")]),
+    ],
+)
+def test_options_are_read_as_getopt_does(words: list[str], given: list[tuple[str, str]]) -> None:
+    assert read(*words) == given
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--nosuch"], "sbatch: unrecognized option '--nosuch'"),
+        (["--nosuch=3"], "sbatch: unrecognized option '--nosuch'"),
+        (["-7"], "sbatch: invalid option -- '7'"),
+        (["--mem"], "sbatch: option '--mem' requires an argument"),
+        (["-J"], "sbatch: option requires an argument -- 'J'"),
+        (["--parsable=3"], "sbatch: option '--parsable' doesn't allow an argument"),
+        (
+            ["--mem-per=3"],
+            (
+                "sbatch: option '--mem-per=3' is ambiguous; possibilities: '--mem-per-cpu' "
+                "'--mem-per-gpu'"
+            ),
+        ),
+    ],
+)
+def test_wrong_options_are_refused_as_getopt_does(words: list[str], text: str) -> None:
+    with pytest.raises(BadUse) as caught:
+        read(*words)
+    assert str(caught.value) == f'{text}\nTry "sbatch --help" for more information'
+
+
+def test_the_first_word_ends_the_options_of_sbatch() -> None:
+    parsed = parse("sbatch", ["-J", "x", "job.sh", "-J", "y"], SBATCH, permute=False)
+    assert (parsed.given, parsed.rest) == ([("job-name", "x")], ["job.sh", "-J", "y"])
+    assert parse("x", ["a", "-J", "y", "--", "-b"], SBATCH).rest == ["a", "-b"]
+
+
+@pytest.mark.parametrize("table", [SBATCH, SRUN])
+def test_no_two_options_have_one_name_or_letter(table: tuple[tuple[str, str, str], ...]) -> None:
+    for place in (0, 1):
+        names = [option[place] for option in table if option[place]]
+        assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#SBATCH -J a", ["-J", "a"]),
+        ('#SBATCH --job-name="two words"   # comment', ["--job-name=two words"]),
+        ("#SBATCH --array               0-1", ["--array", "0-1"]),
+        ("#SBATCH\t--wait                ", ["--wait"]),
+        ("#SBATCH --comment 'it''s'", ["--comment", "its"]),
+        (r"#SBATCH -J two\ words", ["-J", "two words"]),
+        ("#SBATCH -J a#b", ["-J", "a#b"]),
+        ("#SBATCHX -J a", None),
+        ("##SBATCH -J a", None),
+        (" #SBATCH -J a", None),
+    ],
+)
+def test_directives_of_a_line(line: str, words: list[str] | None) -> None:
+    assert directives(f"#!/bin/sh\n\n{line}\n") == ([words] if words else [])
+
+
+def test_directives_end_with_the_first_command() -> None:
+    script = "#!/bin/sh\n#SBATCH -J a\n\n# comment\n#SBATCH -t 5\necho\n#SBATCH -n 3\n"
+    assert of_script(directives(script)) == [("job-name", "a"), ("time", "5")]
+
+
+def test_wrong_directives() -> None:
+    with pytest.raises(BadUse) as caught:
+        directives('#!/bin/sh\n#SBATCH -J "a\n', "job.sh")
+    assert str(caught.value) == 'sbatch: fatal: job.sh: line 2: Unmatched `"` in [ "a]'
+    with pytest.raises(BadUse, match=r"^sbatch: error: Invalid directive found in batch script: b"):
+        of_script([["-J", "a", "b"]])
+
+
+def test_later_sources_replace_options_of_earlier_ones() -> None:
+    script = [("mem", "1"), ("requeue", ""), ("time", "5")]
+    assert merged([script, [("mem-per-cpu", "2"), ("no-requeue", "")]]) == {
+        "time": "5", "mem-per-cpu": "2", "no-requeue": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5", 300), ("5:30", 330), ("0:600", 600), ("00:10:00", 600), ("1:0:0", 3600),
+        ("0-0:10:0", 600), ("1-0", 86400), ("1-2", 93600), ("1-2:3", 93780), ("1-2:3:4", 93784),
+        ("UNLIMITED", 0), ("infinite", 0), ("-1", 0), ("0", 0),
+    ],
+)  # fmt: skip
+def test_time_limits(text: str, seconds: float) -> None:
+    assert values.time_limit(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "x", "1h", "1:2:3:4", "-5", "1-", "1-2:3:4:5", "1.5"])
+def test_wrong_time_limits(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^"):
+        values.time_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("100", 100), ("1024K", 1), ("1g", 1024), ("1GB", 1024), ("2T", 2097152), ("954M", 954)],
+)
+def test_memory(text: str, size: float) -> None:
+    assert values.megabytes(text) == size
+
+
+def test_warnings() -> None:
+    assert values.warning("B:USR2@30") == (12, 30.0, "script")
+    assert values.warning("SIGUSR1") == (10, 60.0, "steps")
+    assert values.warning("10@90") == (10, 90.0, "steps")
+    for text in ("NO", "", "USR2@", "X:USR2"):
+        with pytest.raises(ValueError, match=r"^"):
+            values.warning(text)
+
+
+def test_dependencies() -> None:
+    assert values.dependencies("afterok:1:2,afterany:3_*,afternotok:4,after:5,aftercorr:6") == (
+        Dependency(jobs=(1, 2)),
+        Dependency(jobs=(3,), until="any"),
+        Dependency(jobs=(4,), until="fail"),
+        Dependency(jobs=(5,), until="begun"),
+        Dependency(jobs=(6,), until="each"),
+    )
+    for text in ("singleton", "afterok:1?afterok:2", "after:1+5", "afterok:1_2", "afterok:x", "1"):
+        with pytest.raises(ValueError, match=r"^"):
+            values.dependencies(text)
+
+
+def test_times() -> None:
+    now = time.mktime((2026, 3, 4, 12, 0, 0, 0, 0, -1))
+
+    def at(*when: int) -> float:
+        return time.mktime((*when, 0, 0, -1))  # type: ignore[arg-type]
+
+    for text, expected in {
+        "now": now,
+        "now+1hour": now + 3600,
+        "now+60": now + 60,
+        "now-2days": now - 172800,
+        "16:00": at(2026, 3, 4, 16, 0, 0),
+        "8:30": at(2026, 3, 5, 8, 30, 0),
+        "4pm": None,
+        "4:15 pm": at(2026, 3, 4, 16, 15, 0),
+        "tomorrow": at(2026, 3, 5, 0, 0, 0),
+        "midnight": at(2026, 3, 5, 0, 0, 0),
+        "2030-01-31": at(2030, 1, 31, 0, 0, 0),
+        "2030-01-31T12:34": at(2030, 1, 31, 12, 34, 0),
+        "01/31/30-12:34:56": at(2030, 1, 31, 12, 34, 56),
+        "2030-13-01": None,
+        "soon": None,
+    }.items():
+        if expected is None:
+            with pytest.raises(ValueError, match=r"^"):
+                values.begin_time(text, now)
+        else:
+            assert values.begin_time(text, now) == expected
+
+
+def test_gpus() -> None:
+    assert values.gpus("2") == values.gpus("a100:2") == 2
+    assert values.gpus("gpu", gres=True) == 1
+    assert values.gpus("gpu:a100:2,gres:gpu:1", gres=True) == 3
+    assert values.gpus("none", gres=True) == 0
+    for text in ("fpga:1", "x"):
+        with pytest.raises(ValueError, match=r"^"):
+            values.gpus(text, gres=True)
+
+
+def test_spans() -> None:
+    assert [values.span(n) for n in (0, 61, 3600, 90061)] == [
+        "0:00",
+        "1:01",
+        "1:00:00",
+        "1-01:01:01",
+    ]
+    assert [values.long_span(n) for n in (0, 90061)] == ["00:00:00", "1-01:01:01"]
+
+
+@pytest.mark.parametrize(
+    ("word", "job", "tasks", "step"),
+    [
+        ("12", 12, set(), ""),
+        ("12_3", 12, {3}, ""),
+        ("12_[1-3,7%2]", 12, {1, 2, 3, 7}, ""),
+        ("12_*", 12, set(), ""),
+        ("12000003", 12, {3}, ""),
+        ("12.batch", 12, set(), "batch"),
+        ("12_3.0", 12, {3}, "0"),
+        ("999999", 999999, set(), ""),
+    ],
+)
+def test_numbers(word: str, job: int, tasks: set[int], step: str) -> None:
+    assert meant(word, 20) == Meant(job, frozenset(tasks), step)
+
+
+def test_a_number_that_was_given_is_that_of_a_job() -> None:
+    assert meant("12000003", 12000003) == Meant(12000003)
+
+
+@pytest.mark.parametrize("word", ["", "x", "12_x", "12_", "12_[]", "12_[3-1]", "1 2", "-1"])
+def test_words_that_are_no_jobs(word: str) -> None:
+    with pytest.raises(ValueError, match=r"^"):
+        meant(word, 20)
+
+
+def test_directives_become_options_of_grain_submit() -> None:
+    script = (
+        "#!/bin/sh\n#SBATCH -J a -n 2 -c 3 --mem=1000 -t 10 -a 1-3%2 -d afterany:4:5\n"
+        "#SBATCH --signal=B:USR2@30 -o %j.log --export=ALL,A=b -A acct -p main --no-requeue\n"
+    )
+    assert submit_options(script, "job.sh", 0.0) == {
+        "name": "a",
+        "res": "Cores=6,Memory=1.048576",
+        "time": "600s",
+        "array": "1-3%2",
+        "after": ("4,5:any",),
+        "signal": "B:USR2@30",
+        "stdout": "%A%6a.log",
+        "env": ("A=b",),
+        "no_requeue": True,
+    }
+    assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("-N 2", r"Requested node configuration is not available \(a job runs on one node here\)"),
+        ("--time=x", "Invalid --time specification"),
+        ("--no-such", "unrecognized option '--no-such'"),
+        ("--export=NONE", "--export without ALL"),
+    ],
+)
+def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
+    with pytest.raises(NotTranslated, match=f"^{text}"):
+        submit_options(f"#!/bin/sh\n#SBATCH {line}\n", "job.sh", 0.0)
