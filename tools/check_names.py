@@ -14,13 +14,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
+    "Ended": "the end of a run or of an attempt, as a message and as a file",
     "EndedMission": "a mission that has left, as the scheduler keeps it and as it answers",
     "Explanation": "why a task waits, by the scheduler and by an event log",
     "LostWorker": "a worker that is lost, for the scheduler and for a mission",
+    "Queue": "jobs that wait, for workers of Grain or for nodes of a batch system",
     "Remark": "a sentence on what may surprise the user, as an event and as a line of a log",
     "RunEnded": "the end of a run, as a message and as a line of a log",
     "Shape": "workers that are alike, as configured and as the scheduler has them",
     "TasksPrinted": "lines that tasks have printed, as a message and as an event",
+    "Wish": "the end or another change that is asked for, within a worker and by a user",
     "WorkerJoined": "a worker that joins, as an event and as a line of a log",
     "WorkerLeft": "a worker that leaves, as an event and as a line of a log",
 }

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from slurm_site import SlurmSite
 
 from grain.cli.batch import BatchJob, worker_job
 from grain.config import Config, load
 from grain.edge import serve
 from grain.edge.questions import CODEC, Answer, Ask, pack
+from grain_testkit.job_commands import JobCommands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,3 +162,36 @@ def _answering(address: str, **answers: Any) -> Iterator[Fake]:
 def answering() -> Any:
     """A scheduler: ``with answering(address, state={...}) as fake``."""
     return _answering
+
+
+@pytest.fixture
+def jobs(alone: Path, monkeypatch: pytest.MonkeyPatch) -> JobCommands:
+    """A queue with a dispatcher that does nothing, in an own home."""
+    monkeypatch.delenv("GRAIN_QUEUE", raising=False)
+    (alone / "grain.toml").write_text("")
+    jobs = JobCommands(alone)
+    _let_none_start(alone)
+    jobs.dispatch()
+    return jobs
+
+
+@pytest.fixture
+def idle(alone: Path, monkeypatch: pytest.MonkeyPatch) -> JobCommands:
+    """A queue without a dispatcher, where none can be started."""
+    monkeypatch.delenv("GRAIN_QUEUE", raising=False)
+    (alone / "grain.toml").write_text("")
+    jobs = JobCommands(alone)
+    _let_none_start(alone)
+    return jobs
+
+
+def _let_none_start(home: Path) -> None:
+    """Have a file where a mission that is started would make its folder."""
+    (home / "state/grain/started").write_text("no directory\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmSite:
+    """A queue in the working directory, for commands that speak Slurm."""
+    monkeypatch.chdir(tmp_path)
+    return SlurmSite(tmp_path)

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from grain.cli import main
+from grain.edge.mission_ids import lasting_id
 from grain.eventlog.schema import TaskStarted, TaskSubmitted
 from grain_testkit import states
 from grain_testkit.command_line import grain
@@ -96,6 +97,19 @@ def test_a_task_is_explained_by_the_log_while_the_mission_runs(mission: Mission)
     later = grain("why", "opt:9", "--patience", "0.1")
     assert (1, "task opt:9 is unknown") == (later.exit_code, later.stdout.splitlines()[0])
     assert "its event log has it, which is a few seconds behind" in later.stdout
+
+
+def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_has_another_id(
+    mission: Mission, address: str, answering: Any
+) -> None:
+    mission("queue", host=socket.gethostname(), address=address)
+    lasting = states.mission(
+        "queue", id=lasting_id("queue", "0123"), host=socket.gethostname(), connected=True
+    )
+    with answering(address, state=states.state(missions=[lasting])):
+        assert "Beside it" not in grain("ls", "--patience", "60").output
+    with answering(address, state=states.state(missions=[replace(lasting, connected=False)])):
+        assert "Beside it, mission queue" in grain("ls", "--patience", "60").output
 
 
 def test_ls_names_missions_that_run_beside_the_scheduler(

@@ -168,7 +168,7 @@ def test_every_command_stands_in_one_section_of_the_help() -> None:
     # A help text that is folded goes on at a larger indentation.
     names = re.findall(r"^  (\S+)", listed, re.MULTILINE)
 
-    assert 4 == len(sections)
+    assert 5 == len(sections)
     assert sorted([*OWN, *plugins.ELSEWHERE]) == sorted(names)
 
 

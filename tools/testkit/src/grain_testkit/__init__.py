@@ -13,6 +13,10 @@ Map:
 - ``campaign``: grain-edge: the event log of a screening in which much goes wrong
 - ``programs``: programs in Python, started as users start them
 - ``kept_lines``: grain-edge: an event log in memory
+- ``job_commands``: grain-cli: a queue, and the commands for it
+- ``queue_disk``: grain-edge: a file system in memory that is late, fails and crashes
+- ``queue_world``: grain-edge: processes of a queue on it, and the laws
+- ``queue_mistakes``: grain-edge: deliberate mistakes that the laws find
 - ``submitted_tasks``: grain-head: tasks as executors keep them, for logs and sessions
 - ``browser``: a headless Chromium, by its DevTools protocol
 - ``small_log``: grain-edge: an event log of five tasks

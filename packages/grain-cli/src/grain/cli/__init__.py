@@ -26,8 +26,23 @@ Map:
 - ``verdict/``: the rules of the verdict of `grain report` and `grain top`
 - ``top/``: `grain top`, the live view
 - ``doctor/``: `grain doctor` and its checks
+- ``jobs/``: `grain submit`, `grain jobs` and other commands for jobs of the queue
+- ``queue/``: the queue as commands see it
 - ``init/``: `grain init`, which writes a configuration
 - ``batch/``: batch systems: scripts, submission, states, cancellation
+- ``slurm/``: `grain slurm`, and commands that speak to the queue in Slurm's words
+- ``slurm_words/``: these words: options, values, formats, states
 """
 
-from grain.cli.app import main as main
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grain.cli.app import main as main
+else:
+    # Commands that speak Slurm are asked every second, and need neither the group nor click.
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name == "main":
+            return import_module("grain.cli.app").main
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,25 +28,37 @@ class _Own(NamedTuple):
 OWN = {
     "attach": _Own("grain.cli.missions.attach", "Follow the output of a mission."),
     "bridge": _Own("grain.cli.bridge.command", "Let several clusters meet: a server that relays."),
-    "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
+    "cancel": _Own(
+        "grain.cli.status.cancel", "End a mission, one task of it, or jobs of the queue."
+    ),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
+    "hold": _Own("grain.cli.jobs.change", "Keep jobs from beginning until `grain release`."),
     "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
+    "jobs": _Own("grain.cli.jobs.listing", "List jobs, or the tasks of one job."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers, or of a task."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "missions": _Own(
         "grain.cli.missions.listing", "List missions that can be followed, ended or resumed."
     ),
     "drain": _Own("grain.cli.workers.drain", "Let workers go."),
+    "queue": _Own("grain.cli.jobs.queue", "Start, stop or look at the dispatcher of the queue."),
+    "release": _Own("grain.cli.jobs.change", "Let held jobs begin."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
+    "resubmit": _Own("grain.cli.jobs.change", "Run jobs again that have ended."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
     "scale": _Own(
         "grain.cli.workers.scale", "Keep workers alive: N, or as many as the tasks need."
     ),
+    "slurm": _Own(
+        "grain.cli.slurm.setup.command", "Print the directory of commands that look like Slurm's."
+    ),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
+    "submit": _Own("grain.cli.jobs.submit", "Put a job into the queue, and print its number."),
     "top": _Own("grain.cli.top.command", "Watch workers, missions and tasks."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
+    "wait": _Own("grain.cli.jobs.wait", "Wait until jobs have ended."),
     "why": _Own("grain.cli.status.why", "Explain why a task waits or runs, or how it has ended."),
 }
 
@@ -55,6 +67,7 @@ OWN = {
 # packages that are not Grain's come last.
 _SECTIONS = {
     "Run": ("run", "map", "start", "attach", "missions", "cancel", "resume"),
+    "Jobs": ("submit", "jobs", "wait", "hold", "release", "resubmit", "queue", "slurm"),
     "Look": ("ls", "top", "why", "logs", "history", "report", "whatif"),
     "Workers": ("up", "scale", "drain"),
     "Set up": ("init", "doctor", "bridge", "cache"),
@@ -63,12 +76,12 @@ _SECTIONS = {
 # The words that other programs have for them.
 _MEANT = {
     "abort": "cancel", "check": "doctor", "configure": "init", "down": "drain", "explain": "why",
-    "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
-    "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls",
-    "qsub": "up", "queue": "ls", "quit": "drain", "sacct": "history", "sbatch": "up",
+    "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
+    "past": "history", "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "jobs",
+    "qsub": "submit", "quit": "drain", "sacct": "history", "sbatch": "submit",
     "scancel": "cancel",
-    "simulate": "whatif", "squeue": "ls", "stat": "ls", "status": "ls", "stop": "drain",
-    "submit": "up", "watch": "top", "workers": "ls",
+    "simulate": "whatif", "squeue": "jobs", "stat": "ls", "status": "ls", "stop": "drain",
+    "watch": "top", "workers": "ls",
 }  # fmt: skip
 
 

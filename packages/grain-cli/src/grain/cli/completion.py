@@ -33,7 +33,22 @@ def jobs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a task; without a number, also the name of a mission."""
-    return names_within(incomplete, lambda: named_tasks(_state(ctx)))
+    from grain.cli.queue.tickets import with_jobs
+
+    return names_within(incomplete, lambda: named_tasks(with_jobs(_state(ctx))))
+
+
+def queued(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the number of a job of the queue, the last one first."""
+
+    def look() -> list[str]:
+        from grain.cli.queue.opening import open_queue
+        from grain.queue.book import Book
+
+        book = Book.read(open_queue(ctx.params.get("queue_name")))
+        return [str(number) for number in reversed(book.entries)]
+
+    return names_within(incomplete, look)
 
 
 def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

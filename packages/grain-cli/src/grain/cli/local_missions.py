@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli.show import clean, typed
+from grain.edge.mission_ids import lasts
 from grain.eventlog.errors import LogError
 from grain.eventlog.names import fit_name, logs_folder, part_number
 from grain.eventlog.store import LogStore
@@ -85,9 +86,17 @@ def local_missions(
                 # A mission with another address may be with the scheduler there; and where no
                 # scheduler answers here, it may be about to start one.
                 elsewhere = header.address and (here is None or header.address not in own)
-                if not elsewhere and log.runs():
+                if not elsewhere and not _lasts_there(header, here or ()) and log.runs():
                     found.append(LocalMission(log, header))
     return found
+
+
+def _lasts_there(header: LogStarted, here: Collection[MissionState]) -> bool:
+    """Return True for a process of a lasting mission, whose log has an id of its own."""
+    return any(
+        lasts(one.id) and one.connected and (one.name, one.host) == (header.name, header.host)
+        for one in here
+    )
 
 
 def named(missions: Sequence[LocalMission], word: str) -> list[LocalMission]:

@@ -10,6 +10,7 @@ Map:
 - ``errors``: refusals, in the batch system's words, and the remedy
 - ``opening``: the batch system of a configuration
 - ``command``: running a command
+- ``system_commands``: the system's own commands, where Grain has some of the same names
 - ``answers``: reading what a command has printed
 - ``records``: the records of submitted jobs, in files
 - ``tracked``: jobs that may or may not have been submitted: looked for, and adopted

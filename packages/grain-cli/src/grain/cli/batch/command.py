@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
+from grain.cli.batch.system_commands import system_environment
 from grain.edge.trust import private_folder, remove_files, write_script
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Commands(NamedTuple):
                 encoding="utf-8",
                 errors="replace",
                 cwd=cwd,
-                env=None if submits else {**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
+                env=system_environment() | ({} if submits else {"LC_ALL": "C", "LANGUAGE": ""}),
                 # Ctrl-C must not reach it: a job that is submitted has to be recorded.
                 start_new_session=True,
             )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grain.cli.batch.system_commands import system_command
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def batch(config: Config) -> list[CheckResult]:
     if system == "custom":
         return [_custom(config)]
     commands = commands_of(system)
-    missing = [name for name in commands.names if shutil.which(name) is None]
+    missing = [name for name in commands.names if system_command(name) is None]
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
         return [fail("batch system", f"{system}: no {', '.join(missing)} here", fix)]
@@ -71,7 +71,7 @@ def _custom(config: Config) -> CheckResult:
         command = (shlex.split(custom.submit_cmd) or [""])[0]
     except ValueError:
         command = custom.submit_cmd
-    if not shutil.which(command):
+    if not system_command(command):
         fix = "Correct custom_system.submit_cmd, or run this where it is."
         return fail("batch system", f"custom: there is no command {command!r}", fix)
     return ok("batch system", f"custom: {command} is there")

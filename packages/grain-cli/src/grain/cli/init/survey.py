@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch import BatchError, BatchUnreachable
 from grain.cli.batch.command import CommandResult, Commands
 from grain.cli.batch.opening import commands_of
+from grain.cli.batch.system_commands import system_command
 from grain.cli.init import pbs, sge, slurm
 from grain.cli.init.document import lines_of
 from grain.cli.init.site import Queue, Site, rounded
@@ -50,7 +50,7 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     notes = []
     system, finding = "local", SystemFound()
     for name, commands in _MARKS.items():
-        if not all(shutil.which(command) for command in commands):
+        if not all(system_command(command) for command in commands):
             continue
         title = commands_of(name).title
         try:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ from grain.cli.show import clean
 from grain.edge.trust import open_appended, python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from grain.cli.mission_records import StartRecord
 
@@ -139,28 +140,61 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
         _check_config(start, env)
     folder = missions_folder()
     remove_old(folder)
-    logout = at_logout() if start.detached else None
-    if logout is not None and logout.problem:
-        raise click.ClickException(logout.problem)
+    prefix = _prefix_at_logout() if start.detached else ()
     _refuse_second(start.name, read(folder, start.name), otherwise)
-    record = make(folder, start)
-    try:
+    with _made(folder, start) as record:
         # Of two that begin at the same moment both have made their folders.
         earlier = [one for one in read(folder, start.name) if one.number < record.number]
         _refuse_second(start.name, earlier, otherwise)
         environment = {**env, LABEL: record.label}
-        if logout is None:
+        if not start.detached:
             return _keep_here(record, environment)
-        _keep_detached(record, environment, logout.prefix)
-    except BaseException:
-        if not (record.folder / "process.json").exists():
-            shutil.rmtree(record.folder, ignore_errors=True)
-        raise
+        _keep_detached(record, environment, prefix)
     click.echo(
         f"{start.name} runs on, also when you log out; `grain attach {start.name}` shows its "
         f"output, which is in {clean(record.output)}"
     )
     return 0
+
+
+def begin_another(start: MissionStart, env: Mapping[str, str]) -> None:
+    """Start a detached mission that may run beside others of its name, and print nothing.
+
+    Raises:
+        click.ClickException: the program cannot be run: nothing is started.
+        ConfigError, EdgeError: as for `begin`.
+        OSError: the state directory cannot be written.
+    """
+    _check_config(start, env)
+    prefix = _prefix_at_logout()
+    folder = missions_folder()
+    remove_old(folder)
+    with _made(folder, start) as record:
+        _keep_detached(record, {**env, LABEL: record.label}, prefix)
+
+
+def _prefix_at_logout() -> tuple[str, ...]:
+    """Return what a detached mission is started with, so that it survives the user's logout.
+
+    Raises:
+        click.ClickException: nothing survives that here.
+    """
+    logout = at_logout()
+    if logout.problem:
+        raise click.ClickException(logout.problem)
+    return logout.prefix
+
+
+@contextmanager
+def _made(folder: Path, start: MissionStart) -> Iterator[StartRecord]:
+    """Make the folder of a start; remove it if the block fails before the program runs."""
+    record = make(folder, start)
+    try:
+        yield record
+    except BaseException:
+        if not (record.folder / "process.json").exists():
+            shutil.rmtree(record.folder, ignore_errors=True)
+        raise
 
 
 def _check_config(start: MissionStart, env: Mapping[str, str]) -> None:

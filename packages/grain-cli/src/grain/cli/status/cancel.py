@@ -10,6 +10,8 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
+from grain.cli.queue.cancelling import cancel_jobs, jobs_named
+from grain.cli.queue.opening import queue_errors, queue_option
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
@@ -23,26 +25,51 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for lists of jobs.")
+@queue_option
 @patience_option
 @config_option
-@click.argument("what", metavar="NAME[:NUMBER]", required=False, shell_complete=completion.tasks)
+@click.argument(
+    "what", metavar="NAME[:NUMBER] | JOB", required=False, shell_complete=completion.tasks
+)
 @click.pass_context
 def cancel(
-    ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str | None
+    ctx: click.Context,
+    yes: bool,
+    reason: str,
+    queue_name: str | None,
+    patience: float,
+    config_file: str | None,
+    what: str | None,
 ) -> None:
-    """End a mission, or one task of it.
+    """End a mission, one task of it, or jobs of the queue.
 
     Both are named as `grain ls` names them, or a mission as `grain missions` does. A mission ends
     as by Ctrl-C: its tasks and their programs end, and then itself; the command asks before it does
     so. A mission that has only its local worker gets SIGTERM, on its host. A task ends without a
-    question, and the code that awaits it gets an exception that says who has cancelled it.
+    question, and the code that awaits it gets an exception that says who has cancelled it. So does
+    a job: what waits never begins.
 
     \b
     Examples:
       grain cancel opt:17      one task
       grain cancel opt         the whole mission
       grain cancel -y opt@2    without a question
+      grain cancel 12          job 12
+      grain cancel 12_3,14-20  task 3 of array 12, and jobs
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors(), queue_errors():
+        if what is not None and (jobs := jobs_named(what, queue_name)) is not None:
+            for line in cancel_jobs(*jobs, reason):
+                click.echo(line)
+            return
+    _cancel_mission(ctx, what, yes=yes, patience=patience, config_file=config_file)
+
+
+def _cancel_mission(
+    ctx: click.Context, what: str | None, *, yes: bool, patience: float, config_file: str | None
+) -> None:
+    """End a mission, or one task of it."""
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
         from grain.cli.mission_names import id_of
@@ -266,8 +293,20 @@ def _missing(config: Config, patience: float) -> str:
 
 
 def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
-    """Ask whether a mission is to end, unless that is clear; return its id."""
+    """Ask whether a mission is to end, unless that is clear; return its id.
+
+    Raises:
+        click.ClickException: it is that of a queue, whose jobs would go on.
+    """
+    from grain.edge.mission_ids import lasts
+
     found, _ = _put(config, "find", word, patience)
+    if lasts(found.id):
+        name = clean(found.name)
+        raise click.ClickException(
+            f"{name} is a queue of jobs: `grain queue stop` ends its dispatcher and leaves its "
+            f"jobs alone, `grain cancel {name}:all` cancels all of them"
+        )
     if not yes:
         label, host = clean(found.label), clean(found.host)
         question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(found)}?"

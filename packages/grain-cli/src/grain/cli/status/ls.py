@@ -39,6 +39,7 @@ def ls(
         from grain.cli.batch import state_folder, submitted_names
         from grain.cli.local_missions import local_missions, local_missions_text
         from grain.cli.query import NobodyThere, NoScheduler, ask_state
+        from grain.cli.queue.tickets import with_jobs
         from grain.cli.status.ls_text import jobs_text, scaling_text, state_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
         from grain.cli.workers.scaling_state import read_state
@@ -47,7 +48,7 @@ def ls(
         scaling = read_state(state_folder(), config.worker.dial)
         looking = BackgroundQuery(lambda: own_jobs(config, hurry=True))
         try:
-            state = ask_state(config, patience=patience)
+            state = with_jobs(ask_state(config, patience=patience))
         except NoScheduler as error:
             # Hosts are given up one by one, and a batch system that is down as a whole.
             jobs, problem = looking.wait(5.0 if config.system == "ssh" else 1.0)

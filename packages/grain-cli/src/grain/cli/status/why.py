@@ -9,12 +9,16 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
+from grain.cli.queue.cancelling import jobs_named
+from grain.cli.queue.opening import queue_errors, queue_option
 from grain.cli.show import clean, explanation_facts, explanation_state, print_json
 
 if TYPE_CHECKING:
     from grain.cli.history.past_task import Logged
     from grain.cli.query import Explanation
     from grain.config import Config
+    from grain.queue.folder import Queue
+    from grain.queue.selectors import Selected
 
 _LISTED = 10  # tasks at most in a message
 
@@ -23,10 +27,18 @@ _LISTED = 10  # tasks at most in a message
 @json_option
 @patience_option
 @config_option
-@click.argument("task", metavar="NAME:NUMBER", required=False, shell_complete=completion.tasks)
+@queue_option
+@click.argument(
+    "task", metavar="NAME:NUMBER | JOB", required=False, shell_complete=completion.tasks
+)
 @click.pass_context
 def why(
-    ctx: click.Context, as_json: bool, patience: float, config_file: str | None, task: str | None
+    ctx: click.Context,
+    as_json: bool,
+    patience: float,
+    config_file: str | None,
+    queue_name: str | None,
+    task: str | None,
 ) -> None:
     """Explain why a task waits or runs, or how it has ended.
 
@@ -38,7 +50,12 @@ def why(
     Examples:
       grain why opt:17
       grain why --json opt:17
+      grain why 12                job 12 of the queue, or 12_3, a task of it
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors(), queue_errors():
+        if task is not None and (jobs := jobs_named(task, queue_name)) is not None:
+            _explain_jobs(ctx, jobs, config_file, patience, as_json=as_json)
+            return
     mission, _, number = (task or "").rpartition(":")
     if task is not None and (not mission or not number.isdecimal() or len(number) > 18):
         raise click.UsageError(f"{task!r} is no task; `grain ls` names some, as in opt:17")
@@ -60,6 +77,33 @@ def why(
             click.echo(f"  {clean(line)}")
     if explanation.state == "unknown":
         ctx.exit(1)
+
+
+def _explain_jobs(
+    ctx: click.Context,
+    jobs: tuple[Queue, list[Selected]],
+    config_file: str | None,
+    patience: float,
+    *,
+    as_json: bool,
+) -> None:
+    """Explain jobs of the queue; with the scheduler's reasons, if it can be asked."""
+    from grain.cli.query import NoScheduler, explain
+    from grain.cli.queue.explaining import explained, jobs_as_data
+
+    if as_json:
+        print_json(jobs_as_data(*jobs))
+        return
+    config = load_config(ctx, config_file)
+
+    def ask(mission: str, task: int) -> list[str]:
+        try:
+            return list(explain(config, mission, task, patience=patience, call=False).reasons)
+        except NoScheduler as error:
+            return [str(error)]
+
+    for line in explained(*jobs, ask):
+        click.echo(clean(line))
 
 
 def _explanation(config: Config, mission: str, number: int, patience: float) -> Explanation:
@@ -108,8 +152,9 @@ def _logged(config: Config, mission: str, number: int) -> Logged | None:
 def _missing(config: Config, patience: float) -> str:
     """Return the message for a command line without a task, which lists some."""
     from grain.cli.query import ask_state
+    from grain.cli.queue.tickets import with_jobs
 
-    state = ask_state(config, patience=patience)
+    state = with_jobs(ask_state(config, patience=patience))
     waiting = [clean(queue.oldest) for queue in state.queues if queue.oldest]
     running = [clean(task) for worker in state.workers for task in worker.tasks]
     missions = [clean(mission.label) for mission in state.missions]

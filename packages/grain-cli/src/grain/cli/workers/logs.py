@@ -17,7 +17,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from grain.cli.batch import JobRecord
@@ -55,11 +55,14 @@ def logs(
       grain logs -n 20 'w09*'         the last lines of several
       grain logs -f grain_head
       grain logs opt:17
+      grain logs queue:12             job 12 of the queue, or queue:12_3
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.workers.jobs import outputs, records
 
         recorded = records().read()
+        if worker is not None and not latest(recorded, worker) and _show_job(worker, lines, follow):
+            return
         if worker is not None and _names_task(recorded, worker):
             _show_task(load_config(ctx, config_file), recorded, worker, lines, follow)
             return
@@ -79,9 +82,34 @@ def logs(
         places = _show(files, lines)
         if follow:
             try:
-                _follow(matches, places)
+                _follow(lambda: (file for one in matches for file in outputs(one)), places)
             except KeyboardInterrupt:
                 return
+
+
+def _show_job(word: str, most: int, follow: bool) -> bool:
+    """Print the output of jobs of the queue; return False if a word means none."""
+    from grain.cli.queue.cancelling import jobs_named
+    from grain.cli.queue.explaining import output_files
+    from grain.queue.errors import QueueError
+
+    try:
+        jobs = jobs_named(word, None)
+    except QueueError as error:
+        raise click.ClickException(clean(error)) from None
+    if jobs is None:
+        return False
+    files = output_files(*jobs)
+    there = [file for file in files if file.exists()]
+    if not there and not follow:
+        raise click.ClickException(
+            f"nothing was written yet; the output goes to {', '.join(map(clean, files))}"
+        )
+    places = _show(there, most)
+    if follow:
+        with suppress(KeyboardInterrupt):
+            _follow(lambda: [file for file in files if file.exists()], places)
+    return True
 
 
 def _names_task(recorded: list[JobRecord], word: str) -> bool:
@@ -270,12 +298,10 @@ def readable_part(raw: bytes, *, last: bool) -> tuple[str, int]:
     return clean(re.sub(r"\r\n?", "\n", text), keep="\n\t"), count
 
 
-def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
+def _follow(find: Callable[[], Iterable[Path]], places: dict[Path, int]) -> None:
     """Print what is appended, also to files that appear later, until Ctrl-C."""
-    from grain.cli.workers.jobs import outputs
-
     while True:
-        for file in (file for record in matches for file in outputs(record)):
+        for file in find():
             size, at = file.stat().st_size, places.get(file, 0)
             if size < at:
                 at = 0  # written again

@@ -1,0 +1,12 @@
+"""Jobs of the queue: submit, list, wait for and change them, and the dispatcher that runs them.
+
+Map:
+
+- ``submit``: ``grain submit``
+- ``submission``: options and directives become a job; no I/O but the script
+- ``listing``: ``grain jobs``
+- ``wait``: ``grain wait``
+- ``change``: ``grain hold``, ``release`` and ``resubmit``
+- ``queue``: ``grain queue``
+- ``dispatcher``: the dispatcher, started and stopped
+"""

@@ -1,0 +1,204 @@
+"""``grain hold``, ``release`` and ``resubmit``: what a user asks of jobs in the queue."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from grain.cli import completion
+from grain.cli.options import config_option
+from grain.cli.plugin import chosen_config, report_errors
+from grain.cli.queue.opening import (
+    open_queue,
+    queue_errors,
+    queue_option,
+    selected,
+)
+from grain.cli.queue.wishes import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from grain.queue.book import Book, Entry
+    from grain.queue.folder import Queue
+    from grain.queue.selectors import Selected
+
+_jobs = click.argument(
+    "jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.queued
+)
+
+
+@click.command()
+@queue_option
+@_jobs
+def hold(queue_name: str | None, jobs: tuple[str, ...]) -> None:
+    """Keep jobs from beginning until `grain release`.
+
+    Tasks that run go on.
+
+    \b
+    Examples:
+      grain hold 12
+      grain hold 12-20,25
+      grain hold 12_3         task 3 of array 12
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors(), queue_errors():
+        queue = open_queue(queue_name)
+        for line in _changed(queue, selected(queue, jobs), "hold"):
+            click.echo(line)
+
+
+@click.command()
+@queue_option
+@config_option
+@_jobs
+@click.pass_context
+def release(
+    ctx: click.Context, queue_name: str | None, config_file: str | None, jobs: tuple[str, ...]
+) -> None:
+    """Let held jobs begin.
+
+    \b
+    Examples:
+      grain release 12
+      grain release all
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    from grain.cli.jobs.dispatcher import wake_dispatcher
+
+    with report_errors(), queue_errors():
+        queue = open_queue(queue_name)
+        for line in _changed(queue, selected(queue, jobs), "release"):
+            click.echo(line)
+        if trouble := wake_dispatcher(queue, config_file or chosen_config(ctx)):
+            click.echo(f"they wait: {trouble}", err=True)
+
+
+@click.command()
+@click.option("--failed", is_flag=True, help="Only tasks that did not succeed.")
+@click.option(
+    "--lost", is_flag=True, help="Also tasks on a worker that is silent, and known to be dead."
+)
+@queue_option
+@config_option
+@_jobs
+@click.pass_context
+def resubmit(
+    ctx: click.Context,
+    failed: bool,
+    lost: bool,
+    queue_name: str | None,
+    config_file: str | None,
+    jobs: tuple[str, ...],
+) -> None:
+    """Run jobs again that have ended.
+
+    They keep their numbers. What still waits or runs is left alone.
+
+    \b
+    Examples:
+      grain resubmit 12
+      grain resubmit --failed 12    only the tasks that did not succeed
+      grain resubmit --lost 12      the worker is silent, and you know it is dead
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    from grain.cli.jobs.dispatcher import wake_dispatcher
+
+    with report_errors(), queue_errors():
+        queue = open_queue(queue_name)
+        count = run_again(queue, selected(queue, jobs), only_failed=failed, lost=lost)
+        click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
+        if count and (trouble := wake_dispatcher(queue, config_file or chosen_config(ctx))):
+            click.echo(f"they wait: {trouble}", err=True)
+
+
+def _changed(
+    queue: Queue, jobs: Sequence[Selected], what: Literal["hold", "release"]
+) -> Iterator[str]:
+    """Hold or release jobs; yield a sentence for each.
+
+    Raises:
+        grain.queue.errors.QueueError: it was not asked; what was asked before stays so.
+    """
+    from grain.queue.book import Book
+
+    for one in jobs:
+        ask(queue, what, one)
+    book = Book.read(queue)
+    for one in jobs:
+        for number in range(one.first, one.last + 1):
+            yield _change_text(book.entries.get(number), number, one, what)
+
+
+def _change_text(
+    entry: Entry | None, number: int, one: Selected, what: Literal["hold", "release"]
+) -> str:
+    done = "on hold" if what == "hold" else "released"
+    if entry is None or entry.is_final:
+        return f"job {number} has ended already"
+    if one.tasks:
+        waits = any(
+            entry.standing(task, 0.0).state == "PENDING"
+            for task in entry.task_numbers()
+            if one.has(task)
+        )
+        name = f"these tasks of job {number}"
+        return f"{name} are {done}" if waits else f"{name} run or have ended already"
+    return f"job {number} " + (
+        f"is {done}" if entry.counts.pending else "runs already, and goes on"
+    )
+
+
+def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost: bool) -> int:
+    """Have tasks run again that have ended; return how many.
+
+    Args:
+        only_failed: leave out tasks that have succeeded.
+        lost: first end the attempts that seem to run, as the user knows that they do not.
+
+    Raises:
+        grain.queue.errors.QueueError: they ended so long ago that they were packed; or the files
+            cannot be written.
+    """
+    from grain.queue.book import Book
+    from grain.queue.selectors import Selected
+    from grain.queue.states import FINAL
+
+    book = Book.read(queue)
+    # Tasks by job and by the attempt that they may make, as one wish names one attempt.
+    wanted: defaultdict[tuple[int, int], list[int | None]] = defaultdict(list)
+    for one in jobs:
+        for number in range(one.first, one.last + 1):
+            entry = book.entries.get(number)
+            if entry is None:
+                continue
+            for task in _tasks(entry, one):
+                if lost:
+                    _end_lost(queue, book, number, task)
+                standing = entry.standing(task, time.time())
+                if standing.state not in FINAL or (only_failed and standing.state == "COMPLETED"):
+                    continue
+                wanted[number, standing.attempt + 1].append(task)
+    for (number, attempt), tasks in wanted.items():
+        ranges = tuple((task, task) for task in tasks if task is not None)
+        ask(queue, "again", Selected(number, number, ranges), attempt=attempt)
+    return sum(map(len, wanted.values()))
+
+
+def _tasks(entry: Entry, one: Selected) -> Iterator[int | None]:
+    for task in entry.task_numbers():
+        if one.has(task):
+            yield task
+
+
+def _end_lost(queue: Queue, book: Book, number: int, task: int | None) -> None:
+    from grain.queue.records import Ended
+
+    standing = book.read_task(number, task)
+    if standing.state == "RUNNING":
+        message = "its worker was silent, and the user said that it is dead"
+        queue.end(
+            number, task, standing.attempt, Ended(how="lost", at=time.time(), message=message)
+        )
+        book.read_task(number, task)

@@ -1,0 +1,166 @@
+"""The dispatcher of a queue: started by whatever command finds that there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.queue.opening import dispatcher_state
+from grain.cli.show import clean
+from grain.resource.figures import signal_name
+
+if TYPE_CHECKING:
+    from grain.queue.folder import Queue
+
+
+_STARTING = 60.0  # seconds after which a dispatcher that is not in charge has failed to begin
+_STOPPING = 10.0  # seconds for which a command waits for its end
+_LAST = 2000  # bytes of the output of a dispatcher in which its last line is looked for
+_LOOK = 0.1  # seconds between two looks for a dispatcher that is to come
+
+
+def wake_dispatcher(queue: Queue, config: str | None) -> str:
+    """Start a dispatcher, if none runs; return why that is not possible, as a sentence.
+
+    Two that are started at once do no harm: the first ends when it sees the second.
+
+    Args:
+        config: the configuration file that was chosen; None for none.
+    """
+    from grain.cli.plugin import report_errors
+
+    try:
+        # The caller has something to say beside an error: what it did stands.
+        with report_errors():
+            if not dispatcher_state(queue) and not _is_starting(queue):
+                start_dispatcher(queue, config)
+    except click.ClickException as error:
+        return f"no dispatcher could be started, so use `grain queue start` later: {error.message}"
+    return ""
+
+
+def last_words(queue: Queue) -> str:
+    """Return how the last dispatcher failed that was started here; "" if it did not."""
+    from grain.cli.mission_records import missions_folder, read
+
+    records = read(missions_folder(), queue.name)
+    end = records[-1].end if records else None
+    if end is None or end.status in (0, -signal.SIGTERM):
+        return ""
+    if end.status < 0:
+        return signal_name(-end.status)
+    with suppress(OSError), records[-1].output.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LAST, 0))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+        return clean(lines[-1]) if lines else ""
+    return ""
+
+
+def no_dispatcher(queue: Queue) -> str:
+    """Return a sentence that no dispatcher runs, and what the user may do."""
+    words = last_words(queue)
+    why = f"; the last one has ended: {words}" if words else ""
+    return f"no dispatcher runs: `grain queue start` starts one{why}"
+
+
+def _is_starting(queue: Queue) -> bool:
+    """Return True if a dispatcher was started a moment ago, and lives.
+
+    It needs seconds until it is in charge. Whoever submits many jobs one by one would start as many
+    meanwhile.
+    """
+    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.missions.starting import state_of
+
+    command, earliest = _command(queue), time.time() - _STARTING
+    return any(
+        record.start.at > earliest
+        and record.start.command == command
+        and state_of(record).phase.alive
+        for record in read(missions_folder(), queue.name)
+    )
+
+
+def await_dispatcher(queue: Queue) -> None:
+    """Wait until the dispatcher that was just started is in charge.
+
+    Raises:
+        click.ClickException: it has ended.
+    """
+    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.missions.starting import state_of
+
+    while not dispatcher_state(queue):
+        records = read(missions_folder(), queue.name)
+        if not records or not state_of(records[-1]).phase.alive:
+            raise click.ClickException(
+                f"the dispatcher has ended at once: {last_words(queue) or 'it was stopped'}"
+            )
+        time.sleep(_LOOK)
+
+
+def _command(queue: Queue) -> tuple[str, ...]:
+    from grain.edge.trust import python_command
+
+    return (*python_command("grain.dispatcher"), str(queue.folder))
+
+
+def start_dispatcher(queue: Queue, config: str | None) -> None:
+    """Start the dispatcher of a queue, so that it outlives the terminal.
+
+    Raises:
+        click.ClickException: it cannot be started.
+        ConfigError, EdgeError: the configuration cannot be used.
+        OSError: the state directory cannot be written.
+    """
+    from grain.cli.mission_records import MissionStart
+    from grain.cli.missions.environment import kept
+    from grain.cli.missions.starting import begin_another
+
+    env = dict(os.environ)
+    if config is not None:
+        env["GRAIN_CONFIG"] = str(Path(config).absolute())
+    start = MissionStart(
+        name=queue.name,
+        command=_command(queue),
+        directory=str(Path.cwd()),
+        environment=kept(env),
+        at=time.time(),
+        detached=True,
+        program="",
+        digest="",
+        config=env.get("GRAIN_CONFIG", ""),
+    )
+    begin_another(start, env)
+
+
+def stop_dispatcher(queue: Queue) -> str:
+    """Stop the dispatcher of a queue, on its host; return a sentence for the user.
+
+    It waits for the end of the process, for some seconds: while it lives, no command starts the
+    next one.
+
+    Raises:
+        click.ClickException: it runs on another host.
+    """
+    from grain.queue.dispatchers import Dispatchers, this_process
+
+    dispatchers, here = Dispatchers(queue.files), this_process()
+    last = dispatchers.last()
+    if last is None or not dispatchers.is_alive(*last, here):
+        return "no dispatcher runs"
+    if (last[1].host, last[1].boot) != (here.host, here.boot):
+        raise click.ClickException(f"it runs on {last[1].host}: give this command there")
+    os.kill(last[1].pid, signal.SIGTERM)
+    end = time.monotonic() + _STOPPING
+    while dispatchers.is_alive(*last, here):
+        if time.monotonic() > end:
+            return "the dispatcher is told to stop; jobs that run go on"
+        time.sleep(0.05)
+    return "the dispatcher has stopped; jobs that run go on"

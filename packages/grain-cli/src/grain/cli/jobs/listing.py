@@ -1,0 +1,86 @@
+"""``grain jobs``: list the jobs of the queue."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from grain.cli import completion
+from grain.cli.options import json_option
+from grain.cli.plugin import print_json, report_errors
+from grain.cli.queue.opening import (
+    dispatcher_state,
+    open_queue,
+    queue_errors,
+    queue_option,
+    selected,
+)
+from grain.cli.show import terminal_width
+
+_RECENT = 86400.0  # seconds since the end of a job, until a plain list leaves it out
+_NARROWEST = 40  # columns of a terminal
+
+
+@click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that ended long ago.")
+@json_option
+@queue_option
+@click.argument("words", nargs=-1, metavar="[JOB...]", shell_complete=completion.queued)
+def jobs(everything: bool, as_json: bool, queue_name: str | None, words: tuple[str, ...]) -> None:
+    """List jobs, or the tasks of one job.
+
+    The list has the jobs that wait or run, and those that ended within a day. It is the same with
+    and without a dispatcher.
+
+    \b
+    Examples:
+      grain jobs
+      grain jobs 12             the tasks of job 12
+      grain jobs --json all     for programs
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors(), queue_errors():
+        from grain.cli.jobs.dispatcher import no_dispatcher
+        from grain.cli.queue.rows import as_data, job_row, jobs_text, task_rows, tasks_text
+        from grain.queue.book import Book
+
+        queue = open_queue(queue_name)
+        chosen = selected(queue, words)
+        book = Book.read(queue)
+        now = time.time()
+        if words or everything:
+            ranges = [(one.first, one.last) for one in chosen] or [(1, book.next_job - 1)]
+            numbers = sorted({n for first, last in ranges for n in range(first, last + 1)})
+            # Those that were removed long after their ends are left out.
+            entries = [entry for number in numbers if (entry := book.find(number)) is not None]
+        else:
+            entries = [
+                entry
+                for entry in book.entries.values()
+                if not entry.is_final or entry.ended > now - _RECENT
+            ]
+        if as_json:
+            print_json([as_data(book, entry, now) for entry in entries])
+            return
+        if not entries:
+            click.echo(_nothing(queue.name, book.next_job - 1, named=bool(words)))
+            return
+        width = terminal_width(_NARROWEST) if sys.stdout.isatty() else None
+        if len(chosen) == 1 and chosen[0].first == chosen[0].last:
+            [entry] = entries
+            rows = task_rows(book, entry, chosen[0], now)
+            text = tasks_text(entry.number, entry.job.name, rows, now, width)
+        else:
+            text = jobs_text(queue.name, [job_row(book, entry, now) for entry in entries], width)
+        click.echo(text, nl=False)
+        if not all(entry.is_final for entry in entries) and not dispatcher_state(queue):
+            click.echo(no_dispatcher(queue))
+
+
+def _nothing(name: str, last: int, *, named: bool) -> str:
+    if named:
+        return "these jobs ended long ago, and their files were removed"
+    if not last:
+        return f"no jobs are in queue {name}: `grain submit` puts one there"
+    return "no jobs wait or run, and none has ended within a day: `grain jobs --all` lists others"

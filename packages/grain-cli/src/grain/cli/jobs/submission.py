@@ -1,0 +1,313 @@
+"""Options of the command line, and of the directives of a script, become a job."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from grain.queue.arrays import MOST_TASKS, first_and_last, parse_array
+from grain.queue.errors import BadInput
+from grain.queue.records import ArraySpec, Dependency, Job
+from grain.resource import WTime, from_text, to_data, unit_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from grain.queue.records import Receivers, Until
+
+LONGEST_SCRIPT = 10_000_000
+"""Bytes of a script."""
+
+# Variables that belong to the shell of the submission.
+_OF_SHELL = {"_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID"}
+_DIRECTIVE = re.compile(r"#GRAIN(?:\s+(.*))?")
+_AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
+
+
+class BadSubmission(BadInput):
+    """A submission that makes no sense; the message says what to write."""
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """The options of ``grain submit``, by the names of `grain.cli.jobs.submit.submit`.
+
+    Attributes:
+        given: those that were given; the rest is as if there was no option.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def __or__(self, other: SubmitOptions) -> SubmitOptions:
+        """Return both; where both have an option, that of the other one counts."""
+        return SubmitOptions({**self.given, **other.given})
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an option."""
+        return self.given.get(name, default)
+
+
+@dataclass(frozen=True)
+class SubmittedFrom:
+    """The process that submits a job: its directory, its user, and so on.
+
+    Attributes:
+        directory: the working directory, absolute.
+        environment: all variables.
+        umask: of the process.
+        host: name of the machine.
+        user: name of the user.
+        now: Unix seconds.
+    """
+
+    directory: str
+    environment: Mapping[str, str]
+    umask: int
+    host: str
+    user: str
+    now: float
+
+
+def directives(script: str) -> list[str]:
+    """Return the words of the lines ``#GRAIN`` of a script, up to its first command.
+
+    Raises:
+        BadSubmission: a line has a quote that is not closed.
+    """
+    words: list[str] = []
+    for number, line in enumerate(script.splitlines(), 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            break
+        match = _DIRECTIVE.fullmatch(text)
+        if match is None:
+            continue
+        try:
+            words += shlex.split(match[1] or "", comments=True)
+        except ValueError:
+            raise BadSubmission(f"line {number} has a quote that is not closed: {text}") from None
+    return words
+
+
+def read_script(word: str, directory: str | None) -> str:
+    """Return the text of a script; "" if a word of the command line is a program.
+
+    A script is a file that begins with ``#!``. It may have been written on any host, so its
+    interpreter is not looked for.
+
+    Args:
+        directory: where it is to run; a program may be there, and a script may not.
+
+    Raises:
+        BadSubmission: it is neither.
+        OSError: the file cannot be read.
+    """
+    path = Path(word)
+    if not path.is_file():
+        in_directory = "/" in word and Path(directory or ".", word).is_file()
+        if not in_directory and shutil.which(word) is None:
+            raise BadSubmission(f"there is no script and no program {word} here")
+        return ""
+    if path.stat().st_size > LONGEST_SCRIPT:
+        with path.open("rb") as file:
+            content = file.read(2)
+    else:
+        content = path.read_bytes()
+    if not content.startswith(b"#!"):
+        if os.access(path, os.X_OK) or ("/" not in word and shutil.which(word)):
+            return ""
+        raise BadSubmission(
+            f"{word} is not a script: its first line is to be #! and an interpreter, as #!/bin/bash"
+        )
+    if path.stat().st_size > LONGEST_SCRIPT:
+        raise BadSubmission(f"{word} is longer than {LONGEST_SCRIPT / 1e6:g} MB")
+    if b"\0" in content:
+        raise BadSubmission(f"{word} is not a text: there is a null character in it")
+    if content.partition(b"\n")[0].endswith(b"\r"):
+        raise BadSubmission(f"{word} has line ends of Windows: run dos2unix {shlex.quote(word)}")
+    return content.decode(errors="surrogateescape")
+
+
+def entries(content: bytes, name: str) -> bytes:
+    """Return the entries in a file for ``--each-line``, each with an end of line.
+
+    Lines of white space are left out.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        BadSubmission: there are none, or too many, or it is not a text.
+    """
+    if b"\0" in content:
+        raise BadSubmission(f"--each-line {name}: there is a null character in it")
+    if len(content) > LONGEST_SCRIPT:
+        raise BadSubmission(f"--each-line {name}: it is longer than {LONGEST_SCRIPT / 1e6:g} MB")
+    lines = [line.rstrip(b"\r") for line in content.split(b"\n") if line.strip()]
+    if not lines:
+        raise BadSubmission(f"--each-line {name}: there is no line in it")
+    if len(lines) > MOST_TASKS:
+        raise BadSubmission(
+            f"--each-line {name}: it has {len(lines):,} lines, at most {MOST_TASKS:,} may be"
+        )
+    return b"".join(line + b"\n" for line in lines)
+
+
+def make_job(
+    options: SubmitOptions,
+    *,
+    words: Sequence[str],
+    script: str,
+    script_name: str,
+    around: SubmittedFrom,
+    lines: int = 0,
+) -> Job:
+    """Return the job.
+
+    Args:
+        words: the command; the arguments of the script, if there is one.
+        script: its text; "" for a command.
+        script_name: as the user gave it.
+        lines: the number of entries of ``--each-line``; 0 for none.
+
+    Raises:
+        BadSubmission: an option makes no sense; the message names it.
+    """
+    what = script_name or (words[0] if words else "")
+    name = options.get("name") or what.rpartition("/")[2] or "job"
+    array = _array(options, lines)
+    stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
+    limit = _seconds("--time", options.get("time"))
+    number, before, receivers = _warning(options.get("signal"), limit)
+    return Job(
+        name=name,
+        at=around.now,
+        host=around.host,
+        user=around.user,
+        directory=os.path.normpath(Path(around.directory, options.get("cwd") or "")),
+        command=tuple(words),
+        script=script,
+        script_name=script_name,
+        stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
+        environment=_environment(options, around.environment),
+        umask=around.umask,
+        request=_request(options),
+        priority=options.get("priority") or 0,
+        stdout=stdout,
+        stderr=options.get("stderr") or "",
+        append=bool(options.get("append")),
+        array=array,
+        after=tuple(_after(text) for text in options.get("after") or ()),
+        not_before=_begin(options.get("begin"), around.now),
+        held=bool(options.get("hold")),
+        retries=options.get("retries") or 0,
+        requeue=not options.get("no_requeue"),
+        timeout=limit,
+        signal=number,
+        signal_before=before,
+        # A command is its own only step.
+        signal_to=receivers if script else "all",
+        scratch=bool(options.get("scratch")),
+    )
+
+
+def _request(options: SubmitOptions) -> dict[str, object]:
+    """Return what each task asks for, as plain data."""
+    text = options.get("res") or "Cores=1"
+    try:
+        return dict(to_data(from_text(text)))
+    except ValueError as error:
+        raise BadSubmission(f"-r {text}: {error}") from None
+
+
+def _array(options: SubmitOptions, lines: int) -> ArraySpec | None:
+    text = options.get("array")
+    if text is None:
+        return ArraySpec(ranges=((1, lines, 1),)) if lines else None
+    try:
+        array = parse_array(text)
+    except BadInput as error:
+        raise BadSubmission(f"--array {text}: {error}") from None
+    first, last = first_and_last(array)
+    if lines and not 1 <= first <= last <= lines:
+        raise BadSubmission(f"--array {text}: --each-line has the lines 1 to {lines}")
+    return array
+
+
+def _after(text: str) -> Dependency:
+    match = _AFTER.fullmatch(text)
+    if match is None:
+        raise BadSubmission(
+            f"--after {text}: write numbers of jobs, as 12 or 12,15; :any waits for their ends, "
+            "however they end, :fail for failures, as in --after 12:any"
+        )
+    jobs = tuple(map(int, match[1].split(",")))
+    return Dependency(jobs=jobs, until=cast("Until", match[2] or "ok"))
+
+
+def _seconds(option: str, text: str | None) -> float:
+    """Return a span of time in seconds; 0 for none."""
+    if text is None:
+        return 0.0
+    try:
+        limit = WTime(T=text).T if ":" in text else unit_seconds(text)
+    except ValueError:
+        limit = None
+    if not limit or math.isinf(limit):
+        raise BadSubmission(
+            f"{option} {text}: write a span of time, as 90s, 30m, 2h, 1d or 1:30:00"
+        )
+    return float(limit)
+
+
+def _begin(text: str | None, now: float) -> float:
+    """Return the time before which a job does not begin, in Unix seconds; 0 for none."""
+    if text is None:
+        return 0.0
+    if text.startswith("+"):
+        return now + _seconds("--begin", text[1:])
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise BadSubmission(
+            f"--begin {text}: write a time, as 2027-01-31T18:00, or a span from now, as +2h"
+        ) from None
+
+
+def _warning(text: str | None, limit: float) -> tuple[int, float, Receivers]:
+    """Return a signal, the seconds before the limit, and which processes of a script get it."""
+    if text is None:
+        return 0, 0.0, "steps"
+    match = re.fullmatch(r"(B:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,6}))?", text)
+    number = 0
+    if match is not None:
+        word = match[2]
+        with suppress(KeyError, ValueError):
+            number = signal.Signals(int(word)) if word.isdecimal() else signal.Signals["SIG" + word]
+    if match is None or not number:
+        raise BadSubmission(
+            f"--signal {text}: write a signal and the seconds before the time limit, as USR2@60; "
+            "B: before it sends it to the script only"
+        )
+    if not limit:
+        raise BadSubmission(f"--signal {text} warns before the time limit: add --time")
+    return int(number), float(match[3] or 60), "script" if match[1] else "steps"
+
+
+def _environment(options: SubmitOptions, environment: Mapping[str, str]) -> dict[str, str]:
+    variables = {name: value for name, value in environment.items() if name not in _OF_SHELL}
+    for text in options.get("env") or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise BadSubmission(f"--env {text}: write NAME=VALUE; all variables go along anyway")
+        variables[name] = value
+    return variables

@@ -1,0 +1,212 @@
+"""``grain submit``: put a job into the queue."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from grain.cli.options import config_option, json_option
+from grain.cli.plugin import chosen_config, print_json, report_errors
+from grain.cli.queue.opening import open_queue, queue_errors, queue_option
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from grain.cli.jobs.submission import SubmitOptions, SubmittedFrom
+
+# Options of the command, which a script cannot give.
+_NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "queue_name", "config_file", "words")
+_GIVEN = ParameterSource.COMMANDLINE
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] [--]",
+)
+@click.option("-J", "--name", metavar="NAME", help="Name of the job.  [default: of the script]")
+@click.option(
+    "-r", "--res", metavar="Kind=value,...",
+    help="What each task needs, as Cores=4,Memory=8 (GB).  [default: Cores=1]",
+)  # fmt: skip
+@click.option(
+    "-t", "--time", metavar="SPAN",
+    help="Time limit, as 2h or 1:30:00; a task begins only where so much time is left.",
+)  # fmt: skip
+@click.option(
+    "-a", "--array", metavar="LIST",
+    help="Run a task for each number, as 1-100 or 1-9:2,20; %4 at the end: 4 at a time.",
+)  # fmt: skip
+@click.option(
+    "--each-line", metavar="FILE",
+    help="Run a task for each line; {} in the command and $GRAIN_ENTRY are the line.",
+)  # fmt: skip
+@click.option(
+    "--after", metavar="JOB[,JOB...][:any|:fail]", multiple=True,
+    help="Begin when these jobs have succeeded; or ended, or failed.",
+)  # fmt: skip
+@click.option("--begin", metavar="TIME", help="Begin at 2027-01-31T18:00 or later, or in +2h.")
+@click.option("-H", "--hold", is_flag=True, help="Wait until `grain release`.")
+@click.option("--priority", type=int, metavar="N", help="Larger numbers go first.  [default: 0]")
+@click.option(
+    "--retries", type=click.IntRange(0, 1000), metavar="N",
+    help="Run a task again that failed, up to N times.",
+)  # fmt: skip
+@click.option("--no-requeue", is_flag=True, help="Never run a task twice, even if its node dies.")
+@click.option(
+    "--signal", metavar="[B:]SIG[@SECONDS]", help="Warn so long before the limit, as USR2@60."
+)
+@click.option("-D", "--cwd", metavar="DIR", help="Directory to run in.  [default: this one]")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable.")
+@click.option(
+    "-o", "--stdout", metavar="FILE",
+    help="File for the output; %j is the job, %a the task, %x the name.  [default: job-%j.out]",
+)  # fmt: skip
+@click.option(
+    "-e", "--stderr", metavar="FILE", help="File for standard error.  [default: as stdout]"
+)
+@click.option("--append", is_flag=True, help="Append to these files.")
+@click.option("-i", "--stdin", metavar="FILE", help="File for standard input; - for this one's.")
+@click.option("--scratch", is_flag=True, help="Run with a private TMPDIR, which is removed.")
+@click.option("-W", "--wait", is_flag=True, help="Wait for the end, and show progress.")
+@click.option("--parsable", is_flag=True, help="Print only the number of the job.")
+@json_option
+@click.option(
+    "--directives", type=click.Choice(["on", "off"]), default="on",
+    help="Read lines #SBATCH and #GRAIN in the script.  [default: on]",
+)  # fmt: skip
+@queue_option
+@config_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT | COMMAND [ARGS]...")
+@click.pass_context
+def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
+    """Put a job into the queue, and print its number.
+
+    A job is a script, or after -- any command. It runs on a worker that has what -r asks for, now
+    or when there is one, whether you stay logged in or not. A script is copied, and may have its
+    options in lines that begin with #GRAIN.
+
+    \b
+    Examples:
+      grain submit job.sh
+      grain submit -r Cores=8,Memory=16 -t 2h -- xtb mol.xyz --opt
+      grain submit -a 1-100%10 job.sh      $GRAIN_ARRAY_TASK_ID is 1 to 100
+      grain submit --after 12 next.sh
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    if not words:
+        raise click.UsageError("name a script or a command, as in: grain submit job.sh")
+    from grain.cli.jobs.wait import trouble, wait_for
+
+    with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
+        from grain.cli.jobs.dispatcher import wake_dispatcher
+        from grain.cli.jobs.submission import directives, make_job, read_script
+
+        options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
+        if script:
+            name, *words_left = words
+            words = tuple(words_left)
+            if given["directives"] == "on":
+                of_script = _options(_context_of(ctx, directives(script)))
+                options = _of_slurm(script, name) | of_script | options
+        lines = _lines(options.get("each_line"), options.get("stdin"))
+        stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
+        job = make_job(
+            options, words=words, script=script, script_name=name, around=_submitted_from(),
+            lines=lines.count(b"\n"),
+        )  # fmt: skip
+        queue = open_queue(given["queue_name"], make=True)
+        number = queue.submit(job, stdin, lines)
+        # From here on the job is in the queue, whatever fails.
+        if given["as_json"]:
+            print_json({"job": number})
+        else:
+            click.echo(number if given["parsable"] else f"job {number}")
+        if why := wake_dispatcher(queue, given["config_file"] or chosen_config(ctx)):
+            click.echo(f"job {number} waits: {why}", err=True)
+        if given["wait"]:
+            ctx.exit(wait_for(queue, [str(number)]))
+
+
+def _lines(name: str | None, stdin: str | None) -> bytes:
+    """Return the entries of ``--each-line``; nothing without that option."""
+    from grain.cli.jobs.submission import BadSubmission, entries
+
+    if name is None:
+        return b""
+    if name == "-" == stdin:
+        raise BadSubmission("--each-line - and --stdin - both read what is piped: give one a file")
+    return entries(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes(), name)
+
+
+def _options(ctx: click.Context) -> SubmitOptions:
+    """Return the options of a job that were given."""
+    from grain.cli.jobs.submission import SubmitOptions
+
+    return SubmitOptions(
+        {
+            name: value
+            for name, value in ctx.params.items()
+            if name not in _NOT_OF_JOB
+            and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        }
+    )
+
+
+def _of_slurm(script: str, name: str) -> SubmitOptions:
+    """Return the options in lines #SBATCH of a script.
+
+    Raises:
+        click.UsageError: one is wrong, or asks for what there is not here.
+    """
+    from grain.cli.jobs.submission import SubmitOptions
+    from grain.cli.slurm_words.translation import NotTranslated, submit_options
+
+    try:
+        return SubmitOptions(submit_options(script, name, time.time()))
+    except NotTranslated as error:
+        raise click.UsageError(f"in a line #SBATCH: {error}; or use --directives off") from None
+
+
+def _context_of(ctx: click.Context, words: list[str]) -> click.Context:
+    """Read the options of a script.
+
+    Raises:
+        click.UsageError: there is no such option, or it is not one of a job.
+    """
+    try:
+        inner = submit.make_context("#GRAIN", words, resilient_parsing=False)
+    except click.UsageError as error:
+        raise click.UsageError(f"in a line #GRAIN: {error.format_message()}", ctx) from None
+    wrong = [name for name in _NOT_OF_JOB if inner.get_parameter_source(name) is _GIVEN]
+    if inner.params["words"]:
+        word = inner.params["words"][0]
+        raise click.UsageError(f"in a line #GRAIN: {clean(word)} is not an option", ctx)
+    if wrong:
+        raise click.UsageError(f"in a line #GRAIN: give --{wrong[0]} on the command line", ctx)
+    return inner
+
+
+def _submitted_from() -> SubmittedFrom:
+    """Return where and by whom the job is submitted.
+
+    Raises:
+        click.ClickException: the working directory was removed.
+    """
+    from grain.cli.jobs.submission import SubmittedFrom
+
+    try:
+        directory = str(Path.cwd())
+    except FileNotFoundError:
+        raise click.ClickException("this directory was removed; change to another one") from None
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return SubmittedFrom(
+        directory, os.environ, mask, socket.gethostname(), getpass.getuser(), time.time()
+    )

@@ -1,0 +1,171 @@
+"""``grain wait``: wait for the ends of jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from grain.cli import completion
+from grain.cli.plugin import report_errors
+from grain.cli.queue.opening import open_queue, queue_errors, queue_option, selected
+from grain.cli.show import clean
+from grain.queue.selectors import Selected
+from grain.queue.states import StateCounts
+from grain.resource.figures import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from grain.queue.book import Book, Entry
+    from grain.queue.folder import Queue
+
+_LOOK = 0.5  # seconds between two looks, at first
+_LOOK_LATER = 3.0  # after a while
+_MOST = 100  # the exit status for more failures than it could tell
+_TROUBLE = 255  # that of anything but a task without success
+
+
+class _Trouble(click.ClickException):
+    exit_code = _TROUBLE
+
+
+class _Misuse(click.UsageError):
+    exit_code = _TROUBLE
+
+
+@contextlib.contextmanager
+def trouble() -> Iterator[None]:
+    """Give errors exit status 255, so that they do not look like failed tasks."""
+    try:
+        yield
+    except click.UsageError as error:
+        raise _Misuse(error.format_message(), error.ctx) from None
+    except click.ClickException as error:
+        raise _Trouble(error.format_message()) from None
+
+
+class _WaitCommand(click.Command):
+    """A command whose usage errors, too, have the exit status of trouble."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the command line.
+
+        Raises:
+            click.UsageError: the command line makes no sense.
+        """
+        with trouble():
+            return super().make_context(*args, **kwargs)
+
+
+@click.command(cls=_WaitCommand)
+@queue_option
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.queued)
+@click.pass_context
+def wait(ctx: click.Context, queue_name: str | None, jobs: tuple[str, ...]) -> None:
+    """Wait until jobs have ended.
+
+    The exit status is the number of tasks that did not succeed, 101 for more than 100, 255 for
+    other errors. Ctrl-C ends the waiting, not the jobs.
+
+    \b
+    Examples:
+      grain wait 12
+      grain wait 12-20 && grain submit next.sh
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with trouble(), report_errors(), queue_errors():
+        queue = open_queue(queue_name)
+        ctx.exit(wait_for(queue, jobs))
+
+
+class _Awaited(NamedTuple):
+    """A job, or tasks of it, for which the command waits."""
+
+    entry: Entry
+    meant: Selected
+
+    @property
+    def counts(self) -> StateCounts:
+        """The number of tasks in each state."""
+        if not self.meant.tasks:
+            return self.entry.counts
+        states = [
+            self.entry.standing(task, 0.0).state
+            for task in self.entry.task_numbers()
+            if self.meant.has(task)
+        ]
+        counts = StateCounts(pending=len(states))
+        for state in states:
+            counts = counts.moved("PENDING", state)
+        return counts
+
+
+def wait_for(queue: Queue, words: Sequence[str]) -> int:
+    """Wait until jobs have ended, with progress on a terminal; return the exit status.
+
+    Raises:
+        click.ClickException: there is no such job.
+        grain.queue.errors.QueueError: the files of the queue cannot be read.
+    """
+    from grain.queue.book import Book
+
+    chosen = selected(queue, words)
+    book = Book.read(queue)
+    wanted = dict.fromkeys(
+        Selected(number, number, one.tasks)
+        for one in chosen
+        for number in range(one.first, one.last + 1)
+    )
+    # Jobs that were removed long after their ends are not waited for.
+    found = [
+        _Awaited(entry, one)
+        for one in sorted(wanted)
+        if (entry := book.find(one.first)) is not None
+    ]
+    began, shown = time.monotonic(), ""
+    progress = sys.stderr.isatty()
+    try:
+        while True:
+            counts = [one.counts for one in found]
+            if progress and (text := _progress(counts)) != shown:
+                shown = text
+                click.echo(f"\r\033[K{text}", nl=False, err=True)
+            if all(one.is_final for one in counts):
+                break
+            time.sleep(_LOOK if time.monotonic() < began + 60 else _LOOK_LATER)
+            book.refresh()
+    finally:
+        if shown:
+            click.echo(err=True)
+    return _report(book, found)
+
+
+def _progress(counts: Sequence[StateCounts]) -> str:
+    ended, tasks = sum(one.ended for one in counts), sum(one.tasks for one in counts)
+    running, failed = sum(one.running for one in counts), sum(one.unsuccessful for one in counts)
+    text = f"{ended:,} of {counted(tasks, 'task')} ended, {running:,} running"
+    return f"{text}, {failed:,} without success" if failed else text
+
+
+def _report(book: Book, found: Sequence[_Awaited]) -> int:
+    """Name the jobs that did not succeed; return the exit status."""
+    from grain.cli.queue.rows import job_row
+
+    failed = 0
+    for one in found:
+        counts = one.counts
+        failed += counts.unsuccessful
+        if not counts.unsuccessful:
+            continue
+        row = job_row(book, one.entry, time.time())
+        end = f"{row.state}: {row.end}" if row.end else row.state
+        if row.tasks > 1:
+            end = (
+                f"{counts.unsuccessful:,} of {counted(counts.tasks, 'task')} without success; "
+                f"`grain jobs {row.number}` lists them"
+            )
+        click.echo(clean(f"job {row.number} ({row.name}) {end}"), err=True)
+    return min(failed, _MOST + 1)

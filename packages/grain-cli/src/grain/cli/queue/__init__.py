@@ -1,0 +1,13 @@
+"""The queue as commands see it: its jobs by name, as rows, and in sentences.
+
+The room `grain.cli.jobs` has the commands. This one starts nothing, so every command may use it.
+
+Map:
+
+- ``opening``: the queue, the jobs that a command means, its dispatcher; errors as messages
+- ``rows``: jobs and tasks as rows, sentences and JSON; no I/O
+- ``explaining``: jobs in ``grain why`` and ``grain logs``
+- ``wishes``: what the user asks of jobs
+- ``cancelling``: jobs in ``grain cancel``
+- ``tickets``: jobs by the numbers of their attempts in the queue's mission
+"""

@@ -1,0 +1,165 @@
+"""Explain jobs of the queue, and show their output: for `grain why` and `grain logs`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from grain.cli.queue.opening import dispatcher_state
+from grain.cli.queue.rows import REASONS, as_data, end_text, job_row, task_rows
+from grain.cli.show import moment
+from grain.edge.mission_ids import lasting_id
+from grain.resource.figures import counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from grain.cli.queue.rows import TaskRow
+    from grain.queue.book import Book, Entry
+    from grain.queue.folder import Queue
+    from grain.queue.records import Job
+    from grain.queue.selectors import Selected
+
+    Ask = Callable[[str, int], list[str]]
+
+_LISTED = 10  # tasks at most that are explained one by one
+
+
+def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
+    """Return lines that explain jobs.
+
+    Args:
+        ask: returns the reasons of the scheduler for a task of a mission, by id and number; nothing
+            if it cannot be asked.
+
+    Raises:
+        grain.queue.errors.QueueError: the files of the queue cannot be read.
+    """
+    from grain.queue.book import Book
+
+    book = Book.read(queue)
+    lines, waits = [], False
+    for one in jobs:
+        for number in range(one.first, one.last + 1):
+            if entry := book.find(number):
+                lines += _job_lines(queue, book, entry, one, ask)
+                waits = waits or not entry.is_final
+            else:
+                lines.append(f"job {number} ended long ago, and its files were removed")
+    if waits and not dispatcher_state(queue):
+        lines.append("no dispatcher runs, so no job begins: `grain queue start` starts one")
+    return lines
+
+
+def _job_lines(queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask) -> list[str]:
+    now = time.time()
+    rows = task_rows(book, entry, one, now)
+    lines = []
+    if len(rows) > 1:
+        whole, counts = job_row(book, entry, now), entry.counts
+        lines.append(
+            f"job {entry.number} ({whole.name}) is {whole.state}: {counts.pending} of "
+            f"{counted(counts.tasks, 'task')} wait, {counts.running} run, "
+            f"{counts.ended} ended"
+        )
+        # Those that are alike are not worth a line each.
+        rows = list({(row.standing.state, row.standing.reason): row for row in rows}.values())
+    for row in rows[:_LISTED]:
+        lines += _task_lines(queue, book, entry, row, ask, now)
+    return lines
+
+
+def _task_lines(
+    queue: Queue, book: Book, entry: Entry, row: TaskRow, ask: Ask, now: float
+) -> list[str]:
+    standing = row.standing
+    name, task = row.name, row.task
+    what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
+    lines = [f"{what} {_STATES[standing.state]}"]
+    run = standing.run
+    if standing.state == "PENDING":
+        lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
+        if standing.reason:
+            lines.insert(1, f"  it waits {REASONS[standing.reason]}")
+    if run is not None and run.worker:
+        verb = "ran" if run.how else "runs"
+        seconds = run.elapsed if run.how else now - run.began
+        times = f"from {moment(run.began)}, for {span(max(seconds, 0.0))}"
+        lines.append(f"  attempt {run.attempt} {verb} on worker {run.worker} ({run.host}), {times}")
+        if end := end_text(run):
+            lines.append(f"  it ended so: {end}")
+        lines += [
+            f"  its output is in {path}"
+            for path in outputs(entry.job, entry.number, task, run.host)
+        ]
+    return lines
+
+
+def _waiting_lines(
+    queue: Queue, book: Book, entry: Entry, task: int | None, attempt: int, ask: Ask
+) -> list[str]:
+    lines = []
+    for dependency in entry.job.after:
+        jobs = ", ".join(map(str, dependency.jobs))
+        lines.append(f"  it waits for job {jobs} ({_UNTIL[dependency.until]})")
+    ticket = book.tickets.get((entry.number, task, attempt))
+    if ticket is not None:
+        lines += [f"  {line}" for line in ask(lasting_id(queue.name, queue.mission), ticket)]
+    return lines
+
+
+def jobs_as_data(queue: Queue, jobs: Iterable[Selected]) -> list[dict[str, Any]]:
+    """Return jobs as plain data, for ``--json``."""
+    from grain.queue.book import Book
+
+    book, now = Book.read(queue), time.time()
+    return [
+        as_data(book, entry, now)
+        for one in jobs
+        for number in range(one.first, one.last + 1)
+        if (entry := book.find(number)) is not None
+    ]
+
+
+def output_files(queue: Queue, jobs: Iterable[Selected]) -> list[Path]:
+    """Return the files to which tasks of jobs write what they print."""
+    from grain.queue.book import Book
+
+    book, now = Book.read(queue), time.time()
+    files: dict[Path, None] = {}
+    for one in jobs:
+        for number in range(one.first, one.last + 1):
+            if entry := book.find(number):
+                for row in task_rows(book, entry, one, now):
+                    host = row.standing.run.host if row.standing.run else ""
+                    files |= dict.fromkeys(outputs(entry.job, number, row.task, host))
+    return list(files)
+
+
+def outputs(job: Job, number: int, task: int | None, host: str) -> list[Path]:
+    """Return the files to which a task writes what it prints."""
+    from grain.queue import patterns
+
+    facts = patterns.Facts(number, task, job.name, job.user, host)
+    names = dict.fromkeys([job.stdout, job.stderr or job.stdout])
+    return [patterns.path(name, facts, job.directory) for name in names]
+
+
+_STATES = {
+    "PENDING": "waits",
+    "RUNNING": "is running",
+    "COMPLETED": "is done",
+    "FAILED": "has failed",
+    "TIMEOUT": "was ended at its time limit",
+    "OUT_OF_MEMORY": "has failed: its memory was not enough",
+    "CANCELLED": "was cancelled",
+    "LOST": "was lost with its worker, and may not run again",
+}
+_UNTIL = {
+    "ok": "until they succeed",
+    "fail": "until they fail",
+    "any": "until they end",
+    "begun": "until they begin",
+    "each": "task by task, until they succeed",
+}

@@ -1,0 +1,115 @@
+"""The queue, the jobs in it that a command means, and its errors as messages."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import socket
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from grain.queue.folder import Queue
+    from grain.queue.selectors import Selected
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@contextlib.contextmanager
+def queue_errors() -> Iterator[None]:
+    """End the command with a message and exit code 1 on errors of the queue and of submissions."""
+    try:
+        yield
+    except Exception as error:
+        from grain.queue.errors import QueueError
+
+        if isinstance(error, QueueError):
+            raise click.ClickException(clean(error, keep="\n")) from None
+        raise
+
+
+def queue_option(function: F) -> F:
+    """Add ``--queue NAME``."""
+    return click.option(
+        "--queue", "queue_name", metavar="NAME", envvar="GRAIN_QUEUE",
+        help="Name of the queue.  [default: queue]",
+    )(function)  # fmt: skip
+
+
+def open_queue(name: str | None, *, make: bool = False) -> Queue:
+    """Return the queue of a name, or the default one.
+
+    Raises:
+        grain.queue.errors.QueueError: it is not there, or cannot be used.
+    """
+    from grain.queue.folder import DEFAULT, Queue, queue_folder
+
+    return Queue.open(queue_folder(name or DEFAULT), make=make)
+
+
+def selected(queue: Queue, words: Iterable[str]) -> list[Selected]:
+    """Return the jobs and tasks that words name; ranges end at the last job that there is.
+
+    Raises:
+        click.ClickException: there is no such job, or no such task.
+        grain.queue.errors.QueueError: a word names none, or the files cannot be read.
+    """
+    from grain.cli.queue.tickets import FIRST_TICKET, job_of
+    from grain.queue.selectors import parse_selector
+
+    newest = queue.jobs.end() - 1
+    found = [one for word in words for one in parse_selector(word, newest)]
+    jobs = []
+    for one in found:
+        if one.first >= FIRST_TICKET and (job := job_of(queue, one.first)) is not None:
+            jobs.append(job)  # as top, history and report name an attempt
+        elif one.first > newest:
+            there = f"the last one is {newest}" if newest else "the queue is empty"
+            raise click.ClickException(f"there is no job {one.first}: {there}")
+        else:
+            _check_tasks(queue, one)
+            jobs.append(one._replace(last=min(one.last, newest)))
+    return jobs
+
+
+def _check_tasks(queue: Queue, one: Selected) -> None:
+    """Refuse tasks that a job does not have."""
+    from grain.queue.arrays import array_text, task_numbers
+
+    if not one.tasks:
+        return
+    array = queue.job(one.first).array
+    if array is None:
+        raise click.ClickException(f"job {one.first} is not an array: it has no tasks with numbers")
+    if not any(first <= task <= last for task in task_numbers(array) for first, last in one.tasks):
+        raise click.ClickException(
+            f"job {one.first} has no such task: its array is {array_text(array)}"
+        )
+
+
+def this_user() -> str:
+    """Return who gives the command, and where."""
+    return f"{getpass.getuser()} on {socket.gethostname()}"
+
+
+def dispatcher_state(queue: Queue) -> str:
+    """Return where the dispatcher of a queue runs, as the end of a sentence; "" if none does."""
+    host = dispatcher_host(queue)
+    return "" if host is None else f"runs on {host}"
+
+
+def dispatcher_host(queue: Queue) -> str | None:
+    """Return the host on which the dispatcher of a queue runs; None if none does."""
+    from grain.queue.dispatchers import Dispatchers, this_process
+
+    dispatchers = Dispatchers(queue.files)
+    last = dispatchers.last()
+    if last is None or not dispatchers.is_alive(*last, this_process()):
+        return None
+    return last[1].host

@@ -1,0 +1,248 @@
+"""Jobs and tasks of the queue as rows of a table, sentences, and JSON. No I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.cli.show import NARROW, clean, folded, table
+from grain.queue.states import FINAL, job_state
+from grain.resource.figures import clock, counted, signal_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from grain.queue.book import Book, Entry
+    from grain.queue.selectors import Selected
+    from grain.queue.states import Run, Standing
+
+WORDS = {
+    "PENDING": "waiting",
+    "RUNNING": "running",
+    "COMPLETED": "done",
+    "FAILED": "failed",
+    "TIMEOUT": "timed out",
+    "OUT_OF_MEMORY": "out of memory",
+    "CANCELLED": "cancelled",
+    "LOST": "lost",
+}
+REASONS = {
+    "": "",
+    "held": "on hold",
+    "cancel": "about to be cancelled",
+    "dependency": "for other jobs",
+    "never": "for a job that did not end as wanted",
+    "begin time": "for its begin time",
+    "array limit": "for other tasks of its array",
+}
+
+
+class JobRow(NamedTuple):
+    """A job, as lists show it.
+
+    Attributes:
+        number: the job's.
+        name: its name.
+        state: a word of `WORDS`.
+        reason: for which it waits; "" for none but a worker.
+        done: how many tasks have ended.
+        tasks: how many there are.
+        unsuccessful: how many of those that ended did not succeed.
+        seconds: since it began, or for how long it ran; None if it did not.
+        host: where it runs or ran, of a job with one task.
+        end: how it ended, where that needs words.
+    """
+
+    number: int
+    name: str
+    state: str
+    reason: str
+    done: int
+    tasks: int
+    unsuccessful: int
+    seconds: float | None
+    host: str
+    end: str
+
+    def cells(self, *, narrow: bool) -> Sequence[object]:
+        """Return the cells of a table, under `HEADS`; the first ones only if it is narrow."""
+        tasks = f"{self.done}/{self.tasks}" if self.tasks > 1 else ""
+        if narrow:
+            return (self.number, self.name, self.state, tasks)
+        state = f"{self.state} {self.reason}" if self.reason else self.state
+        if self.end:
+            state = f"{self.state}: {self.end}"
+        return (self.number, self.name, state, tasks, clock(self.seconds), self.host)
+
+
+HEADS = ("JOB", "NAME", "STATE", "TASKS", "TOOK", "HOST")
+
+
+def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
+    """Return a table of jobs, and a sentence below it.
+
+    Args:
+        queue: name of the queue.
+        most: columns of the terminal; None for no limit.
+    """
+    narrow = most is not None and most < NARROW
+    cells = [row.cells(narrow=narrow) for row in rows]
+    heads = HEADS[:4] if narrow else HEADS
+    elastic = (1,) if narrow else (1, 2)
+    below = "\n".join(folded(summary(rows), most))
+    return f"{table(f'QUEUE {queue}', heads, cells, most, elastic)}{below}\n"
+
+
+def job_row(book: Book, entry: Entry, now: float) -> JobRow:
+    """Return the row of a job.
+
+    Args:
+        now: Unix seconds.
+    """
+    counts = entry.counts
+    state = job_state(counts)
+    reason, run = "", None
+    tasks = list(entry.runs) if entry.job.array is not None else [None]
+    if entry.job.array is None:
+        run = standing_of(book, entry, None, now).run
+    if state == "PENDING":
+        # That of the first task that waits.
+        standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
+        reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]
+    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not _never_began(of)]
+    began = min((of.began for of in runs), default=None)
+    ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
+    end = ""
+    if state in FINAL and run is not None:
+        end = end_text(run)
+    elif counts.unsuccessful and counts.tasks > 1:
+        end = f"{counts.unsuccessful} without success"
+    return JobRow(
+        number=entry.number,
+        name=entry.job.name,
+        state=WORDS[state],
+        reason=reason,
+        done=counts.ended,
+        tasks=entry.tasks,
+        unsuccessful=counts.unsuccessful,
+        seconds=None if began is None else max(ended - began, 0.0),
+        host=run.host if run is not None and not _never_began(run) else "",
+        end=end,
+    )
+
+
+def end_text(run: Run) -> str:
+    """Return how an attempt ended, where its state does not say that."""
+    if run.how == "cancelled":
+        return f"by {run.by}" + (f", {run.message}" if run.message else "")
+    if run.message:
+        return run.message
+    if run.how == "signal":
+        return signal_name(run.signal)
+    return f"exit status {run.status}" if run.how == "exit" and run.status else ""
+
+
+class TaskRow(NamedTuple):
+    """A task of an array, or a job that is none."""
+
+    name: str
+    task: int | None
+    standing: Standing
+
+    def cells(self, now: float) -> Sequence[object]:
+        """Return the cells of a table, under `TASK_HEADS`."""
+        run = self.standing.run
+        state = WORDS[self.standing.state]
+        if self.standing.reason:
+            state = f"{state} {REASONS[self.standing.reason]}"
+        if run is not None and not self.standing.reason and (end := end_text(run)):
+            state = f"{state}: {end}"
+        if run is None or _never_began(run):
+            return (self.name, state, "", "-", "")
+        took = run.elapsed if run.how else max(now - run.began, 0.0)
+        return (self.name, state, self.standing.attempt, clock(took), run.host)
+
+
+TASK_HEADS = ("TASK", "STATE", "ATTEMPT", "TOOK", "HOST")
+
+
+def tasks_text(
+    number: int, name: str, rows: Sequence[TaskRow], now: float, most: int | None
+) -> str:
+    """Return a table of tasks of a job.
+
+    Args:
+        name: of the job.
+        now: Unix seconds.
+        most: columns of the terminal; None for no limit.
+    """
+    narrow = most is not None and most < NARROW
+    cells = [row.cells(now)[: 2 if narrow else None] for row in rows]
+    heads = TASK_HEADS[:2] if narrow else TASK_HEADS
+    return table(clean(f"JOB {number} ({name})"), heads, cells, most, (1,))
+
+
+def task_rows(book: Book, entry: Entry, one: Selected, now: float) -> list[TaskRow]:
+    """Return the rows of the tasks of a job that are meant."""
+    return [
+        TaskRow(task_name(entry.number, task), task, standing_of(book, entry, task, now))
+        for task in entry.task_numbers()
+        if one.has(task)
+    ]
+
+
+def standing_of(book: Book, entry: Entry, task: int | None, now: float) -> Standing:
+    """Return the state of a task of a job, which may be packed."""
+    return entry.standing(task, now, book.dependency(entry, task))
+
+
+def task_name(number: int, task: int | None) -> str:
+    """Return the name of a task, as ``12_3``; that of a job that is not an array is its number."""
+    return str(number) if task is None else f"{number}_{task}"
+
+
+def summary(rows: Iterable[JobRow]) -> str:
+    """Return the sentence below a list."""
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row.state] = states.get(row.state, 0) + 1
+    return ", ".join(f"{counted(number, 'job')} {state}" for state, number in states.items())
+
+
+def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
+    """Return a job as plain data, for ``--json``."""
+    row = job_row(book, entry, now)
+    runs = {
+        task_name(entry.number, task): [
+            {
+                "attempt": run.attempt,
+                "began": run.began,
+                "ended": run.ended or None,
+                "host": run.host,
+                "how": run.how or "running",
+                "exit_status": run.status if run.how == "exit" else None,
+                "signal": run.signal or None,
+                "seconds": run.elapsed,
+                "cpu_seconds": run.cpu,
+                "peak_memory": run.memory,
+                "message": run.message,
+            }
+            for run in of
+        ]
+        for task, of in entry.runs.items()
+    }
+    return {
+        "job": row.number,
+        "name": row.name,
+        "state": row.state,
+        "reason": row.reason,
+        "tasks": row.tasks,
+        "ended": row.done,
+        "unsuccessful": row.unsuccessful,
+        "submitted": entry.job.at,
+        "directory": entry.job.directory,
+        "attempts": runs,
+    }
+
+
+def _never_began(run: Run) -> bool:
+    return run.how == "cancelled" and not run.worker

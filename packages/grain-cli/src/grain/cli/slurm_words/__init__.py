@@ -1,0 +1,17 @@
+"""Slurm's words: options, values, formats, states. No I/O.
+
+Map:
+
+- ``grammar``: command lines as getopt_long(3) reads them
+- ``options``: the options of ``sbatch`` and ``srun``, also in lines ``#SBATCH`` of a script
+- ``values``: times, memory, dependencies and other values as users write them
+- ``submission``: options become a job
+- ``translation``: options of a script become those of ``grain submit``
+- ``formats``: the formats of ``squeue``, and lines in them
+- ``accounts``: the fields of ``sacct``, and its lines
+- ``steps``: a step of ``srun``
+- ``records``: records as ``scontrol`` shows them
+- ``facts``: a task as formats show it
+- ``states``: states and reasons
+- ``numbers``: jobs and tasks as commands name them
+"""

@@ -1,0 +1,211 @@
+"""Tasks as the formats of ``squeue``, ``sacct`` and ``scontrol`` show them."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm_words import values
+from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
+from grain.queue import patterns
+from grain.queue.selectors import plain_number
+
+if TYPE_CHECKING:
+    from grain.queue.book import Entry
+    from grain.queue.states import Run, Standing
+
+_MB_IN_GB = 1e9 / 2**20
+_UNTIL = {"ok": "afterok", "fail": "afternotok", "any": "afterany", "begun": "after",
+          "each": "aftercorr"}  # fmt: skip
+
+
+class SlurmTask:
+    """A task of an array, or a job without an array, as Slurm sees it.
+
+    Args:
+        entry: its job.
+        task: its number; None for a job without an array.
+        standing: its state in the queue.
+        now: Unix seconds.
+        queue: the name of the queue, which is the partition of jobs that name none.
+        uid: of the user.
+        dispatched: True if the queue has a dispatcher.
+        form: the value of ``SLURM_TIME_FORMAT``.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        task: int | None,
+        standing: Standing,
+        *,
+        now: float,
+        queue: str,
+        uid: int = 0,
+        dispatched: bool = True,
+        form: str = "",
+    ) -> None:
+        self.entry = entry
+        self.job = entry.job
+        self.number = entry.number
+        self.task = task
+        self.standing = standing
+        self.now = now
+        self.queue = queue
+        self.uid = uid
+        self.form = form
+        cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
+        self.state = state_of(standing, cancelled=cancelled)
+        self.reason = reason_of(standing, dispatched=dispatched)
+
+    @property
+    def run(self) -> Run | None:
+        """The attempt that runs or was the last one; None if the task waits, or never began."""
+        run = self.standing.run
+        if run is None or self.state == "PENDING" or (run.how == "cancelled" and not run.worker):
+            return None
+        return run
+
+    @property
+    def name(self) -> str:
+        """The number by which commands name it, as ``12_3``."""
+        return str(self.number) if self.task is None else f"{self.number}_{self.task}"
+
+    @property
+    def plain(self) -> int:
+        """The number that no other job or task has."""
+        return plain_number(self.number, self.task)
+
+    @property
+    def compact(self) -> str:
+        """The state in one to three letters."""
+        return COMPACT[self.state]
+
+    @property
+    def node(self) -> str:
+        """The node on which it runs or ran; "" if it did not."""
+        return self.run.host.partition(".")[0] if self.run else ""
+
+    @property
+    def partition(self) -> str:
+        """The partition that it was submitted to."""
+        return self.job.options.get("partition") or self.queue
+
+    @property
+    def cores(self) -> int:
+        """The number of CPUs."""
+        cores = self.job.request.get("Cores", 1)
+        return int(cores) if isinstance(cores, int | float) else 1
+
+    @property
+    def tasks(self) -> int:
+        """The number of its processes in Slurm's sense."""
+        return int(self.job.options.get("ntasks", "1"))
+
+    @property
+    def per_task(self) -> int:
+        """The number of CPUs of each of these."""
+        return int(self.job.options.get("cpus-per-task", "1"))
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+        gpus = self.job.request.get("GPUs", 0)
+        return int(gpus) if isinstance(gpus, int | float) else 0
+
+    @property
+    def memory(self) -> str:
+        """The memory that it asks for, as ``100M``; ``0`` for none."""
+        memory = self.job.request.get("Memory", 0)
+        size = round(memory * _MB_IN_GB) if isinstance(memory, int | float) else 0
+        if not size:
+            return "0"
+        return f"{size}M" if size % 1024 else f"{size // 1024}G"
+
+    @property
+    def began(self) -> float:
+        """The time at which it began, in Unix seconds; 0 if it did not."""
+        return self.run.began if self.run else 0.0
+
+    @property
+    def ended(self) -> float:
+        """The time at which it ended, in Unix seconds; 0 if it has not."""
+        run = self.standing.run
+        return run.ended if run is not None and self.state not in OPEN else 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds for which it runs, or ran."""
+        if self.run is None:
+            return 0.0
+        return self.run.elapsed if self.run.how else max(self.now - self.run.began, 0.0)
+
+    @property
+    def limit(self) -> str:
+        """Its time limit."""
+        return values.span(self.job.timeout) if self.job.timeout else "UNLIMITED"
+
+    @property
+    def left(self) -> str:
+        """The time until its limit."""
+        if not self.job.timeout:
+            return "UNLIMITED"
+        return values.span(max(self.job.timeout - self.elapsed, 0.0))
+
+    @property
+    def dependency(self) -> str:
+        """The jobs that it waits for; "" for none, or once they have ended."""
+        if self.standing.reason not in ("dependency", "never"):
+            return ""
+        mark = "failed" if self.standing.reason == "never" else "unfulfilled"
+        return ",".join(
+            f"{_UNTIL[one.until]}:{number}({mark})" for one in self.job.after for number in one.jobs
+        )
+
+    @property
+    def exit_code(self) -> str:
+        """The exit status and the signal, as ``1:0``."""
+        run = self.run
+        if run is None or not run.how or run.how in ("cancelled", "timeout"):
+            return "0:0"
+        if run.how == "memory":
+            return "0:125"
+        return f"{run.status}:{run.signal}"
+
+    @property
+    def command(self) -> str:
+        """The path of its script; "" if it has none."""
+        return self.job.script_name
+
+    def time(self, at: float, none: str = "Unknown") -> str:
+        """Return a time as text."""
+        return values.moment(at, self.form) if at else none
+
+    def output(self, pattern: str) -> str:
+        """Return the path of an output file."""
+        facts = patterns.Facts(self.number, self.task, self.job.name, self.job.user, self.node)
+        return str(patterns.path(pattern, facts, self.job.directory))
+
+    @property
+    def stdout(self) -> str:
+        """The path of the file for standard output."""
+        return self.output(self.job.stdout)
+
+    @property
+    def stderr(self) -> str:
+        """The path of the file for standard error."""
+        return self.output(self.job.stderr) if self.job.stderr else self.stdout
+
+    @property
+    def stdin(self) -> str:
+        """The path of the file for standard input."""
+        return posixpath.join(self.job.directory, self.job.stdin or "/dev/null")
+
+    @property
+    def restarts(self) -> int:
+        """The number of times that it has begun again."""
+        return max(self.standing.attempt - 1, 0)
+
+    def option(self, name: str, none: str = "(null)") -> str:
+        """Return an option with which it was submitted, as it was given."""
+        return self.job.options.get(name) or none

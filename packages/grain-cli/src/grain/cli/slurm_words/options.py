@@ -1,0 +1,155 @@
+"""Options of ``sbatch`` and ``srun``, on command lines, in variables, and in scripts.
+
+Each is obeyed, ignored because it cannot matter here, or refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm_words.grammar import BadUse, options, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Obeyed, or kept to be shown again. After a comma comes the short name.
+_OF_BOTH = options("""
+    account,A= begin,b= chdir,D= comment= cpus-per-task,c= dependency,d= error,e= export= gpus,G=
+    gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem= mem-per-cpu= mem-per-gpu=
+    mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu= open-mode= output,o=
+    partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
+""")
+_OF_SBATCH = options("""
+    array,a= no-requeue parsable requeue signal= test-only uid= gid= wait,W wrap= export-file=
+    kill-on-invalid-dep= licenses,L= nodelist,w= bb= bbf= container= exclusive=? cluster-constraint=
+    constraint,C= prefer= time-min= deadline= reboot
+""")
+_OF_SRUN = options("""
+    label,l unbuffered,u mpi= exact whole overlap exclusive=? kill-on-bad-exit,K=? wait,W=
+    immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r= disable-status,X no-allocate,Z
+    nodelist,w= constraint,C= licenses,L= container= signal= het-group= array,a= prolog= epilog=
+    task-prolog= task-epilog= slurmd-debug= debugger-test test-only bcast=? compress=?
+    msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer= time-min= deadline= reboot
+    requeue no-requeue
+""")
+# Ignored: they choose among things that there is one of, or none; or they say how, and not what.
+_IGNORED = options("""
+    accel-bind= acctg-freq= begin-after= clusters,M= contiguous core-spec,S= cores-per-socket=
+    cpu-bind= cpu-freq= cpus-per-gpu= delay-boot= distribution,m= exclude,x= extra-node-info,B=
+    get-user-env=? gpu-bind= gpu-freq= gres-flags= hint= ignore-pbs mail-type= mail-user=
+    mcs-label= mem-bind= mem_bind= network= no-kill,k=? nodefile,F= ntasks-per-core=
+    ntasks-per-socket= overcommit,O oversubscribe,s power= profile= propagate=? reservation=
+    sockets-per-node= spread-job switches= thread-spec= threads-per-core= tmp= tres-per-task=
+    use-min-nodes verbose,v
+""")
+
+SBATCH = (*_OF_BOTH, *_OF_SBATCH, *_IGNORED)
+SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED)
+
+# Variables that sbatch(1) names as input, in place of options.
+_VARIABLES = {
+    "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_COMMENT": "comment",
+    "SBATCH_CONSTRAINT": "constraint", "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_TASK": "gpus-per-task",
+    "SBATCH_GRES": "gres", "SBATCH_JOB_NAME": "job-name", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_OPEN_MODE": "open-mode", "SBATCH_OUTPUT": "output", "SBATCH_ERROR": "error",
+    "SBATCH_INPUT": "input", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos",
+    "SBATCH_SIGNAL": "signal", "SBATCH_TIMELIMIT": "time", "SBATCH_WCKEY": "wckey",
+}  # fmt: skip
+_FLAGS = {"SBATCH_NO_REQUEUE": "no-requeue", "SBATCH_REQUEUE": "requeue", "SBATCH_WAIT": "wait"}
+
+_MARK = "#SBATCH"
+
+# Of each group, the one that is given last counts.
+_INSTEAD = ({"requeue", "no-requeue"}, {"mem", "mem-per-cpu", "mem-per-gpu"})
+
+
+def merged(sources: Sequence[Sequence[tuple[str, str]]]) -> dict[str, str]:
+    """Return options of several sources; those of a later one replace those of earlier ones."""
+    result: dict[str, str] = {}
+    for source in sources:
+        for name, value in source:
+            for group in _INSTEAD:
+                if name in group:
+                    for other in group:
+                        result.pop(other, None)
+            result[name] = value
+    return result
+
+
+def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the options that variables ``SBATCH_*`` give."""
+    found = [(name, environment[key]) for key, name in _VARIABLES.items() if key in environment]
+    return found + [(name, "") for key, name in _FLAGS.items() if key in environment]
+
+
+def of_script(lines: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Return the options of lines ``#SBATCH``.
+
+    Raises:
+        BadUse: a line has a word that is none.
+    """
+    found: list[tuple[str, str]] = []
+    for words in lines:
+        parsed = parse("sbatch", words, SBATCH)
+        found += parsed.given
+        if parsed.rest:
+            raise BadUse(
+                f"sbatch: error: Invalid directive found in batch script: {parsed.rest[0]}", 255
+            )
+    return found
+
+
+def directives(script: str, name: str = "") -> list[list[str]]:
+    """Return the words of each line ``#SBATCH`` of a script, up to its first command.
+
+    Args:
+        script: its text.
+        name: that of its file, for messages.
+
+    Raises:
+        BadUse: a line has a quote that is not closed.
+    """
+    found = []
+    for number, line in enumerate(script.splitlines(), 1):
+        if line.startswith(_MARK) and line[len(_MARK) :][:1] in ("", " ", "\t"):
+            found.append(_words(line[len(_MARK) :], name, number))
+        elif line.strip() and not line.startswith("#"):
+            break
+    return [words for words in found if words]
+
+
+def _words(text: str, name: str, number: int) -> list[str]:
+    """Split a line at spaces; quotes and backslashes keep them, and ``#`` begins a comment."""
+    words: list[str] = []
+    word: str | None = None
+    quote, escaped, end = "", False, 0
+    for at, letter in enumerate(text):
+        if escaped:
+            word, escaped = (word or "") + letter, False
+        elif letter == "\\" and quote != "'":
+            word, escaped = word or "", True
+        elif quote:
+            if letter == quote:
+                quote = ""
+            else:
+                word = (word or "") + letter
+        elif letter in "\"'":
+            quote, word = letter, word or ""
+        elif letter.isspace():
+            if word is not None:
+                words.append(word)
+                end = at
+            word = None
+        elif letter == "#" and word is None:
+            break
+        else:
+            word = (word or "") + letter
+    if quote:
+        raise BadUse(
+            f"sbatch: fatal: {name}: line {number}: Unmatched `{quote}` in [{text[end:]}]", 1
+        )
+    if word is not None:
+        words.append(word)
+    return words

@@ -1,0 +1,116 @@
+"""Records that ``scontrol`` shows: a job, the configuration, names of hosts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from grain.cli.slurm_words.formats import tres
+from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.values import long_span, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grain.cli.slurm_words.facts import SlurmTask
+
+_MOST_HOSTS = 100_000
+_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
+
+
+def job_record(facts: SlurmTask, *, one_line: bool) -> str:
+    """Return the record of a task, as ``scontrol show job`` has it."""
+    job = facts.job
+    array = ""
+    if facts.task is not None:
+        array = f" ArrayJobId={facts.number} ArrayTaskId={facts.task}"
+    node = facts.node
+    end = facts.ended or (facts.began + job.timeout if facts.began and job.timeout else 0.0)
+    limit = long_span(job.timeout) if job.timeout else "UNLIMITED"
+    memory = facts.memory
+    comment = facts.option("comment", "")
+    start = facts.began or (0.0 if facts.run else job.not_before)
+    owner = f"Account={facts.option('account')} QOS={facts.option('qos')}"
+    owner += f" WCKey={facts.option('wckey')}" if "wckey" in job.options else ""
+    ended = f"Restarts={facts.restarts} BatchFlag=1 Reboot=0 ExitCode={facts.exit_code}"
+    numbers = f"NumCPUs={facts.cores} NumTasks={facts.tasks} CPUs/Task={facts.per_task}"
+    lines = [
+        f"JobId={facts.plain}{array} JobName={job.name}",
+        f"UserId={job.user}({facts.uid}) GroupId={job.user}({facts.uid}) MCS_label=N/A",
+        f"Priority={job.priority} Nice={-job.priority} {owner}",
+        f"JobState={facts.state} Reason={facts.reason} Dependency={facts.dependency or '(null)'}",
+        f"Requeue={int(job.requeue)} {ended}",
+        f"RunTime={long_span(facts.elapsed)} TimeLimit={limit} TimeMin=N/A",
+        f"SubmitTime={facts.time(job.at)} EligibleTime={facts.time(max(job.at, job.not_before))}",
+        f"AccrueTime={facts.time(max(job.at, job.not_before))}",
+        f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline=N/A",
+        f"Partition={facts.partition} AllocNode:Sid={job.host}:0",
+        "ReqNodeList=(null) ExcNodeList=(null)",
+        f"NodeList={node or '(null)' if facts.state != 'PENDING' else ''}",
+        *([f"BatchHost={node}"] * bool(node)),
+        f"NumNodes=1 {numbers} ReqB:S:C:T=0:0:*:*",
+        f"TRES={tres(facts)}",
+        "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
+        f"MinCPUsNode={facts.cores} MinMemoryNode={memory} MinTmpDiskNode=0",
+        "Features=(null) DelayBoot=00:00:00",
+        "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
+        f"Command={facts.command or '(null)'}",
+        f"WorkDir={job.directory}",
+        *([f"Comment={comment} "] * bool(comment)),
+        f"StdErr={facts.stderr}",
+        f"StdIn={facts.stdin}",
+        f"StdOut={facts.stdout}",
+        "Power=",
+    ]
+    if one_line:
+        return " ".join(lines) + " \n"
+    return "\n   ".join(lines) + "\n   \n\n"
+
+
+def config_text(now: float, values: Mapping[str, str], host: str) -> str:
+    """Return the configuration, as ``scontrol show config`` does.
+
+    Args:
+        now: Unix seconds.
+        values: names and values.
+        host: on which the queue is asked for.
+    """
+    lines = [f"Configuration data as of {moment(now)}"]
+    lines += [f"{name:<23} = {value}" for name, value in sorted(values.items(), key=_no_case)]
+    return "\n".join(lines) + f"\n\nSlurmctld(primary) at {host} is UP\n"
+
+
+def _no_case(item: tuple[str, str]) -> str:
+    return item[0].lower()
+
+
+def hosts(text: str) -> list[str]:
+    """Return the hosts of a list as ``n[1-3,07-09],login``.
+
+    Raises:
+        BadUse: it is not written so, or names very many.
+    """
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _HOSTS.match(text, at)
+        if match is None or not match[0]:
+            raise BadUse(f"Invalid hostlist: {text}")
+        at = match.end()
+        for part in match[2].split(",") if match[2] else [""]:
+            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
+            if len(found) > _MOST_HOSTS:
+                raise BadUse(f"Invalid hostlist: {text}")
+    return [name for name in found if name]
+
+
+def _numbers(part: str, text: str) -> list[str]:
+    if not part:
+        return [""]
+    first, dash, last = part.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise BadUse(f"Invalid hostlist: {text}")
+    end = int(last or first)
+    if end - int(first) > _MOST_HOSTS:
+        raise BadUse(f"Invalid hostlist: {text}")
+    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]

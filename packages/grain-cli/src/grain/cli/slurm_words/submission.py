@@ -1,0 +1,290 @@
+"""Options of ``sbatch`` become a job."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from grain.cli.slurm_words import values
+from grain.cli.slurm_words.grammar import BadUse
+from grain.queue.arrays import first_and_last, parse_array
+from grain.queue.errors import BadInput
+from grain.queue.records import ArraySpec, Dependency, Job
+from grain.queue.selectors import TASKS_PER_JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
+
+_SHOWN = ("account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres")
+# What belongs to the shell of the submission.
+_OF_SHELL = ("_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID")
+_OF_LOGIN = ("HOME", "LOGNAME", "SHELL", "USER")
+_PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
+_J = re.compile(r"%\d*[jJ]", re.ASCII)
+# %j of a task is its plain number, which is that of the job and six digits.
+_PLAIN = "%A%6a"
+_MB_IN_GB = 2**20 / 1e9
+_ON_ONE_NODE = "a job runs on one node here"
+_REFUSED = {
+    "bb": ("Burst Buffer request invalid", "there are no burst buffers"),
+    "bbf": ("Burst Buffer request invalid", "there are no burst buffers"),
+    "cluster-constraint": ("Invalid feature specification", "there are no clusters to choose from"),
+    "container": ("Unsupported option", "containers are not started here: do so in the script"),
+    "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
+                 "--deadline is not supported"),
+    "exclusive": ("Requested node configuration is not available",
+                  "a job has cores of a node, not the node: ask for as many as you need"),
+    "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
+    "licenses": ("Invalid license specification", "there are no licenses"),
+    "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
+    "reboot": ("Access/permission denied", "nodes are not rebooted"),
+}  # fmt: skip
+
+
+class JobRefused(Exception):
+    """A job that cannot be submitted, as sbatch says it, and the reason."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Around:
+    """The process that submits a job.
+
+    Attributes:
+        directory: its working directory.
+        environment: all variables.
+        umask: of the process.
+        host: name of the machine.
+        user: name of the user.
+        now: Unix seconds.
+        commands: the directory of these commands, which is on the job's PATH; "" for none.
+    """
+
+    directory: str
+    environment: Mapping[str, str]
+    umask: int
+    host: str
+    user: str
+    now: float
+    commands: str = ""
+
+
+def make_job(
+    given: Mapping[str, str], script: str, name: str, words: Sequence[str], around: Around
+) -> Job:
+    """Return the job.
+
+    Args:
+        given: its options by their long names.
+        script: its text.
+        name: that of its file; "" for one from standard input.
+        words: its arguments.
+        around: who submits it.
+
+    Raises:
+        BadUse: an option is not written as it should be.
+        JobRefused: an option asks for what there is not here.
+    """
+    for option, (text, reason) in _REFUSED.items():
+        if option in given:
+            raise JobRefused(text, reason)
+    if given.get("kill-on-invalid-dep", "no").lower() not in ("no", "n"):
+        raise JobRefused("Job dependency problem", "--kill-on-invalid-dep=yes is not supported")
+    _one_node(given)
+    tasks, cores = _cores(given)
+    array = _array(given)
+    limit = _value(given, "time", values.time_limit, 0.0)
+    warned = _value(given, "signal", values.warning, None)
+    default = "slurm-%A_%a.out" if array else "slurm-%j.out"
+    stdout = given.get("output") or default
+    stderr = given.get("error", "")
+    if array:
+        stdout, stderr = _J.sub(_PLAIN, stdout), _J.sub(_PLAIN, stderr)
+    return Job(
+        name=given.get("job-name") or name.rpartition("/")[2] or "sbatch",
+        at=around.now,
+        host=around.host,
+        user=around.user,
+        directory=posixpath.normpath(posixpath.join(around.directory, given.get("chdir", ""))),
+        command=tuple(words),
+        script=script,
+        script_name=name if name.startswith("/") else "",
+        stdin="" if given.get("input", "none").lower() == "none" else given["input"],
+        environment=_environment(given, around),
+        umask=around.umask,
+        request=_request(given, tasks, cores),
+        priority=-_nice(given),
+        stdout=stdout,
+        stderr="" if stderr == stdout else stderr,
+        append=_open_mode(given) == "append",
+        array=array,
+        after=() if "dependency" not in given else _after(given["dependency"]),
+        not_before=_begin(given, around.now),
+        held="hold" in given or given.get("priority") == "0",
+        requeue="no-requeue" not in given,
+        timeout=limit,
+        signal=warned.signal if warned else 0,
+        signal_before=warned.before if warned else 0.0,
+        signal_to=warned.to if warned else "steps",
+        options=_shown(given, tasks, around),
+    )
+
+
+def _shown(given: Mapping[str, str], tasks: int, around: Around) -> dict[str, str]:
+    """Return what is to be shown again, or is for the variables of the job."""
+    shown = {name: given[name] for name in _SHOWN if given.get(name)}
+    if "ntasks" in given or "ntasks-per-node" in given:
+        shown["ntasks"] = str(tasks)
+    if "cpus-per-task" in given:
+        shown["cpus-per-task"] = given["cpus-per-task"]
+    shown["submit-dir"] = around.directory
+    return shown
+
+
+def _value(given: Mapping[str, str], name: str, read: Callable[[str], T], default: T) -> T:
+    if name not in given:
+        return default
+    try:
+        return read(given[name])
+    except ValueError:
+        raise BadUse(f"sbatch: error: Invalid --{name} specification", 255) from None
+
+
+def _count(given: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or not text.isascii() or not int(text):
+        raise BadUse(f'sbatch: error: Invalid numeric value "{text}" for --{name}.', 1)
+    return int(text)
+
+
+def _one_node(given: Mapping[str, str]) -> None:
+    text = given.get("nodes", "1")
+    least, _, most = text.partition("-")
+    if not least.isdecimal() or not (most or "1").isdecimal():
+        raise BadUse(f'sbatch: error: "{text}" is not a valid node count', 255)
+    if int(least) != 1:
+        raise JobRefused("Requested node configuration is not available", _ON_ONE_NODE)
+
+
+def _cores(given: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of tasks, in Slurm's sense, and that of cores."""
+    tasks = _count(given, "ntasks") or _count(given, "ntasks-per-node") or 1
+    each = _count(given, "cpus-per-task", 1)
+    return tasks, max(tasks * each, _count(given, "mincpus", 1))
+
+
+def _request(given: Mapping[str, str], tasks: int, cores: int) -> dict[str, object]:
+    gpus = _gpus(given, tasks)
+    memory = (
+        _value(given, "mem", values.megabytes, 0.0)
+        + _value(given, "mem-per-cpu", values.megabytes, 0.0) * cores
+        + _value(given, "mem-per-gpu", values.megabytes, 0.0) * gpus
+    )
+    request: dict[str, object] = {"Cores": cores}
+    if memory:  # 0 is for all that a node has
+        request["Memory"] = math.ceil(round(memory * _MB_IN_GB * 1e6, 3)) / 1e6
+    if gpus:
+        request["GPUs"] = gpus
+    return request
+
+
+def _gpus(given: Mapping[str, str], tasks: int) -> int:
+    try:
+        counts = [
+            values.gpus(given.get("gres", ""), gres=True),
+            values.gpus(given["gpus"]) if "gpus" in given else 0,
+            values.gpus(given["gpus-per-node"]) if "gpus-per-node" in given else 0,
+            values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,
+        ]
+    except ValueError:
+        raise BadUse("sbatch: error: Invalid generic resource (gres) specification", 1) from None
+    return max(counts)
+
+
+def _array(given: Mapping[str, str]) -> ArraySpec | None:
+    if "array" not in given:
+        return None
+    wrong = "Invalid job array specification"
+    try:
+        array = parse_array(given["array"])
+    except BadInput as error:
+        raise JobRefused(wrong, str(error)) from None
+    if first_and_last(array)[1] >= TASKS_PER_JOB:
+        raise JobRefused(wrong, f"numbers of tasks are below {TASKS_PER_JOB:,}")
+    return array
+
+
+def _after(text: str) -> tuple[Dependency, ...]:
+    try:
+        return values.dependencies(text)
+    except ValueError as error:
+        raise JobRefused(
+            "Job dependency problem",
+            f"{error} is not afterok, afterany, afternotok, after or aftercorr with numbers",
+        ) from None
+
+
+def _begin(given: Mapping[str, str], now: float) -> float:
+    if "begin" not in given:
+        return 0.0
+    try:
+        at = values.begin_time(given["begin"], now)
+    except ValueError:
+        raise BadUse(
+            f"Invalid time specification (pos=0): {given['begin']}\n"
+            "sbatch: error: Invalid --begin specification",
+            255,
+        ) from None
+    return at if at > now else 0.0
+
+
+def _nice(given: Mapping[str, str]) -> int:
+    text = given.get("nice", "0") or "100"
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else 0
+
+
+def _open_mode(given: Mapping[str, str]) -> str:
+    mode = given.get("open-mode", "truncate").lower()
+    if mode and mode[0] in "at":
+        return "append" if mode[0] == "a" else "truncate"
+    raise BadUse("sbatch: error: Invalid --open-mode specification", 255)
+
+
+def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
+    """Return the variables that ``--export`` lets through, with these commands on PATH."""
+    parts = _exported(given.get("export", "ALL"))
+    everything = {
+        name: value for name, value in around.environment.items() if name not in _OF_SHELL
+    }
+    kinds = {part for part in parts if part.upper() in ("ALL", "NONE", "NIL")}
+    if "ALL" in {kind.upper() for kind in kinds}:
+        variables = dict(everything)
+    else:
+        variables = {name: everything[name] for name in _OF_LOGIN if name in everything}
+        variables["PATH"] = _PLAIN_PATH
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if equals:
+            variables[name] = value
+        elif part not in kinds and part in everything:
+            variables[part] = everything[part]
+    path = variables.get("PATH", _PLAIN_PATH)
+    if around.commands and around.commands not in path.split(":"):
+        variables["PATH"] = f"{around.commands}:{path}"
+    return variables
+
+
+def _exported(text: str) -> list[str]:
+    """Split the argument of ``--export`` at commas; quotes keep them."""
+    parts = re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^,'\"])+", text)
+    return [re.sub(r"'([^']*)'|\"([^\"]*)\"", r"\1\2", part).strip() for part in parts]

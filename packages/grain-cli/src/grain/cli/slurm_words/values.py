@@ -1,0 +1,230 @@
+"""Values of options as users write them for Slurm: times, memory, signals, and so on."""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.queue.records import Dependency
+
+if TYPE_CHECKING:
+    from grain.queue.records import Receivers, Until
+
+_UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_MEMORY = re.compile(r"(\d{1,15})\s*([KMGTP]?)(?:B|IB)?", re.ASCII | re.IGNORECASE)
+_LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
+_SIGNAL = re.compile(r"([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?", re.IGNORECASE)
+_UNTIL: dict[str, Until] = {
+    "afterok": "ok", "afterany": "any", "afternotok": "fail", "after": "begun", "aftercorr": "each",
+}  # fmt: skip
+_BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
+
+
+def time_limit(text: str) -> float:
+    """Return a time limit in seconds; 0 for none.
+
+    Args:
+        text: ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; 0, -1, ``UNLIMITED``.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+        return 0.0
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    parts = [int(part) for part in match.groups()[1:] if part is not None]
+    if match[1] is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return float(int(match[1]) * 86400 + hours * 3600 + minutes * 60 + seconds)
+    if len(parts) == 3:
+        return float(parts[0] * 3600 + parts[1] * 60 + parts[2])
+    minutes, seconds = (*parts, 0)[:2]
+    return float(minutes * 60 + seconds)
+
+
+def megabytes(text: str) -> float:
+    """Return memory in MB, of 2**20 bytes.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def signal_number(text: str) -> int:
+    """Return the number of a signal, as ``USR1``, ``SIGUSR1`` or ``10``.
+
+    Raises:
+        ValueError: there is no such signal.
+    """
+    word = text.upper().removeprefix("SIG")
+    if word.isdecimal():
+        return int(signals.Signals(int(word)))
+    try:
+        return int(signals.Signals["SIG" + word])
+    except KeyError:
+        raise ValueError(text) from None
+
+
+class Warned(NamedTuple):
+    """A warning before the time limit: the signal, seconds before the limit, and who gets it."""
+
+    signal: int
+    before: float
+    to: Receivers
+
+
+def warning(text: str) -> Warned:
+    """Return the warning of ``--signal=[[R][B]:]SIGNAL[@SECONDS]``.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    match = _SIGNAL.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    to: Receivers = "script" if "B" in (match[1] or "").upper() else "steps"
+    return Warned(signal_number(match[2]), float(match[3] or 60), to)
+
+
+def begin_time(text: str, now: float) -> float:
+    """Return the time of ``--begin``, in Unix seconds; that of ``sacct --starttime``, too.
+
+    Args:
+        text: ``now+1hour``, ``16:00``, ``2030-01-31[T12:34[:56]]``, ``tomorrow``, ``noon`` ...
+        now: Unix seconds.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    word = text.strip().lower()
+    here = time.localtime(now)
+    midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday, 0, 0, 0, 0, 0, -1))
+    if match := re.fullmatch(r"now(?:([+-])(\d{1,9})([a-z]*))?", word):
+        if match[1] is None:
+            return now
+        unit = match[3] or "second"
+        found = [size for name, size in _BEGIN_UNITS.items() if name.startswith(unit.rstrip("s"))]
+        if not found:
+            raise ValueError(text)
+        return now + int(match[2]) * found[0] * (1 if match[1] == "+" else -1)
+    if word in {"today", "tomorrow"}:
+        return midnight + (86400 if word == "tomorrow" else 0)
+    if word in _OF_DAY:
+        at = midnight + _OF_DAY[word] * 3600
+        return at if at > now else at + 86400
+    if match := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(am|pm)?", word):
+        hour = int(match[1]) % 12 if match[4] else int(match[1])
+        hour += 12 if match[4] == "pm" else 0
+        at = midnight + hour * 3600 + int(match[2]) * 60 + int(match[3] or 0)
+        return at if at > now else at + 86400
+    return _date(text, here)
+
+
+def _date(text: str, here: time.struct_time) -> float:
+    match = re.fullmatch(
+        r"(?:(\d{4})-(\d{1,2})-(\d{1,2})|(\d{1,2})/(\d{1,2})(?:/(\d{2,4}))?|(\d{2})(\d{2})(\d{2}))"
+        r"(?:[-Tt](\d{1,2}):(\d{2})(?::(\d{2}))?)?",
+        text.strip(),
+        re.ASCII,
+    )
+    if match is None:
+        raise ValueError(text)
+    if match[1]:
+        year, month, day = int(match[1]), int(match[2]), int(match[3])
+    elif match[4]:
+        year, month, day = int(match[6] or here.tm_year), int(match[4]), int(match[5])
+    else:
+        month, day, year = int(match[7]), int(match[8]), int(match[9])
+    year += 2000 if year < 100 else 0
+    hour, minute, second = (int(part or 0) for part in match.groups()[9:12])
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 62):
+        raise ValueError(text)
+    try:
+        return time.mktime((year, month, day, hour, minute, second, 0, 0, -1))
+    except OverflowError:
+        raise ValueError(text) from None
+
+
+def dependencies(text: str) -> tuple[Dependency, ...]:
+    """Return the dependencies of ``-d afterok:12:13,afterany:14``.
+
+    Raises:
+        ValueError: it is not written so, or it is one that there is not here: any of several,
+            a delay, a single task of an array, or ``singleton``.
+    """
+    found = []
+    for part in text.split(","):
+        kind, _, numbers = part.strip().partition(":")
+        if kind not in _UNTIL or not numbers:
+            raise ValueError(part)
+        jobs = []
+        for word in numbers.split(":"):
+            number = word.removesuffix("_*")
+            if not number.isdecimal() or not number.isascii():
+                raise ValueError(word)
+            jobs.append(int(number))
+        found.append(Dependency(jobs=tuple(jobs), until=_UNTIL[kind]))
+    return tuple(found)
+
+
+def gpus(text: str, *, gres: bool = False) -> int:
+    """Return a number of GPUs, from ``2``, ``a100:2``; with `gres` from ``gpu:a100:2,gpu:1``.
+
+    Raises:
+        ValueError: it is not written so, or asks for something else.
+    """
+    if gres and text.lower() in {"", "none"}:
+        return 0
+    number = 0
+    for part in text.split(","):
+        words = part.split(":")
+        if gres and words[0] == "gres":
+            words = words[1:]
+        if gres:
+            if not words or words[0] != "gpu":
+                raise ValueError(part)
+            words = words[1:]
+        count = words[-1] if words and words[-1].isdecimal() else ""
+        if not count and (not gres or len(words) > 1):
+            raise ValueError(part)
+        number += int(count or 1)
+    return number
+
+
+def span(seconds: float) -> str:
+    """Return a span as ``squeue`` shows it: ``M:SS``, ``H:MM:SS``, ``D-HH:MM:SS``."""
+    whole = int(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{rest:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def long_span(seconds: float) -> str:
+    """Return a span as ``sacct`` and ``scontrol`` show it: ``[D-]HH:MM:SS``."""
+    whole = int(seconds)
+    days, rest = divmod(whole, 86400)
+    text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+    return f"{days}-{text}" if days else text
+
+
+def moment(at: float, form: str = "") -> str:
+    """Return a time as Slurm shows it.
+
+    Args:
+        at: Unix seconds.
+        form: the value of ``SLURM_TIME_FORMAT``.
+    """
+    form = "" if form in ("standard", "relative") else form
+    return time.strftime(form or "%Y-%m-%dT%H:%M:%S", time.localtime(at))

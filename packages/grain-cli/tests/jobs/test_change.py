@@ -1,0 +1,155 @@
+"""`grain hold`, `release`, `resubmit`, and jobs in `grain cancel`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.queue.book import Book
+from grain.queue.records import Wish
+
+if TYPE_CHECKING:
+    from grain_testkit.job_commands import JobCommands
+
+
+def state(jobs: JobCommands, number: int, task: int | None = None) -> str:
+    standing = Book.read(jobs.queue).standing(number, task, 0.0)
+    return f"{standing.state} {standing.reason}".strip()
+
+
+def test_jobs_are_held_and_released(jobs: JobCommands) -> None:
+    for _ in range(3):
+        jobs.submit()
+    jobs.begin(2)
+    jobs.end(3)
+
+    assert [
+        "job 1 is on hold",
+        "job 2 runs already, and goes on",
+        "job 3 has ended already",
+    ] == jobs.done("hold", "1-3").splitlines()
+    assert "PENDING held" == state(jobs, 1)
+    assert "job 1 is released\n" == jobs.done("release", "1")
+    assert "PENDING" == state(jobs, 1)
+
+
+def test_tasks_are_held_and_released(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+
+    assert "these tasks of job 1 are on hold\n" == jobs.done("hold", "1_[1-2]")
+    assert ("PENDING held", "PENDING") == (state(jobs, 1, 2), state(jobs, 1, 3))
+    assert "these tasks of job 1 are released\n" == jobs.done("release", "1_2")
+    assert ("PENDING held", "PENDING") == (state(jobs, 1, 1), state(jobs, 1, 2))
+
+
+def test_held_tasks_that_end_or_run_are_named(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.begin(1, 1)
+    jobs.end(1, 2)
+
+    assert "these tasks of job 1 run or have ended already\n" == jobs.done("hold", "1_[1-2]")
+
+
+@pytest.mark.parametrize("command", ["hold", "release", "resubmit", "cancel"])
+def test_a_job_that_is_not_there_is_named(jobs: JobCommands, command: str) -> None:
+    jobs.submit()
+    assert "there is no job 2: the last one is 1" in jobs.refused(command, "2")
+    assert "job 1 is not an array" in jobs.refused(command, "1_1")
+    assert [] == list(jobs.queue.wishes_from(1))
+
+
+def test_released_jobs_wait_if_no_dispatcher_can_be_started(idle: JobCommands) -> None:
+    idle.submit(held=True)
+    done = idle.grain("release", "1")
+
+    assert (0, "job 1 is released\n") == (done.exit_code, done.stdout)
+    assert done.stderr.startswith("they wait: no dispatcher could be started, so ")
+    assert "PENDING" == state(idle, 1)
+
+
+def test_jobs_that_have_ended_run_again_under_the_same_number(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-4")
+    jobs.end(1, 1)
+    jobs.end(1, 2, status=1)
+    jobs.begin(1, 3)
+
+    assert "1 task runs again\n" == jobs.done("resubmit", "--failed", "1")
+    assert ("COMPLETED", "PENDING", "RUNNING") == tuple(state(jobs, 1, n) for n in (1, 2, 3))
+    assert "0 tasks run again\n" == jobs.done("resubmit", "--failed", "1")
+    assert "1 task runs again\n" == jobs.done("resubmit", "1")
+    assert "PENDING" == state(jobs, 1, 1)
+    assert "0 tasks run again\n" == jobs.done("resubmit", "1")
+
+
+def test_a_task_that_is_lost_runs_again_only_on_request(jobs: JobCommands) -> None:
+    jobs.submit(requeue=False)
+    jobs.begin(1)
+
+    assert "0 tasks run again\n" == jobs.done("resubmit", "1")
+    assert "RUNNING" == state(jobs, 1)
+    assert "1 task runs again\n" == jobs.done("resubmit", "--lost", "1")
+    assert "PENDING" == state(jobs, 1)
+    ended = jobs.queue.ended(1, None, 1)
+    assert ended is not None
+    assert ("lost", "its worker was silent, and the user said that it is dead") == (
+        ended.how,
+        ended.message,
+    )
+
+
+def test_a_job_that_waits_is_cancelled_for_good(jobs: JobCommands) -> None:
+    jobs.submit()
+
+    assert "job 1 is cancelled; it waited\n" == jobs.done("cancel", "--reason", "wrong", "1")
+    assert "CANCELLED" == state(jobs, 1)
+    by = f"by {getpass.getuser()} on {socket.gethostname()}, wrong"
+    assert f"cancelled: {by}" in jobs.done("jobs", "1")
+    assert "job 1 has ended already\n" == jobs.done("cancel", "1")
+
+
+def test_a_job_that_runs_is_told_to_end(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.begin(1)
+
+    assert "job 1 is cancelled; it ran, and ends now\n" == jobs.done("cancel", "1")
+    [(_, wish)] = jobs.queue.wishes_from(1)
+    assert Wish(what="cancel", jobs=((1, 1),), by=wish.by, at=wish.at) == wish
+    assert "RUNNING" == state(jobs, 1), "until its worker says that it is gone"
+
+
+def test_an_array_is_cancelled_as_a_whole_or_in_part(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-6")
+    jobs.end(1, 1)
+    jobs.begin(1, 2)
+
+    assert "job 1 is cancelled; 1 task waited\n" == jobs.done("cancel", "1_3")
+    assert "these tasks of job 1 have ended already\n" == jobs.done("cancel", "1_[1,3]")
+    assert "job 1 is cancelled; 3 tasks waited, 1 task ran, and ends now\n" == jobs.done(
+        "cancel", "1"
+    )
+    assert ("COMPLETED", "CANCELLED") == (state(jobs, 1, 1), state(jobs, 1, 6))
+
+
+@pytest.mark.parametrize(
+    ("word", "cancelled"),
+    [
+        ("queue:2", [2]),
+        ("1,3", [1, 3]),
+        ("2-3", [2, 3]),
+        ("queue:last", [3]),
+        ("queue:all", [1, 2, 3]),
+    ],
+)
+def test_jobs_to_cancel_are_named_as_elsewhere(
+    jobs: JobCommands, word: str, cancelled: list[int]
+) -> None:
+    for _ in range(3):
+        jobs.submit()
+    jobs.done("cancel", word)
+
+    found = json.loads(jobs.done("jobs", "--json"))
+    assert cancelled == [one["job"] for one in found if one["state"] == "cancelled"]

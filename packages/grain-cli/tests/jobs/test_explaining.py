@@ -1,0 +1,204 @@
+"""Jobs in `grain why` and `grain logs`, and `grain queue`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from grain.queue.book import Book
+from grain.queue.dispatchers import Dispatchers, began, this_process
+from grain.queue.records import Dependency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain_testkit.job_commands import JobCommands
+
+
+def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.end(1, status=3)
+
+    lines = jobs.done("why", "1").splitlines()
+    assert "job 1 (opt) has failed" == lines[0]
+    assert lines[1].startswith("  attempt 1 ran on worker w1 (n17), from ")
+    assert lines[1].endswith(", for 1 min 30 s")
+    assert ["  it ended so: exit status 3", f"  its output is in {jobs.home}/job-1.out"] == lines[
+        2:
+    ]
+
+
+def test_a_job_says_for_which_job_it_waits(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.submit(after=(Dependency(jobs=(1,), until="any"),))
+
+    assert [
+        "job 2 (opt) waits",
+        "  it waits for other jobs",
+        "  it waits for job 1 (until they end)",
+    ] == jobs.done("why", "2").splitlines()
+
+
+def test_tasks_that_are_alike_are_explained_once(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-50")
+    jobs.end(1, 1)
+    for task in range(2, 6):
+        jobs.begin(1, task)
+
+    text = jobs.done("why", "1")
+    assert "job 1 (opt) is running: 45 of 50 tasks wait, 4 run, 1 ended" in text
+    assert 3 == text.count("\ntask 1_")
+    assert "task 1_4 is running" in jobs.done("why", "1_4")
+
+
+def test_a_job_says_that_no_dispatcher_runs_if_it_waits(idle: JobCommands) -> None:
+    idle.submit()
+    idle.submit()
+    idle.end(2)
+    hint = "no dispatcher runs, so no job begins: `grain queue start` starts one\n"
+
+    assert idle.done("why", "1").endswith(hint)
+    assert hint not in idle.done("why", "2")
+
+
+def test_the_scheduler_is_asked_about_a_job_that_it_has(
+    jobs: JobCommands, monkeypatch: Any
+) -> None:
+    jobs.submit()
+    book = Book.read(jobs.queue)
+    book.tickets[1, None, 1] = 1_000_000_001
+    book.write_view()
+    asked = []
+
+    def explain(_: object, mission: str, task: int, **_more: object) -> Any:
+        asked.append((mission, task))
+        return type("Explanation", (), {"reasons": ["no worker has 64 cores"]})
+
+    monkeypatch.setattr("grain.cli.query.explain", explain)
+    assert "  no worker has 64 cores\n" in jobs.done("why", "1")
+    assert [1_000_000_001] == [task for _, task in asked]
+
+
+def test_the_facts_on_a_job_are_there_as_json(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.submit()
+    assert [1, 2] == [one["job"] for one in json.loads(jobs.done("why", "--json", "1-2"))]
+
+
+def test_the_output_of_a_job_is_shown(jobs: JobCommands) -> None:
+    jobs.submit()
+    path = jobs.home / "job-1.out"
+    assert f"nothing was written yet; the output goes to {path}" in jobs.refused("logs", "queue:1")
+    path.write_text("one\ntwo\nthree\n")
+
+    assert "one\ntwo\nthree\n" == jobs.done("logs", "queue:1")
+    assert "one\ntwo\nthree\n" == jobs.done("logs", "1")
+    assert "two\nthree\n" == jobs.done("logs", "-n", "2", "queue:1")
+
+
+def test_both_files_of_a_job_are_shown(jobs: JobCommands) -> None:
+    jobs.submit(stderr="%x.err")
+    (jobs.home / "job-1.out").write_text("result\n")
+    (jobs.home / "opt.err").write_text("warning\n")
+
+    text = jobs.done("logs", "queue:1")
+    assert "result\n" in text
+    assert "warning\n" in text
+
+
+def test_one_task_of_an_array_is_shown(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-2")
+    for task in (1, 2):
+        (jobs.home / f"job-1_{task}.out").write_text(f"task {task}\n")
+
+    assert "task 2\n" == jobs.done("logs", "queue:1_2")
+    text = jobs.done("logs", "queue:1")
+    assert text.index("task 1\n") < text.index("task 2\n")
+
+
+def test_output_is_followed_from_before_it_is_there(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.submit()
+    path = jobs.home / "job-1.out"
+    looks = 0
+
+    def sleep(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+        with path.open("a") as file:
+            file.write(f"line {looks}\n")
+
+    monkeypatch.setattr("grain.cli.workers.logs.time.sleep", sleep)
+    assert "line 1\nline 2\n" in jobs.done("logs", "-f", "queue:1")
+
+
+def test_the_state_of_a_queue(jobs: JobCommands, idle: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.begin(1, 1)
+
+    assert [
+        "queue queue: 2 tasks wait, 1 runs",
+        f"the dispatcher runs on {this_process().host}",
+    ] == jobs.done("queue", "status").splitlines()
+    assert {
+        "queue": "queue", "folder": str(jobs.queue.folder), "waiting": 2, "running": 1,
+        "dispatcher": this_process().host,
+    } == json.loads(jobs.done("queue", "status", "--json"))  # fmt: skip
+
+
+def test_a_queue_without_a_dispatcher(idle: JobCommands) -> None:
+    idle.submit()
+    hint = "no dispatcher runs: `grain queue start` starts one\n"
+    assert f"queue queue: 1 task waits, 0 run\n{hint}" == idle.done("queue", "status")
+    assert None is json.loads(idle.done("queue", "status", "--json"))["dispatcher"]
+    assert "no dispatcher runs\n" == idle.done("queue", "stop")
+    assert "started" in idle.refused("queue", "start")
+
+
+def test_a_dispatcher_that_runs_is_not_started_again(jobs: JobCommands) -> None:
+    host = this_process().host
+    assert f"the dispatcher runs on {host} already\n" == jobs.done("queue", "start")
+
+
+@pytest.fixture
+def dispatcher(idle: JobCommands) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process that is in charge of a queue."""
+    process = subprocess.Popen(["sleep", "1000"])
+    mine = replace(this_process(), pid=process.pid, pid_began=began(process.pid) or 0)
+    Dispatchers(idle.queue.files).take_charge(mine)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_dispatcher_is_stopped_on_its_host(
+    idle: JobCommands, dispatcher: subprocess.Popen[bytes]
+) -> None:
+    assert "the dispatcher has stopped; jobs that run go on\n" == idle.done("queue", "stop")
+    assert -signal.SIGTERM == dispatcher.wait()
+    assert "no dispatcher runs\n" == idle.done("queue", "stop")
+
+
+def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
+    idle: JobCommands, dispatcher: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatcher.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr("grain.cli.jobs.dispatcher._STOPPING", 0.0)
+    text = idle.done("queue", "stop")
+    assert "the dispatcher is told to stop; jobs that run go on\n" == text
+
+
+def test_a_dispatcher_on_another_host_is_not_stopped_from_here(idle: JobCommands) -> None:
+    there = replace(this_process(), host="login2", boot="b")
+    Dispatchers(idle.queue.files).take_charge(there)
+
+    assert "it runs on login2: give this command there" in idle.refused("queue", "stop")
+    assert "the dispatcher runs on login2" in idle.done("queue", "status")

@@ -1,0 +1,203 @@
+"""`grain jobs`: tables, tasks and JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.queue.rows import JobRow, TaskRow, jobs_text, tasks_text
+from grain.queue.records import Dependency, Wish
+from grain.queue.states import Run, Standing
+
+if TYPE_CHECKING:
+    from grain_testkit.job_commands import JobCommands
+
+
+def test_jobs_are_listed_with_their_states(jobs: JobCommands) -> None:
+    for name in ("done", "fails", "killed", "runs", "waits"):
+        jobs.submit(name)
+    jobs.end(1)
+    jobs.end(2, status=3)
+    jobs.end(3, how="signal", signal=9)
+    jobs.begin(4)
+
+    lines = jobs.done("jobs").splitlines()
+    assert [
+        "QUEUE queue",
+        "JOB  NAME    STATE                  TASKS  TOOK      HOST",
+    ] == lines[:2]
+    assert ["1", "done", "done", "00:01:30", "n17"] == lines[2].split()
+    assert "2    fails   failed: exit status 3" in lines[3]
+    assert "3    killed  failed: SIGKILL" in lines[4]
+    assert ["4", "runs", "running"] == lines[5].split()[:3]
+    assert ["5", "waits", "waiting", "-"] == lines[6].split()
+    assert "1 job done, 2 jobs failed, 1 job running, 1 job waiting" == lines[7]
+
+
+def test_a_job_says_for_what_it_waits(jobs: JobCommands) -> None:
+    jobs.submit("first")
+    jobs.submit("held", held=True)
+    jobs.submit("after", after=(Dependency(jobs=(1,)),))
+    jobs.submit("later", not_before=time.time() + 3600)
+    jobs.end(jobs.submit("bad"), status=1)
+    jobs.submit("never", after=(Dependency(jobs=(5,)),))
+
+    reasons = {one["name"]: one["reason"] for one in json.loads(jobs.done("jobs", "--json"))}
+    assert {
+        "first": "",
+        "held": "on hold",
+        "after": "for other jobs",
+        "later": "for its begin time",
+        "bad": "",
+        "never": "for a job that did not end as wanted",
+    } == reasons
+
+
+def test_an_array_waits_for_what_its_next_task_waits_for(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.end(1, 1)
+    jobs.queue.wish(Wish(what="hold", jobs=((1, 1),)))
+
+    assert "waiting on hold" in jobs.done("jobs")
+
+
+def test_an_array_has_one_line_and_its_tasks_have_one_each(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-4")
+    jobs.submit()
+    jobs.end(1, 1)
+    jobs.end(1, 2, how="timeout", message="ended at its time limit of 60 s")
+    jobs.begin(1, 3)
+
+    assert "running: 1 without success  2/4" in jobs.done("jobs")
+    lines = jobs.done("jobs", "1").splitlines()
+    assert "JOB 1 (opt)" == lines[0]
+    assert ["1_1", "done", "1", "00:01:30", "n17"] == lines[2].split()
+    assert "1_2   timed out: ended at its time limit of 60 s  1" in lines[3]
+    assert ["1_3", "running", "1"] == lines[4].split()[:3]
+    assert ["1_4", "waiting", "-"] == lines[5].split()
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ((), [1, 2, 3]),
+        (("2-3",), [2, 3]),
+        (("3,1",), [1, 3]),
+        (("2", "3"), [2, 3]),
+        (("last",), [3]),
+        (("all",), [1, 2, 3]),
+        (("2-999999999999",), [2, 3]),
+    ],
+)
+def test_jobs_are_selected(jobs: JobCommands, words: tuple[str, ...], numbers: list[int]) -> None:
+    for _ in range(3):
+        jobs.submit()
+
+    assert numbers == [one["job"] for one in json.loads(jobs.done("jobs", "--json", *words))]
+
+
+def test_tasks_are_selected(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-9")
+
+    text = jobs.done("jobs", "1_[2-3,7]")
+    assert ["1_2", "1_3", "1_7"] == [line.split()[0] for line in text.splitlines()[2:]]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("7", "there is no job 7: the last one is 2"),
+        ("1_12", "job 1 has no such task: its array is 1-9"),
+        ("2_1", "job 2 is not an array"),
+        ("x", "'x' names no jobs; write 12"),
+        ("3-2", "ends before it begins"),
+    ],
+)
+def test_what_is_not_there_is_named(jobs: JobCommands, word: str, message: str) -> None:
+    jobs.submit("opt", "1-9")
+    jobs.submit()
+
+    assert message in jobs.refused("jobs", word)
+
+
+def test_an_empty_queue_says_how_to_fill_it(jobs: JobCommands) -> None:
+    assert "no jobs are in queue queue: `grain submit` puts one there\n" == jobs.done("jobs")
+    assert "the queue is empty" in jobs.refused("jobs", "1")
+    assert [] == json.loads(jobs.done("jobs", "--json"))
+
+
+def test_a_queue_that_is_not_there_is_named(jobs: JobCommands) -> None:
+    message = jobs.refused("jobs", "--queue", "night")
+    assert "there is no queue in" in message
+    assert message.endswith("queues/night: grain submit makes it\n")
+
+
+def test_jobs_that_ended_long_ago_are_listed_on_request(jobs: JobCommands) -> None:
+    jobs.submit("old")
+    jobs.end(1, at=time.time() - 2 * 86400)
+
+    assert "`grain jobs --all` lists others" in jobs.done("jobs")
+    assert "old" in jobs.done("jobs", "--all")
+    assert "1     done" in jobs.done("jobs", "1")
+
+
+def test_the_attempts_of_a_job_are_in_its_json(jobs: JobCommands) -> None:
+    jobs.submit(retries=1)
+    jobs.end(1, status=3)
+    jobs.end(1)
+
+    [one] = json.loads(jobs.done("jobs", "--json"))
+    assert ("done", 1, 1, 0) == (one["state"], one["tasks"], one["ended"], one["unsuccessful"])
+    assert [(1, 3), (2, 0)] == [
+        (run["attempt"], run["exit_status"]) for run in one["attempts"]["1"]
+    ]
+
+
+def test_a_list_says_that_no_dispatcher_runs(idle: JobCommands) -> None:
+    idle.submit()
+    hint = "no dispatcher runs: `grain queue start` starts one\n"
+    assert idle.done("jobs").endswith(hint)
+
+    idle.end(1)
+    assert hint not in idle.done("jobs")
+
+
+ROWS = [
+    JobRow(7, "a-rather-long-name-of-a-job.sh", "waiting", "for other jobs", 0, 1, 0, None, "", ""),
+    JobRow(8, "opt", "failed", "", 1, 1, 1, 3725.0, "node0017", "exit status 3"),
+    JobRow(9, "array", "running", "", 1200, 100_000, 3, 90.0, "", "3 without success"),
+]
+
+
+def test_a_table_of_jobs_fits_a_terminal_of_80_columns() -> None:
+    lines = jobs_text("night", ROWS, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "node0017" in lines[3]
+    assert "1200/100000" in lines[4]
+    assert jobs_text("night", ROWS, 64).splitlines()[3].endswith("  01:02:05  node0017")
+
+
+def test_a_table_of_jobs_on_a_narrow_terminal_has_states_and_no_times() -> None:
+    lines = jobs_text("night", ROWS, 40).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert ["JOB", "NAME", "STATE", "TASKS"] == lines[1].split()
+    assert "waiting" == lines[2].split()[2]
+
+
+def test_a_table_of_tasks_fits_terminals() -> None:
+    run = Run(1, 0.0, "node0017", "w1", "exit", 5.0, status=3, elapsed=3725.0)
+    rows = [
+        TaskRow("12_1", 1, Standing("FAILED", "", 1, run)),
+        TaskRow("12_2", 2, Standing("PENDING", "never", 1)),
+    ]
+    wide = tasks_text(12, "opt", rows, 10.0, 80).splitlines()
+    assert ["12_1", "failed: exit status 3", "1", "01:02:05", "node0017"] == [
+        cell for cell in map(str.strip, wide[2].split("  ")) if cell
+    ]
+    narrow = tasks_text(12, "opt", rows, 10.0, 40).splitlines()
+    assert max(map(len, narrow)) <= 40
+    assert ["TASK", "STATE"] == narrow[1].split()
+    assert ["12_1", "failed: exit status 3"] == narrow[2].split(maxsplit=1)

@@ -1,0 +1,230 @@
+"""`grain submit`: what gets into the queue, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.queue.records import ArraySpec, Dependency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from grain_testkit.job_commands import JobCommands
+
+SCRIPT = """\
+#!/bin/sh
+#GRAIN --name opt -r Cores=4
+#GRAIN --time 2h  # a comment
+echo begun
+#GRAIN --hold
+"""
+
+
+@contextmanager
+def ended_at_once(jobs: JobCommands, number: int, **how: Any) -> Iterator[None]:
+    """Have a job end as soon as it is there."""
+
+    def end() -> None:
+        while not jobs.queue.jobs.has(number):
+            time.sleep(0.01)
+        jobs.end(number, **how)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_a_command_is_submitted_as_it_is_typed(jobs: JobCommands) -> None:
+    assert "job 1\n" == jobs.done("submit", "sh", "-c", "echo $HOME --hold")
+
+    job = jobs.queue.job(1)
+    assert ("sh", "-c", "echo $HOME --hold") == job.command
+    assert ("sh", str(jobs.home), "job-%j.out") == (job.name, job.directory, job.stdout)
+    assert os.environ["PATH"] == job.environment["PATH"]
+
+
+def test_options_reach_the_job(jobs: JobCommands) -> None:
+    jobs.submit()
+    (jobs.home / "in").write_text("1\n")
+    (jobs.home / "sub").mkdir()
+    jobs.done(
+        "submit", "-J", "name", "-r", "Cores=2,Memory=4", "-t", "1:30:00", "-a", "1-9:2%3",
+        "--after", "1:any", "--begin", "2030-01-01T00:00+00:00", "-H", "--priority", "7",
+        "--retries", "2", "--no-requeue", "--signal", "USR2@30", "-D", "sub", "--env", "A=b=c",
+        "-o", "%x.out", "-e", "%x.err", "--append", "-i", "in", "--scratch", "--", "true", "-H",
+    )  # fmt: skip
+
+    job = jobs.queue.job(2)
+    assert ("name", ("true", "-H"), str(jobs.home / "sub")) == (
+        job.name,
+        job.command,
+        job.directory,
+    )
+    assert ({"Cores": 2, "Memory": 4}, 5400.0) == (job.request, job.timeout)
+    assert ArraySpec(ranges=((1, 9, 2),), at_once=3) == job.array
+    assert (Dependency(jobs=(1,), until="any"),) == job.after
+    assert (1893456000.0, True, 7, 2, False) == (
+        job.not_before,
+        job.held,
+        job.priority,
+        job.retries,
+        job.requeue,
+    )
+    assert (signal.SIGUSR2, 30.0) == (job.signal, job.signal_before)
+    assert ("b=c", "%x.out", "%x.err") == (job.environment["A"], job.stdout, job.stderr)
+    assert (True, "in", True) == (job.append, job.stdin, job.scratch)
+
+
+def test_a_script_is_copied_with_its_directives_before_the_first_command(jobs: JobCommands) -> None:
+    (jobs.home / "job.sh").write_text(SCRIPT)
+    jobs.done("submit", "job.sh", "mol.xyz", "-H")
+    (jobs.home / "job.sh").unlink()
+
+    job = jobs.queue.job(1)
+    assert (SCRIPT, ("mol.xyz", "-H"), "opt") == (job.script, job.command, job.name)
+    assert ({"Cores": 4}, 7200.0, False) == (job.request, job.timeout, job.held)
+
+
+def test_the_command_line_goes_before_directives(jobs: JobCommands) -> None:
+    (jobs.home / "job.sh").write_text(SCRIPT)
+    jobs.done("submit", "-J", "mine", "job.sh")
+    jobs.done("submit", "--directives", "off", "job.sh")
+
+    mine, off = jobs.queue.job(1), jobs.queue.job(2)
+    assert ("mine", {"Cores": 4}) == (mine.name, mine.request)
+    assert ("job.sh", {"Cores": 1}) == (off.name, off.request)
+
+
+def test_standard_input_goes_along(jobs: JobCommands) -> None:
+    jobs.done("submit", "-i", "-", "cat", input="piped\n")
+
+    path = jobs.queue.stdin(jobs.queue.job(1))
+    assert path is not None
+    assert "piped\n" == path.read_text()
+
+
+def test_each_line_of_a_file_is_a_task(jobs: JobCommands) -> None:
+    (jobs.home / "mols").write_bytes(b"H2O\r\n\nC H 4\n  \nC2H6")
+    jobs.done("submit", "--each-line", "mols", "--", "echo", "a-{}")
+    jobs.done("submit", "--each-line", "-", "-a", "2-3%1", "--", "echo", input="a\nb\nc\n")
+    (jobs.home / "mols").unlink()
+
+    first, second = jobs.queue.job(1), jobs.queue.job(2)
+    assert ArraySpec(ranges=((1, 3, 1),)) == first.array
+    assert ("echo", "a-{}") == first.command
+    assert [b"H2O", b"C H 4", b"C2H6"] == [jobs.queue.entry(first, n) for n in (1, 2, 3)]
+    assert ArraySpec(ranges=((2, 3, 1),), at_once=1) == second.array
+    assert b"c" == jobs.queue.entry(second, 3)
+
+
+def test_the_number_is_printed_for_programs(jobs: JobCommands) -> None:
+    assert "1\n" == jobs.done("submit", "--parsable", "true")
+    assert {"job": 2} == json.loads(jobs.done("submit", "--json", "true"))
+
+
+def test_a_queue_of_another_name_is_made(jobs: JobCommands) -> None:
+    assert jobs.done("submit", "--queue", "night", "-H", "true").startswith("job 1\n")
+    assert 1 == jobs.queue.jobs.end()
+    assert "on hold" in jobs.done("jobs", "--queue", "night")
+
+
+def test_a_job_stays_submitted_if_no_dispatcher_can_be_started(idle: JobCommands) -> None:
+    done = idle.grain("submit", "true")
+
+    assert (0, "job 1\n") == (done.exit_code, done.stdout)
+    assert done.stderr.startswith("job 1 waits: no dispatcher could be started, so ")
+    assert "true" == idle.queue.job(1).name
+
+
+def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCommands) -> None:
+    (idle.home / "grain.toml").write_text("nonsense = 1\n")
+    done = idle.grain("submit", "true")
+
+    assert (0, "job 1\n") == (done.exit_code, done.stdout)
+    assert "nonsense" in done.stderr
+    assert done.stderr.startswith("job 1 waits: no dispatcher could be started, so ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a script or a command, as in: grain submit job.sh"),
+        (("no-such-program",), "there is no script and no program no-such-program here"),
+        (("text",), "text is not a script: its first line is to be #!"),
+        (("dos.sh",), "dos.sh has line ends of Windows: run dos2unix dos.sh"),
+        (("null.sh",), "null.sh is not a text"),
+        (("option.sh",), "in a line #GRAIN: No such option '--no-such'"),
+        (("word.sh",), "in a line #GRAIN: true is not an option"),
+        (("wait.sh",), "in a line #GRAIN: give --wait on the command line"),
+        (("quote.sh",), "line 2 has a quote that is not closed"),
+        (("-a", "1-2000000", "true"), "2,000,000 tasks"),
+        (("-a", "x", "true"), "--array x"),
+        (("--after", "1", "true"), "there is no job 1 to wait for"),
+        (("--after", "0", "true"), "there is no job 0 to wait for"),
+        (("-t", "soon", "true"), "--time soon: write a span of time"),
+        (("-r", "Cores=x", "true"), "-r Cores=x"),
+        (("--signal", "USR2", "true"), "add --time"),
+        (("--each-line", "empty", "true"), "--each-line empty: there is no line in it"),
+        (("--each-line", "null.sh", "true"), "--each-line null.sh: there is a null character"),
+        (("--each-line", "many", "true"), "it has 100,001 lines, at most 100,000 may be"),
+        (("--each-line", "missing", "true"), "missing"),
+        (("--each-line", "text", "-a", "1-2", "true"), "--each-line has the lines 1 to 1"),
+        (("--each-line", "text", "-a", "0-1", "true"), "--each-line has the lines 1 to 1"),
+        (("--each-line", "-", "-i", "-", "cat"), "both read what is piped"),
+        (("--env", "A", "true"), "--env A: write NAME=VALUE"),
+        (("--queue", "../x", "true"), "cannot be the name of a queue"),
+    ],
+)
+def test_a_submission_that_makes_no_sense_submits_nothing(
+    jobs: JobCommands, words: tuple[str, ...], message: str
+) -> None:
+    files = {
+        "text": "a text\n",
+        "empty": "\n \n",
+        "many": "x\n" * 100_001,
+        "dos.sh": "#!/bin/sh\r\ntrue\r\n",
+        "null.sh": "#!/bin/sh\n\0\n",
+        "option.sh": "#!/bin/sh\n#GRAIN --no-such\n",
+        "word.sh": "#!/bin/sh\n#GRAIN true\n",
+        "wait.sh": "#!/bin/sh\n#GRAIN --wait\n",
+        "quote.sh": "#!/bin/sh\n#GRAIN --name 'a\n",
+    }
+    for name, text in files.items():
+        (jobs.home / name).write_bytes(text.encode())
+
+    assert message in jobs.refused("submit", *words)
+    assert 1 == jobs.queue.jobs.end()
+
+
+def test_a_directory_that_was_removed_is_named(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = jobs.home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert "this directory was removed" in jobs.refused("submit", "true")
+    monkeypatch.chdir(jobs.home)
+
+
+def test_a_submission_that_waits_says_how_its_job_ended(jobs: JobCommands) -> None:
+    """The job is the second one, which has its end before: numbers are given in order."""
+    jobs.submit()
+    done = jobs.grain("submit", "-W", "--begin", "soon", "true")
+    assert 255 == done.exit_code
+
+    with ended_at_once(jobs, 2, status=3):
+        done = jobs.grain("submit", "-W", "true")
+    assert (1, "job 2\n") == (done.exit_code, done.stdout)
+    assert "job 2 (true) failed: exit status 3\n" == done.stderr

@@ -1,0 +1,106 @@
+"""`grain wait`: exit statuses, and progress on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.jobs.wait import wait_for
+
+if TYPE_CHECKING:
+    from grain_testkit.job_commands import JobCommands
+
+
+def test_jobs_that_succeed_have_exit_status_0(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    for task in (1, 2, 3):
+        jobs.end(1, task)
+
+    assert "" == jobs.done("wait", "1")
+
+
+def test_the_exit_status_is_the_number_of_tasks_without_success(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.submit("one")
+    jobs.end(1, 1)
+    jobs.end(1, 2, status=4)
+    jobs.end(1, 3, how="timeout")
+    jobs.end(2, status=7)
+
+    done = jobs.grain("wait", "1-2")
+    assert 3 == done.exit_code
+    assert [
+        "job 1 (opt) 2 of 3 tasks without success; `grain jobs 1` lists them",
+        "job 2 (one) failed: exit status 7",
+    ] == done.stderr.splitlines()
+    assert 3 == jobs.grain("wait", "1", "1-2").exit_code, "each counts once"
+
+
+def test_tasks_that_are_named_are_waited_for_and_no_others(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.end(1, 1)
+    jobs.end(1, 2, status=4)
+
+    assert 0 == jobs.grain("wait", "1_1").exit_code
+    assert 1 == jobs.grain("wait", "1_[1-2]").exit_code
+
+
+def test_more_than_100_failures_are_101(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-102")
+    jobs.submit("opt", "1-100")
+    for number, last in (1, 102), (2, 100):
+        for task in range(1, last + 1):
+            jobs.end(number, task, status=1)
+
+    assert 101 == jobs.grain("wait", "1").exit_code
+    assert 100 == jobs.grain("wait", "2").exit_code
+
+
+@pytest.mark.parametrize("words", [("2",), (), ("x",), ("--no-such", "1"), ("1_1",)])
+def test_other_errors_are_255_so_that_they_do_not_look_like_failed_tasks(
+    jobs: JobCommands, words: tuple[str, ...]
+) -> None:
+    jobs.submit()
+    done = jobs.grain("wait", *words)
+
+    assert 255 == done.exit_code
+    assert "Error: " in done.stderr
+
+
+def test_a_job_that_runs_is_waited_for_with_progress_on_a_terminal(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs.submit("opt", "1-2")
+    jobs.begin(1, 1)
+    monkeypatch.setattr("grain.cli.jobs.wait._LOOK", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    seen: list[str] = []
+
+    def end() -> None:
+        for task, status in (1, 0), (2, 3):
+            text = f"{task - 1} of 2 tasks ended"
+            while text not in "".join(seen):
+                seen.append(capsys.readouterr().err)
+                time.sleep(0.01)
+            jobs.end(1, task, status=status)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    status = wait_for(jobs.queue, ["1"])
+    thread.join()
+    lines = "".join([*seen, capsys.readouterr().err]).split("\r\033[K")
+
+    assert 1 == status
+    assert ["", "0 of 2 tasks ended, 1 running"] == lines[:2]
+    assert "1 of 2 tasks ended, 0 running" in lines
+    assert lines[-1].startswith("2 of 2 tasks ended, 0 running, 1 without success\n")
+
+
+def test_a_pipe_gets_no_progress(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.end(1)
+    assert "" == jobs.grain("wait", "1").stderr

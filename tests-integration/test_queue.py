@@ -1,0 +1,234 @@
+"""Jobs of the queue, with real processes: what is killed, and what goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from command_site import Site
+
+from grain.queue.dispatchers import Dispatchers, began
+from grain.queue.folder import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCRIPT = """\
+#!/bin/sh
+echo "begun $GRAIN_ATTEMPT" >> "$1.log"
+until [ -e "$1.go" ]; do sleep 0.05; done
+echo ended >> "$1.log"
+"""
+"""A job that says in a file that it has begun, waits for another file, and says that it ends."""
+
+
+class Jobs:
+    """A queue in a directory, and the commands for it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.folder = site.folder / "state/grain/queues/queue"
+        (site.folder / "job.sh").write_text(SCRIPT)
+
+    async def grain(self, *words: str) -> str:
+        """Run a command that succeeds, and return its output."""
+        done = await self.site.grain(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    async def submit(self, *words: str) -> str:
+        return (await self.grain("submit", "--parsable", *words)).strip()
+
+    async def list(self) -> dict[int, dict[str, Any]]:
+        return {one["job"]: one for one in json.loads(await self.grain("jobs", "--json", "--all"))}
+
+    async def dispatcher(self) -> int:
+        """Return the process of the dispatcher in charge, once there is one."""
+        while (last := Dispatchers(Queue.open(self.folder).files).last()) is None:
+            await trio.sleep(0.05)
+        return last[1].pid
+
+    async def until_lines(self, name: str, *lines: str) -> None:
+        path = self.site.folder / f"{name}.log"
+        while not path.exists() or path.read_text() != "".join(f"{line}\n" for line in lines):
+            await trio.sleep(0.02)
+
+    def go(self, name: str) -> None:
+        (self.site.folder / f"{name}.go").touch()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Jobs]:
+    jobs = Jobs(Site(tmp_path))
+    yield jobs
+    if jobs.folder.exists():
+        for file in (jobs.folder / "dispatchers").iterdir():
+            if file.name.isdigit():
+                pid = json.loads(file.read_text())["pid"]
+                if began(pid) == json.loads(file.read_text())["pid_began"]:
+                    os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_job_goes_on_when_its_dispatcher_is_killed_and_the_next_one_has_its_end(
+    jobs: Jobs,
+) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        first = await jobs.submit("job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        killed = await jobs.dispatcher()
+        os.kill(killed, signal.SIGKILL)
+        second = await jobs.submit("job.sh", "b")
+        await jobs.until_lines("b", "begun 1")
+        assert await jobs.dispatcher() != killed
+        jobs.go("a")
+        jobs.go("b")
+        await jobs.grain("wait", first, second)
+        await jobs.until_lines("a", "begun 1", "ended")
+        assert {one["state"] for one in (await jobs.list()).values()} == {"done"}
+
+
+async def test_a_job_goes_on_without_dispatcher_and_scheduler_and_lists_know_its_end(
+    jobs: Jobs,
+) -> None:
+    with jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        with jobs.site.gnaw():
+            number = await jobs.submit("job.sh", "a")
+            await jobs.until_lines("a", "begun 1")
+            os.kill(await jobs.dispatcher(), signal.SIGKILL)
+        jobs.go("a")
+        await jobs.until_lines("a", "begun 1", "ended")
+        await jobs.grain("wait", number)
+        assert (await jobs.list())[1]["state"] == "done"
+
+
+async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        waiting = await jobs.submit("job.sh", "b")
+        stopped = await jobs.dispatcher()
+        await jobs.grain("queue", "stop")
+        while began(stopped) is not None:
+            await trio.sleep(0.05)
+        assert "no dispatcher runs" in await jobs.grain("queue", "status")
+        jobs.go("a")
+        await jobs.until_lines("a", "begun 1", "ended")
+        assert (await jobs.list())[2]["state"] == "waiting"
+        await jobs.grain("queue", "start")
+        jobs.go("b")
+        await jobs.grain("wait", waiting)
+
+
+async def test_jobs_that_are_submitted_one_by_one_have_one_dispatcher(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), trio.fail_after(300):
+        for _ in range(4):
+            await jobs.submit("job.sh", "a")
+        await jobs.dispatcher()
+        started = (jobs.site.folder / "state/grain/started").glob("queue@*")
+        assert ["queue@1"] == [path.name for path in started]
+
+
+async def test_what_is_cancelled_without_a_dispatcher_never_begins(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        killed = await jobs.dispatcher()
+        await jobs.submit("-a", "1-3", "job.sh", "b")
+        os.kill(killed, signal.SIGKILL)
+        assert "3 tasks waited" in await jobs.grain("cancel", "--reason", "wrong", "2")
+        found = await jobs.list()
+        assert (found[1]["state"], found[2]["state"]) == ("waiting", "cancelled")
+        with jobs.site.worker("w", Cores=1):
+            await jobs.grain("queue", "start")
+            await jobs.until_lines("a", "begun 1")
+            jobs.go("a")
+            await jobs.grain("wait", "1")
+        assert not (jobs.site.folder / "b.log").exists()
+
+
+async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        first = await jobs.dispatcher()
+        os.kill(first, signal.SIGSTOP)
+        # As if it were silent for long, on another host.
+        with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)):
+            while await jobs.dispatcher() == first:
+                await trio.sleep(0.05)
+            os.kill(first, signal.SIGCONT)
+            while began(first) is not None:
+                await trio.sleep(0.05)
+            jobs.go("a")
+            await jobs.grain("wait", "1")
+            await jobs.until_lines("a", "begun 1", "ended")
+
+
+async def test_failed_tasks_run_again_by_retries_and_on_request(jobs: Jobs) -> None:
+    fail = "echo x >> failed; exit 4"
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        number = await jobs.submit("--retries", "1", "sh", "-c", fail)
+        done = await jobs.site.grain("wait", number)
+        assert done.returncode == 1
+        assert "exit status 4" in done.stderr
+        assert (jobs.site.folder / "failed").read_text() == "x\n" * 2
+        assert "1 task runs again" in await jobs.grain("resubmit", "--failed", number)
+        await jobs.site.grain("wait", number)
+        assert (jobs.site.folder / "failed").read_text() == "x\n" * 4
+
+
+async def test_jobs_wait_for_others_and_for_release(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        first = await jobs.submit("job.sh", "a")
+        after = await jobs.submit("--after", first, "sh", "-c", "echo after >> order")
+        held = await jobs.submit("-H", "sh", "-c", "echo held >> order")
+        await jobs.until_lines("a", "begun 1")
+        found = await jobs.list()
+        assert found[int(after)]["reason"] == "for other jobs"
+        assert found[int(held)]["reason"] == "on hold"
+        jobs.go("a")
+        await jobs.grain("wait", after)
+        await jobs.grain("release", held)
+        await jobs.grain("wait", held)
+        assert (jobs.site.folder / "order").read_text() == "after\nheld\n"
+
+
+async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) -> None:
+    (jobs.site.folder / "lines").write_text("0\n3\n")
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        await jobs.submit("-J", "opt", "--each-line", "lines", "--", "sh", "-c", "exit {}")
+        assert (await jobs.site.grain("wait", "1")).returncode == 1
+        await jobs.submit("job.sh", "a")
+        waiting = await jobs.submit("-a", "5-6", "job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        # The view, which has the names, is written a second or so later.
+        while f"queue:{waiting}_5" not in (listed := await jobs.grain("ls")):
+            await trio.sleep(0.1)
+        assert "runs queue:2\n" in listed
+        while True:  # the log is written now and then
+            history = json.loads(await jobs.grain("history", "--json", "queue"))
+            opt = history["functions"]["opt"]
+            if opt["done"] + opt["failed"] == 2:
+                break
+        assert (opt["done"], opt["failed"]) == (1, 1)
+        [cause] = history["causes"]
+        assert "JobFailed: exit status 3" in await jobs.grain("history", "--failed", "queue")
+        task = cause["calls"][0]["task"]
+        assert "task 1_2 has failed" in await jobs.grain("why", f"queue:{task}")
+
+
+async def test_a_dispatcher_that_cannot_serve_is_not_silent(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), trio.fail_after(300):
+        await jobs.submit("-H", "true")
+        os.kill(await jobs.dispatcher(), signal.SIGKILL)
+        # A link that leads to itself.
+        (jobs.folder / "attempts/0").unlink()
+        (jobs.folder / "attempts/0").symlink_to("0")
+        begun = await jobs.site.grain("queue", "start")
+        assert begun.returncode == 1
+        assert "the dispatcher has ended at once: grain: " in begun.stderr
+        assert "symbolic links" in begun.stderr

@@ -1,0 +1,135 @@
+"""Commands that speak Slurm, with a real dispatcher and real workers, as tools call them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from command_site import Site
+from test_queue import Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+class Tool:
+    """A tool that knows Slurm only: it calls commands on PATH, and reads what they say."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.folder = jobs.site.folder
+        self._commands = ""
+        self._jobs = jobs
+
+    async def start(self) -> None:
+        self._commands = (await self._jobs.grain("slurm")).strip()
+
+    async def call(self, *words: str, status: int = 0, stdin: str = "") -> str:
+        """Return the output of a command, with standard error as many tools read it."""
+        path = f"{self._commands}:{os.environ['PATH']}"
+        run = partial(
+            subprocess.run, words, cwd=self.folder, env={**self._jobs.site.environ, "PATH": path},
+            input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            check=False,
+        )  # fmt: skip
+        done = await trio.to_thread.run_sync(run)
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    async def submit(self, *words: str, script: str) -> str:
+        (self.folder / "script.sh").write_text(f"#!/bin/bash\n{script}\n")
+        return (await self.call("sbatch", "--parsable", *words, "script.sh")).strip()
+
+    async def until(self, number: str, state: str) -> None:
+        """Ask as tools do, until a job has a state."""
+        while True:
+            found = await self.call("squeue", "-h", "-t", "all", "-o", "%t", "-j", number)
+            if found.split() and set(found.split()) == {state}:
+                return
+            await trio.sleep(0.1)
+
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+
+@pytest.fixture
+async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
+    jobs = Jobs(Site(tmp_path))
+    tool = Tool(jobs)
+    await tool.start()
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2):
+        yield tool
+        await jobs.grain("queue", "stop")
+
+
+async def test_jobs_run_as_under_slurm(tool: Tool) -> None:
+    with trio.fail_after(300):
+        good = await tool.submit(
+            "-J",
+            "good",
+            "-c",
+            "2",
+            script="echo $SLURM_JOB_ID $SLURM_CPUS_PER_TASK $SLURM_JOB_NAME",
+        )
+        bad = await tool.submit("-o", "%x-%j.log", "-J", "bad", script="echo no >&2; exit 3")
+        array = await tool.submit(
+            "-a", "1-2", "-o", "%A_%a.log", script="echo $SLURM_ARRAY_TASK_ID; srun -l hostname"
+        )
+        after = await tool.submit("-d", f"afterok:{array}", script="ls *.log")
+        await tool.until(after, "CD")
+        await tool.until(bad, "F")
+        assert tool.text(f"slurm-{good}.out").split() == [good, "2", "good"]
+        assert tool.text(f"bad-{bad}.log") == "no\n"
+        host = (await tool.call("hostname")).strip()
+        assert [tool.text(f"{array}_{task}.log") for task in (1, 2)] == [
+            f"{task}\n0: {host}\n" for task in (1, 2)
+        ]
+        assert f"{array}_1.log" in tool.text(f"slurm-{after}.out")
+        form = ["-n", "-X", "-P", "-o", "JobID,State,ExitCode", "-j", f"{good},{bad},{array}"]
+        assert (await tool.call("sacct", *form)).splitlines() == [
+            f"{good}|COMPLETED|0:0", f"{bad}|FAILED|3:0", f"{array}_1|COMPLETED|0:0",
+            f"{array}_2|COMPLETED|0:0",
+        ]  # fmt: skip
+        assert "JobState=FAILED Reason=NonZeroExitCode" in await tool.call(
+            "scontrol", "show", "job", bad
+        )
+
+
+async def test_a_job_is_cancelled(tool: Tool) -> None:
+    with trio.fail_after(300):
+        number = await tool.submit(script="sleep 600")
+        await tool.until(number, "R")
+        await tool.call("scancel", number)
+        await tool.until(number, "CA")
+
+
+async def test_a_script_can_trap_a_signal_and_have_itself_run_again(tool: Tool) -> None:
+    script = (
+        "trap 'echo caught; scontrol requeue $SLURM_JOB_ID' USR2\n"
+        'echo "run ${SLURM_RESTART_COUNT:-0}"\n'
+        '[ "$SLURM_RESTART_COUNT" ] && exit 0\n'
+        "touch begun; while true; do sleep 0.1; done"
+    )
+    with trio.fail_after(300):
+        number = await tool.submit("--open-mode=append", script=script)
+        while not (tool.folder / "begun").exists():
+            await trio.sleep(0.1)
+        await tool.call("scancel", "-b", "-s", "USR2", number)
+        await tool.until(number, "CD")
+        assert tool.text(f"slurm-{number}.out").splitlines() == ["run 0", "caught", "run 1"]
+
+
+async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool) -> None:
+    with trio.fail_after(300):
+        assert await tool.call("srun", "-n2", "-l", "sh", "-c", "echo $SLURM_NTASKS") in (
+            "0: 2\n1: 2\n", "1: 2\n0: 2\n",
+        )  # fmt: skip
+        found = await tool.call("srun", "sh", "-c", "echo out; echo err >&2; exit 3", status=3)
+        assert sorted(found.splitlines()) == [
+            "err", "out", "srun: error: task 0: Exited with exit code 3",
+        ]  # fmt: skip
+        assert await tool.call("sbatch", "-W", "--wrap", "exit 4", status=4) != ""
