@@ -65,13 +65,13 @@ class Look(NamedTuple):
 
     Attributes:
         time: by the clock of this host, in Unix seconds.
-        left: seconds.
+        left: seconds; None if it is not known.
         least: True if it may take longer.
         whole: True if these are the seconds until all calls have ended.
     """
 
     time: float
-    left: float
+    left: float | None
     least: bool
     whole: bool
 
@@ -145,7 +145,7 @@ async def _watch(address: str, looks: list[Look]) -> None:
                     answer = unpack((await peer.channel.receive())[0][1], OverviewAnswer)
                     for mission in answer.missions:
                         outlook = mission.outlook
-                        if outlook is not None and outlook.left is not None:
+                        if outlook is not None:
                             look = Look(time(), outlook.left, outlook.least, outlook.whole)
                             if not looks or looks[-1][1:] != look[1:]:
                                 looks.append(look)

@@ -89,9 +89,9 @@ def estimated(lines: Sequence[AnyLine], looks: Sequence[Look]) -> list[Estimated
     for part in PARTS:
         now = began + part * (last - began)
         at = bisect_right(looks, now, key=lambda look: look.time) - 1
-        if at < 0:
+        look = looks[at] if at >= 0 else None
+        if look is None or look.left is None:
             continue
-        look = looks[at]
         # Between two looks, what was left has become less.
         said = max(0.0, look.left - (now - look.time))
         over = last if look.whole else max(end for end, came, _ in ends if came <= look.time)

@@ -167,7 +167,7 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("word.sh",), "in a line #GRAIN: true is not an option"),
         (("wait.sh",), "in a line #GRAIN: give --wait on the command line"),
         (("quote.sh",), "line 2 has a quote that is not closed"),
-        (("-a", "1-2000000", "true"), "2,000,000 tasks"),
+        (("-a", "1-2000000", "true"), "numbers are at most 999,999"),
         (("-a", "x", "true"), "--array x"),
         (("--after", "1", "true"), "there is no job 1 to wait for"),
         (("--after", "0", "true"), "there is no job 0 to wait for"),

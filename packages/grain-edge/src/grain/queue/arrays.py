@@ -16,7 +16,7 @@ MOST_TASKS = 100_000
 """Tasks that an array may have."""
 
 _PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
-_LARGEST = 999_999_999
+_LARGEST = 999_999  # so that a job and a task make one plain number, see `selectors.plain_number`
 
 
 def parse_array(text: str) -> ArraySpec:
@@ -108,8 +108,8 @@ def _range(part: str, given: str) -> tuple[int, int, int]:
             f"array {given!r}: {part.strip()!r} is neither a number nor a range such as 1-10 or "
             "1-10:2"
         )
-    if max(map(len, filter(None, match.groups()))) > 9:
-        raise BadInput(f"array {given!r}: numbers are at most {_LARGEST}")
+    if max(map(len, filter(None, match.groups()))) > 6:
+        raise BadInput(f"array {given!r}: numbers are at most {_LARGEST:,}")
     first = int(match[1])
     last, step = int(match[2] or first), int(match[3] or 1)
     if step < 1:

@@ -8,7 +8,8 @@ may take a thousand times as long. So there is a mean for each function, and non
 2. Nor can one kind of tasks end sooner than it would if it had all the room. For equal tasks on
    equal workers that is exact, as the last round takes as long as the others.
 3. A function without an ended run is left out, and so is a run that takes longer than any
-   before it: nothing is known of the rest. The estimate is then a least time, and says so.
+   before it: nothing is known of the rest. The estimate is then a least time, and says so. If more
+   tasks are left out than counted there is no estimate: a least time would be true, and useless.
 4. Tasks that fit no worker are counted apart: the others end without them.
 """
 
@@ -73,7 +74,7 @@ def estimate(
     room: float,
     coming: Mapping[str, int] | None = None,
 ) -> Estimate | None:
-    """Return the time until all tasks have ended; None if nothing is known of any.
+    """Return the time until all tasks have ended; None if nothing is known of most of them.
 
     Args:
         room: the cores that they can have at one time.
@@ -81,7 +82,7 @@ def estimate(
     """
     means = _Means(kinds)
     work = longest_alone = 0.0
-    least = known = False
+    least, counted = False, 0
     unseen: dict[str, int] = {}
     most_cores: dict[str, float] = {}
     for one in kinds:
@@ -93,7 +94,7 @@ def estimate(
             tasks = one.waiting + len(one.elapsed)
             unseen[one.function] = unseen.get(one.function, 0) + tasks
             continue
-        known = True
+        counted += one.waiting + len(one.elapsed)
         rest, overdue = _rest(one.elapsed, mean, means.longest(one.function))
         least = least or overdue
         work += one.cores * (one.waiting * mean + sum(rest))
@@ -103,11 +104,11 @@ def estimate(
         if mean is None and calls > 0:
             unseen[function] = unseen.get(function, 0) + calls
         elif mean is not None and calls > 0:
-            known = True
+            counted += calls
             cores = most_cores[function]
             work += cores * calls * mean
             longest_alone = max(longest_alone, _alone(calls, (), mean, cores, room))
-    if not known:
+    if not counted or sum(unseen.values()) > counted:
         return None
     if work > 0:
         by_work = work / room if room > 0 else math.inf
