@@ -386,7 +386,7 @@ COMMANDS = [
     ("grain logs nobody", "no job that `grain` has submitted from here is called 'nobody'"),
     ("grain lss", "No such command 'lss'; did you mean 'ls'?"),
     ("grain docter", "No such command 'docter'; did you mean 'doctor'?"),
-    ("grain squeue", "did you mean 'ls'?"),
+    ("grain squeue", "did you mean 'jobs'?"),
     ("grain scancel opt", "did you mean 'cancel'?"),
     ("grain scale", "name the number of workers to keep alive, as in: grain scale 4"),
     ("grain drain", "no worker is here, and none waits for its job; `grain up` submits some"),

@@ -19,7 +19,6 @@ from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
-from grain.head.base import CallKindNow
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CancelRequested,
@@ -382,27 +381,27 @@ async def test_tasks_are_counted_by_function_and_cores(mock_clock: MockClock) ->
         mock_clock.jump(3)
         head.post([(Resolved(1, "value"), nothing_returned)])
         await wait_all_tasks_blocked()
-        now = {(one.function, one.cores): one for one in executor.kinds()}
+        now = {kind[:2]: kind[:8] for kind in executor.kinds()}
 
         brief = Resolved(3, "value", (), 0.02)
         head.post([(Started("", (2, 5)), None), (Started("id", (3,)), None)])
         head.post([(brief, nothing_returned)])
         await wait_all_tasks_blocked()
-        later = {(one.function, one.cores): one for one in executor.kinds()}
+        later = {kind[:2]: kind[:8] for kind in executor.kinds()}
         head.post([(Retracted(task), None) for task in (2, 4, 5, 6)])
         await wait_all_tasks_blocked()
         left = executor.kinds()
 
     one, two, wide = ("nothing", 1), ("nothing", 2), ("sleep_forever", 64)
     assert {
-        one: CallKindNow(*one, 1, 0, (3.0,), 1, 3.0, 3.0),
-        two: CallKindNow(*two, 0, 0, (3.0,), 0, 0.0, 0.0),
-        wide: CallKindNow(*wide, 0, 1, (3.0,), 0, 0.0, 0.0),
+        one: (*one, 1, 0, (3.0,), 1, 3.0, 3.0),
+        two: (*two, 0, 0, (3.0,), 0, 0.0, 0.0),
+        wide: (*wide, 0, 1, (3.0,), 0, 0.0, 0.0),
     } == now
     assert {
-        one: CallKindNow(*one, 1, 0, (), 2, 3.02, 3.0),
-        two: CallKindNow(*two, 0, 0, (3.0,), 0, 0.0, 0.0),
-        wide: CallKindNow(*wide, 0, 2, (), 0, 0.0, 0.0),
+        one: (*one, 1, 0, (), 2, 3.02, 3.0),
+        two: (*two, 0, 0, (3.0,), 0, 0.0, 0.0),
+        wide: (*wide, 0, 2, (), 0, 0.0, 0.0),
     } == later
     assert [(0, 0, ())] * 3 == [kind[2:5] for kind in left]
 
