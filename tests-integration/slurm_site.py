@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
+from grain.edge.trust import python_command
 from grain.queue.dispatchers import Dispatchers, this_process
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
@@ -53,7 +54,7 @@ class SlurmSite:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as a process."""
         return run(
-            "-P", "-m", "grain.cli.slurm", command, "/opt/grain/slurm", *words,
+            *python_command("grain.cli.slurm")[1:], command, "/opt/grain/slurm", *words,
             input=stdin, cwd=self.folder, env={**self.environment, **environment}, timeout=120,
         )  # fmt: skip
 

@@ -163,7 +163,7 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("text",), "text is not a script: its first line is to be #!"),
         (("dos.sh",), "dos.sh has line ends of Windows: run dos2unix dos.sh"),
         (("null.sh",), "null.sh is not a text"),
-        (("option.sh",), "in a line #GRAIN: No such option '--no-such'"),
+        (("option.sh",), "in a line #GRAIN: No such option"),
         (("word.sh",), "in a line #GRAIN: true is not an option"),
         (("wait.sh",), "in a line #GRAIN: give --wait on the command line"),
         (("quote.sh",), "line 2 has a quote that is not closed"),

@@ -243,7 +243,7 @@ class Book:
             OSError: a file cannot be read.
         """
         book = cls(queue)
-        with suppress(ValueError):  # one of another version, or not whole
+        with suppress(msgspec.MsgspecError, ValueError):  # of another version, or not whole
             content = queue.files.read(VIEW)
             if content is not None:
                 book._fill(msgspec.json.decode(content, type=QueueView))

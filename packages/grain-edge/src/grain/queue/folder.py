@@ -116,7 +116,7 @@ def read_format(files: WholeFiles, folder: str) -> QueueFormat | None:
         return None
     try:
         found = msgspec.json.decode(content, type=QueueFormat)
-    except ValueError as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise Unusable(f"{folder}/format is not that of a queue: {error}") from error
     if found.version != VERSION:
         raise Unusable(
@@ -641,7 +641,7 @@ def decode_wish(content: bytes) -> Wish:
 def _decode(content: bytes, kind: type[_Record], what: str) -> _Record:
     try:
         return msgspec.json.decode(content, type=kind)
-    except ValueError as error:  # that of msgspec, or text that is not UTF-8
+    except (msgspec.MsgspecError, ValueError) as error:  # also: text that is not UTF-8
         raise QueueError(f"{what} cannot be read by this Grain: {error}") from error
 
 

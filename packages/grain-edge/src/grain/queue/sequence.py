@@ -53,7 +53,7 @@ def read_pack(files: WholeFiles, name: str) -> Pack:
     content = files.disk.read(name)
     try:
         return msgspec.json.decode(zlib.decompress(content), type=Pack)
-    except (zlib.error, ValueError) as error:
+    except (zlib.error, msgspec.MsgspecError, ValueError) as error:
         raise QueueError(f"{name} in the folder of the queue cannot be read: {error}") from error
 
 

@@ -267,6 +267,7 @@ def _records(file: Path) -> Iterator[JobRecord]:
     except OSError:
         return
     for line in lines:
-        with suppress(ValueError):  # the line was cut off, or another version wrote it
+        # The line was cut off, or another version wrote it.
+        with suppress(msgspec.MsgspecError, ValueError):
             record = msgspec.convert(json.loads(line), JobRecord)
             yield replace(record, file=file.name)

@@ -184,7 +184,7 @@ def _context_of(ctx: click.Context, words: list[str]) -> click.Context:
         inner = submit.make_context("#GRAIN", words, resilient_parsing=False)
     except click.UsageError as error:
         raise click.UsageError(f"in a line #GRAIN: {error.format_message()}", ctx) from None
-    wrong = [name for name in _NOT_OF_JOB if inner.get_parameter_source(name) is _GIVEN]
+    wrong = [name for name in _NOT_OF_JOB[:-1] if inner.get_parameter_source(name) is _GIVEN]
     if inner.params["words"]:
         word = inner.params["words"][0]
         raise click.UsageError(f"in a line #GRAIN: {clean(word)} is not an option", ctx)
