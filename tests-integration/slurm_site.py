@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
 from grain.edge.trust import python_command
-from grain.queue.dispatchers import Dispatchers, this_process
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain_testkit.programs import run
@@ -32,7 +32,7 @@ class SlurmSite:
             "XDG_STATE_HOME": str(folder / "state"),
         }
         self.queue = Queue.open(folder / "state/grain/queues/queue", make=True)
-        Dispatchers(self.queue.files).take_charge(this_process())
+        Dispatchers(self.queue.files).take_charge(this_dispatcher())
 
     def answer(self, command: str, *words: str, **environment: str) -> SlurmAnswer:
         """Return the answer of a command, in this process."""

@@ -11,7 +11,8 @@ import pytest
 import trio
 from command_site import Site
 
-from grain.queue.dispatchers import Dispatchers, began
+from grain.edge.meeting.host import start_time
+from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
         for file in (jobs.folder / "dispatchers").iterdir():
             if file.name.isdigit():
                 pid = json.loads(file.read_text())["pid"]
-                if began(pid) == json.loads(file.read_text())["pid_began"]:
+                if start_time(pid) == json.loads(file.read_text())["pid_began"]:
                     os.kill(pid, signal.SIGKILL)
 
 
@@ -113,7 +114,7 @@ async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -
         waiting = await jobs.submit("job.sh", "b")
         stopped = await jobs.dispatcher()
         await jobs.grain("queue", "stop")
-        while began(stopped) is not None:
+        while start_time(stopped) is not None:
             await trio.sleep(0.05)
         assert "no dispatcher runs" in await jobs.grain("queue", "status")
         jobs.go("a")
@@ -161,7 +162,7 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
             while await jobs.dispatcher() == first:
                 await trio.sleep(0.05)
             os.kill(first, signal.SIGCONT)
-            while began(first) is not None:
+            while start_time(first) is not None:
                 await trio.sleep(0.05)
             jobs.go("a")
             await jobs.grain("wait", "1")

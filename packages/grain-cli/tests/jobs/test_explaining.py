@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from grain.edge.meeting.host import start_time
 from grain.queue.book import Book
-from grain.queue.dispatchers import Dispatchers, began, this_process
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Dependency
 
 if TYPE_CHECKING:
@@ -146,11 +147,11 @@ def test_the_state_of_a_queue(jobs: JobCommands, idle: JobCommands) -> None:
 
     assert [
         "queue queue: 2 tasks wait, 1 runs",
-        f"the dispatcher runs on {this_process().host}",
+        f"the dispatcher runs on {this_dispatcher().host}",
     ] == jobs.done("queue", "status").splitlines()
     assert {
         "queue": "queue", "folder": str(jobs.queue.folder), "waiting": 2, "running": 1,
-        "dispatcher": this_process().host,
+        "dispatcher": this_dispatcher().host,
     } == json.loads(jobs.done("queue", "status", "--json"))  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def test_a_queue_without_a_dispatcher(idle: JobCommands) -> None:
 
 
 def test_a_dispatcher_that_runs_is_not_started_again(jobs: JobCommands) -> None:
-    host = this_process().host
+    host = this_dispatcher().host
     assert f"the dispatcher runs on {host} already\n" == jobs.done("queue", "start")
 
 
@@ -172,7 +173,7 @@ def test_a_dispatcher_that_runs_is_not_started_again(jobs: JobCommands) -> None:
 def dispatcher(idle: JobCommands) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that is in charge of a queue."""
     process = subprocess.Popen(["sleep", "1000"])
-    mine = replace(this_process(), pid=process.pid, pid_began=began(process.pid) or 0)
+    mine = replace(this_dispatcher(), pid=process.pid, pid_began=start_time(process.pid) or 0)
     Dispatchers(idle.queue.files).take_charge(mine)
     yield process
     process.kill()
@@ -197,8 +198,24 @@ def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
 
 
 def test_a_dispatcher_on_another_host_is_not_stopped_from_here(idle: JobCommands) -> None:
-    there = replace(this_process(), host="login2", boot="b")
+    there = replace(this_dispatcher(), host="login2", boot="b")
     Dispatchers(idle.queue.files).take_charge(there)
 
     assert "it runs on login2: give this command there" in idle.refused("queue", "stop")
     assert "the dispatcher runs on login2" in idle.done("queue", "status")
+
+
+def test_a_dispatcher_in_another_container_is_not_stopped_from_here(idle: JobCommands) -> None:
+    here = this_dispatcher()
+    there = replace(here, space=here.space + 1, pid=1)
+    Dispatchers(idle.queue.files).take_charge(there)
+
+    message = f"it runs on {here.host}, in another container: give this command there"
+    assert message in idle.refused("queue", "stop")
+
+
+def test_a_dispatcher_whose_file_cannot_be_read_may_run(idle: JobCommands) -> None:
+    idle.submit()
+    (idle.queue.folder / "dispatchers/1").write_bytes(b'{"host": "\xff"}')
+    assert "the dispatcher runs on an unknown host" in idle.done("queue", "status")
+    assert "it runs on an unknown host" in idle.refused("queue", "stop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,8 +13,9 @@ import pytest
 
 from grain.dispatcher.desk import GONE, Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
+from grain.edge.meeting.host import start_time, this_process
 from grain.queue.book import Book
-from grain.queue.dispatchers import Dispatchers, began, this_process
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
@@ -41,10 +43,10 @@ def queue(tmp_path: Path) -> Queue:
 
 def begun(**fields: Any) -> Begun:
     """Return the receipt of a run in this process."""
-    me = this_process()
+    me = this_dispatcher()
     mine = Begun(
-        token="a", at=0.0, host=me.host, worker="w", boot=me.boot, pid=me.pid,
-        pid_began=me.pid_began, ticket=7,
+        token="a", at=0.0, host=me.host, machine="m", boot=me.boot, space=me.space, pid=me.pid,
+        pid_began=me.pid_began, worker="w", ticket=7,
     )  # fmt: skip
     return msgspec.structs.replace(mine, **fields)
 
@@ -52,7 +54,7 @@ def begun(**fields: Any) -> Begun:
 def dead() -> Begun:
     """Return the receipt of a run in a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    since = began(process.pid)
+    since = start_time(process.pid)
     process.communicate(b"\n")
     return begun(pid=process.pid, pid_began=since)
 
@@ -120,8 +122,10 @@ def test_a_dispatcher_sees_that_another_one_is_in_charge(queue: Queue) -> None:
     ids=["process", "host"],
 )
 def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
-    queue: Queue, receipt: Begun, why: str
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, receipt: Begun, why: str
 ) -> None:
+    me = replace(this_process(), machine="m")  # not every host has one
+    monkeypatch.setattr("grain.dispatcher.desk.this_process", lambda: me)
     queue.submit(JOB)
     queue.begin(1, None, 1, receipt)
     clock = Clock()
@@ -138,7 +142,18 @@ def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
     assert starts(desk) == [TaskAttempt(1, None, 2)]
 
 
-@pytest.mark.parametrize("receipt", [begun(), begun(host="elsewhere", pid=1, pid_began=1)])
+@pytest.mark.parametrize(
+    "receipt",
+    [
+        begun(),
+        begun(host="elsewhere", boot="another"),
+        begun(machine="another", boot="another"),
+        begun(machine="", boot="another"),
+        begun(space=1, pid=1, pid_began=1),
+        Begun(token="", at=0.0, host=""),
+    ],
+    ids=["alive", "host", "name", "no machine id", "container", "unreadable"],
+)
 def test_silence_proves_nothing(queue: Queue, receipt: Begun) -> None:
     queue.submit(JOB)
     queue.begin(1, None, 1, receipt)
@@ -257,7 +272,7 @@ def test_a_cancellation_without_receipt_is_final_when_the_attempt_comes_back(que
 
 def test_a_dispatcher_goes_on_if_the_one_after_it_has_died_at_once(queue: Queue) -> None:
     desk = Desk(queue)
-    me, died = this_process(), dead()
+    me, died = this_dispatcher(), dead()
     dispatchers = Dispatchers(queue.files)
     dispatchers.take_charge(msgspec.structs.replace(me, pid=died.pid, pid_began=died.pid_began))
     assert desk.look().in_charge
@@ -269,7 +284,7 @@ def test_a_dispatcher_ends_when_its_folder_is_removed(queue: Queue, again: bool)
     desk = Desk(queue)
     shutil.rmtree(queue.folder)
     if again:
-        other = msgspec.structs.replace(this_process(), pid=1)
+        other = msgspec.structs.replace(this_dispatcher(), pid=1)
         Dispatchers(Queue.open(queue.folder, make=True).files).take_charge(other)
     assert not desk.look().in_charge
 

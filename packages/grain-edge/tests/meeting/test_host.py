@@ -7,14 +7,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from grain.edge.meeting import files
-from grain.edge.meeting.host import is_stopped, start_time, this_process
+from grain.edge.meeting.host import is_stopped, machine_digest, start_time, this_process
 from grain.edge.transports.file_folder import remove_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_a_forked_process_has_an_identity_of_its_own() -> None:
@@ -30,6 +30,24 @@ def test_a_forked_process_has_an_identity_of_its_own() -> None:
     assert child == int(os.read(read, 100))
     os.close(read)
     os.close(write)
+
+
+@pytest.mark.parametrize("content", [None, "", "uninitialized\n", "ü" * 32, "0" * 31])
+def test_a_host_may_have_no_machine_id(tmp_path: Path, content: str | None) -> None:
+    """An image has an empty file, and some hosts have none."""
+    if content is not None:
+        (tmp_path / "id").write_text(content)
+    assert "" == machine_digest(str(tmp_path / "id"))
+
+
+def test_hosts_have_different_digests_that_hide_the_machine_id(tmp_path: Path) -> None:
+    """The same id gives the same digest."""
+    digests = []
+    for number, text in enumerate(("a" * 32, "b" * 32, "a" * 32)):
+        (tmp_path / str(number)).write_text(f"{text}\n")
+        digests.append(machine_digest(str(tmp_path / str(number))))
+    assert digests[0] == digests[2] != digests[1]
+    assert "a" * 4 not in digests[0]
 
 
 def test_a_process_may_have_any_name(tmp_path: Path) -> None:

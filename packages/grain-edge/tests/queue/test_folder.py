@@ -6,13 +6,17 @@ import errno
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace as replaced
 
+from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
-from grain.queue.dispatchers import Dispatchers, this_process
+from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Unusable
 from grain.queue.files import LocalDisk, WholeFiles
 from grain.queue.folder import SETTLED_AFTER, Queue, make_format, queue_folder, read_format
@@ -264,7 +268,7 @@ def test_what_ended_long_ago_does_not_run_again() -> None:
 
 
 def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
-    dispatchers, me = Dispatchers(queue.files), this_process()
+    dispatchers, me = Dispatchers(queue.files), this_dispatcher()
     assert dispatchers.last() is None
     assert 1 == dispatchers.take_charge(me)
     assert dispatchers.is_in_charge(1)
@@ -277,37 +281,85 @@ def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
 
 def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
     dispatchers = Dispatchers(queue.files)
-    numbers = [dispatchers.take_charge(this_process()) for _ in range(30)]
+    numbers = [dispatchers.take_charge(this_dispatcher()) for _ in range(30)]
 
     assert list(range(1, 31)) == numbers
     assert len(os.listdir(queue.folder / "dispatchers")) < 30
 
 
-def test_a_dispatcher_on_this_host_lives_as_long_as_its_process(queue: Queue) -> None:
-    dispatchers, me = Dispatchers(queue.files), this_process()
-    another = msgspec.structs.replace(me, pid_began=me.pid_began + 1)
-    rebooted = msgspec.structs.replace(me, boot="before")
-
-    assert dispatchers.is_alive(1, me, me)
-    assert not dispatchers.is_alive(1, another, me)
-    assert not dispatchers.is_alive(1, rebooted, me)
+HERE = replace(this_process(), host="n1", machine="m")
+MINE = Begun(
+    token="t", at=1.0, host="n1", machine="m", boot=HERE.boot, space=HERE.space, pid=HERE.pid,
+    pid_began=HERE.start,
+)  # fmt: skip
 
 
-def test_a_dispatcher_on_another_host_lives_as_long_as_it_gives_signs() -> None:
+@pytest.mark.parametrize(
+    ("changes", "fate"),
+    [
+        ({}, "runs"),
+        ({"host": "renamed"}, "runs"),
+        ({"pid_began": HERE.start + 1}, "gone"),
+        ({"space": HERE.space + 1}, "unknown"),
+        ({"space": HERE.space + 1, "pid_began": HERE.start + 1}, "unknown"),
+        ({"boot": "b"}, "rebooted"),
+        ({"boot": "b", "space": HERE.space + 1}, "rebooted"),
+        ({"boot": "b", "host": "n2"}, "unknown"),
+        ({"boot": "b", "machine": "m2"}, "unknown"),
+        ({"boot": "b", "machine": ""}, "unknown"),
+        ({"boot": ""}, "unknown"),
+        ({"pid_began": 0}, "unknown"),
+    ],
+)
+def test_a_process_is_dead_only_if_that_is_known(changes: dict[str, Any], fate: str) -> None:
+    assert fate == fate_of(replaced(MINE, **changes), HERE)
+
+
+def test_hosts_without_a_machine_id_are_never_taken_for_one() -> None:
+    other = replaced(MINE, machine="", boot="b")
+    assert "unknown" == fate_of(other, replace(HERE, machine=""))
+
+
+def test_a_process_that_cannot_see_itself_takes_no_other_for_dead() -> None:
+    # As with a /proc of another namespace.
+    gone = replaced(MINE, pid_began=HERE.start + 1)
+    assert "unknown" == fate_of(gone, replace(HERE, start=HERE.start + 2))
+
+
+def test_a_dispatcher_that_is_seen_from_here_lives_as_long_as_its_process(queue: Queue) -> None:
+    dispatchers, me = Dispatchers(queue.files), this_dispatcher()
+    assert dispatchers.alive() is None
+    dispatchers.take_charge(me)
+    assert (1, me, True) == dispatchers.alive()
+    dispatchers.take_charge(replaced(me, pid_began=me.pid_began + 1))
+    assert dispatchers.alive() is None
+
+
+@pytest.mark.parametrize("changes", [{"boot": "b", "host": "n2"}, {"space": 1, "pid": 1}])
+def test_another_dispatcher_lives_as_long_as_it_gives_signs(changes: dict[str, Any]) -> None:
     server = Server()
     files = WholeFiles(Host(server))
     make_format(files, "model")
-    dispatchers, me = Dispatchers(files), this_process()
-    there = msgspec.structs.replace(me, host="elsewhere")
+    dispatchers, there = Dispatchers(files), replaced(this_dispatcher(), **changes)
     number = dispatchers.take_charge(there)
 
     server.clock += 299.0
-    assert dispatchers.is_alive(number, there, me)
+    assert (number, there, False) == dispatchers.alive()
     dispatchers.give_sign(number)
     server.clock += 299.0
-    assert dispatchers.is_alive(number, there, me)
+    assert (number, there, False) == dispatchers.alive()
     server.clock += 2.0
-    assert not dispatchers.is_alive(number, there, me)
+    assert dispatchers.alive() is None
+
+
+def test_a_dispatcher_whose_file_cannot_be_read_is_one_of_an_unknown_host(queue: Queue) -> None:
+    dispatchers, me = Dispatchers(queue.files), this_dispatcher()
+    dispatchers.take_charge(me)
+    (queue.folder / "dispatchers/2").write_bytes(b'{"host": "\xff"}')
+    alive = dispatchers.alive()
+    assert alive is not None
+    assert (2, "an unknown host", False) == (alive.number, alive.dispatcher.host, alive.is_here)
+    assert 3 == dispatchers.take_charge(me)
 
 
 def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:

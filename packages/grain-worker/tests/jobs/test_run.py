@@ -11,6 +11,8 @@ import msgspec
 import pytest
 import trio
 
+from grain.edge.meeting.host import this_process
+from grain.queue.dispatchers import fate_of
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
@@ -74,6 +76,8 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     begun = queue.begun(number, None, 1)
     assert begun is not None
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
+    assert fate_of(begun, this_process()) == "runs"
+    assert begun.machine == this_process().machine
 
 
 async def test_a_script_is_run_as_it_was_when_it_was_submitted(queue: Queue, work: Path) -> None:

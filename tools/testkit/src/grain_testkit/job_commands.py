@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main
 from grain.queue.arrays import parse_array
-from grain.queue.dispatchers import Dispatchers, this_process
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.folder import Queue, queue_folder
 from grain.queue.records import Begun, Ended, Job
 
@@ -62,7 +62,7 @@ class JobCommands:
 
     def dispatch(self) -> None:
         """Have a dispatcher: this process is alive."""
-        Dispatchers(self.queue.files).take_charge(this_process())
+        Dispatchers(self.queue.files).take_charge(this_dispatcher())
 
     def grain(self, *words: str, **more: Any) -> Result:
         """Type a command."""

@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.dispatcher.plan import Plan, TaskAttempt
+from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
-from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, began, boot_id, this_process
+from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
 from grain.queue.packing import keep_house
 from grain.queue.records import Begun, Ended
@@ -79,7 +80,7 @@ class Desk:
         self._queue = queue
         self._clock = clock
         self._dispatchers = Dispatchers(queue.files)
-        self.me = this_process()
+        self.me = this_dispatcher()
         # Before it takes charge, as the dispatcher before ends then: if the files cannot be read,
         # that one goes on.
         self.book = Book.read(queue)
@@ -160,8 +161,7 @@ class Desk:
             return False  # the folder was removed, and perhaps made again
         if self._dispatchers.is_in_charge(self.number):
             return True
-        last = self._dispatchers.last()
-        if last is None or self._dispatchers.is_alive(*last, self.me):
+        if self._dispatchers.alive() is not None:
             return False
         # The other one has died at once. We go on, under a number by which commands find us.
         self.number = self._dispatchers.take_charge(self.me)
@@ -291,10 +291,10 @@ def next_pause(plan: Plan, most: float) -> float:
 
 def _death(begun: Begun) -> str:
     """Return how it is known that the process of a run is gone; "" if it is not known."""
-    if begun.host != os.uname().nodename or not begun.boot:
-        return ""
-    if begun.boot != boot_id():
-        return f"{begun.host} was started again meanwhile"
-    if began(begun.pid) != begun.pid_began:
-        return f"the process of its worker on {begun.host} is gone"
-    return ""
+    match fate_of(begun, this_process()):
+        case "gone":
+            return f"the process of its worker on {begun.host} is gone"
+        case "rebooted":
+            return f"{begun.host} was started again meanwhile"
+        case _:
+            return ""

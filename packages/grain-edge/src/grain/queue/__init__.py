@@ -15,7 +15,7 @@ Map:
 - ``errors``: its errors
 - ``files``: files that appear whole or not at all
 - ``sequence``: numbers without gaps
-- ``dispatchers``: who is in charge
+- ``dispatchers``: who is in charge, and which processes still run
 - ``packing``: old jobs take little room, and go
 - ``book``: all jobs that are not packed, and the view that makes lists fast
 - ``states``: the state of a task, from what happened and what was asked

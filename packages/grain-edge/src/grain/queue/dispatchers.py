@@ -2,58 +2,90 @@
 
 Two that believe to be in charge do no harm: receipts decide what runs. So a dispatcher that was
 stopped for a while, or sees an old list, needs no lock; it looks now and then and stops.
+
+`fate_of` judges whether a process of a dispatcher or a worker still runs.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from grain.queue.records import Dispatcher
+from grain.edge.meeting.host import start_time, this_process
+from grain.queue.records import UNREADABLE, Dispatcher
 
 if TYPE_CHECKING:
+    from grain.edge.meeting.host import ProcessIdentity
     from grain.queue.files import WholeFiles
+    from grain.queue.records import ProcessRecord
 
 SIGN_EVERY = 30.0
 """Seconds between two signs of life of a dispatcher."""
 
 SILENT_AFTER = 300.0
-"""Seconds without a sign of life after which a dispatcher on another host is taken for dead."""
+"""Seconds without a sign of life after which a dispatcher that cannot be seen from here is taken
+for dead."""
 
 _KEPT = 10  # earlier dispatchers whose files stay
 
 
-def this_process() -> Dispatcher:
+Fate = Literal["runs", "gone", "rebooted", "unknown"]
+"""The fate of a process, see `fate_of`."""
+
+
+def fate_of(process: ProcessRecord, here: ProcessIdentity) -> Fate:
+    """Return what is known here about a process of some host.
+
+    Names of hosts repeat, and containers share a kernel. So only a process of the same namespace is
+    looked for by its number; and only a host that has the same name and the same machine id is
+    taken for the same host after another boot.
+
+    Args:
+        process: the process.
+        here: this process.
+
+    Returns:
+        ``"runs"``; ``"gone"``: it has ended; ``"rebooted"``: it ended with an earlier boot of this
+        host; ``"unknown"``: this process cannot know.
+    """
+    if not (process.boot and process.pid_began):
+        return "unknown"
+    if process.boot == here.boot:
+        if process.space != here.space:
+            return "unknown"
+        if start_time(process.pid) == process.pid_began:
+            return "runs"
+        # Whoever cannot see itself in /proc cannot see others there.
+        return "gone" if start_time(here.pid) == here.start else "unknown"
+    same = (process.host, process.machine) == (here.host, here.machine) and here.machine
+    return "rebooted" if same else "unknown"
+
+
+def this_dispatcher() -> Dispatcher:
     """Return this process as a dispatcher."""
-    pid = os.getpid()
+    me = this_process()
     return Dispatcher(
-        host=platform.node(), boot=boot_id(), pid=pid, pid_began=began(pid) or 0, at=time.time()
-    )
+        host=me.host, machine=me.machine, boot=me.boot, space=me.space, pid=me.pid,
+        pid_began=me.start, at=time.time(),
+    )  # fmt: skip
 
 
-def boot_id() -> str:
-    """Return the id of the kernel's boot; "" if there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+class LiveDispatcher(NamedTuple):
+    """A dispatcher that is in charge and runs, as far as can be seen.
 
+    Attributes:
+        number: its number.
+        dispatcher: its file.
+        is_here: True if its process can be seen from here; otherwise it has only given a sign of
+            life.
+    """
 
-def began(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since the boot; None if it does not run."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    # The name, in parentheses, may have spaces and parentheses itself.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    number: int
+    dispatcher: Dispatcher
+    is_here: bool
 
 
 class Dispatchers:
@@ -65,7 +97,7 @@ class Dispatchers:
     def last(self) -> tuple[int, Dispatcher] | None:
         """Return the dispatcher in charge and its number; None if there was none.
 
-        It may not run any more, see `is_alive`.
+        It may not run any more, see `alive`.
 
         Raises:
             OSError: it cannot be read.
@@ -123,17 +155,22 @@ class Dispatchers:
             except FileNotFoundError:
                 self._files.disk.create(name, b"")
 
-    def is_alive(self, number: int, dispatcher: Dispatcher, here: Dispatcher) -> bool:
-        """Return True if a dispatcher runs, as far as can be seen from here.
+    def alive(self) -> LiveDispatcher | None:
+        """Return the dispatcher in charge; None if there is none that runs.
 
-        Args:
-            number: the dispatcher's.
-            dispatcher: its file.
-            here: this process.
+        Raises:
+            OSError: it cannot be read.
         """
-        if dispatcher.host == here.host and dispatcher.boot:
-            # Another boot of this host has ended all processes of the one before.
-            return dispatcher.boot == here.boot and began(dispatcher.pid) == dispatcher.pid_began
+        last = self.last()
+        if last is None:
+            return None
+        number, dispatcher = last
+        fate = fate_of(dispatcher, this_process())
+        if fate == "runs" or (fate == "unknown" and self._has_given_sign(number)):
+            return LiveDispatcher(number, dispatcher, fate == "runs")
+        return None
+
+    def _has_given_sign(self, number: int) -> bool:
         for name in (f"dispatchers/{number}.alive", f"dispatchers/{number}"):
             with suppress(OSError):
                 return self._files.disk.age(name) < SILENT_AFTER
@@ -144,4 +181,9 @@ class Dispatchers:
 
     def _read(self, number: int) -> Dispatcher | None:
         content = self._files.read(f"dispatchers/{number}") if number else None
-        return None if content is None else msgspec.json.decode(content, type=Dispatcher)
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=Dispatcher)
+        except UNREADABLE:
+            return Dispatcher(host="an unknown host", at=0.0)

@@ -11,6 +11,8 @@ from grain.eventlog.usage import Usage
 VERSION = 1
 """The version of the format; a folder of another one is refused."""
 
+UNREADABLE = (msgspec.MsgspecError, ValueError)
+"""The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
 
 How = Literal["exit", "signal", "timeout", "memory", "start", "cancelled", "returned", "lost"]
 """The way in which an attempt ended, see `Ended`."""
@@ -147,8 +149,8 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A request by a user for jobs that are in the queue.
 
     Attributes:
-        what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, has
-            failed (`only_failed`), or is on a worker that is silent (`lost`); ``"signal"``.
+        what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, or
+            only what has failed (`only_failed`); ``"signal"``.
         jobs: first and last number of each range of jobs.
         tasks: ranges of tasks of the one job; empty for all.
         attempt: of ``"again"``: the attempt that may be made, so one more than the last that ended;
@@ -168,7 +170,6 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     at: float = 0.0
     why: str = ""
     only_failed: bool = False
-    lost: bool = False
     signal: int = 0
     signal_to: Receivers = "steps"
 
@@ -185,19 +186,35 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         )
 
 
-class Begun(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class ProcessRecord(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A process on some host, see `grain.queue.dispatchers.fate_of`.
+
+    Attributes:
+        host: the name of its host, which another host may have, too.
+        machine: a digest of that host's machine id; "" if it has none.
+        boot: the boot id of its kernel; "" if the process is not known.
+        space: the inode of its process namespace.
+        pid, pid_began: its number there, and its start in clock ticks since the boot, so that
+            another process of the same number is not taken for it.
+    """
+
+    host: str
+    machine: str = ""
+    boot: str = ""
+    space: int = 0
+    pid: int = 0
+    pid_began: int = 0
+
+
+class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The receipt of an attempt that begins, or never will.
+
+    Its process is the worker's; for a cancellation, only the host of the user is known.
 
     Attributes:
         token: random, by which its writer knows its own.
         at: Unix seconds, by the writer's clock.
-        host: the worker's host; that of the user for a cancellation.
         worker: the worker's name.
-        boot: the boot id of that host's kernel.
-        pid, pid_began: the process of the worker's agent, and its start in clock ticks since the
-            boot, so that another process of the same number is not taken for it.
-        batch_job: the batch job in which the worker runs, as `grain.worker.node` names it; "" if
-            there is none.
         ticket: the number of the task in the queue's mission.
         cores: the CPU ids that the task got.
         cancelled: who has cancelled it before it began; "" for a run.
@@ -206,12 +223,7 @@ class Begun(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     token: str
     at: float
-    host: str
     worker: str = ""
-    boot: str = ""
-    pid: int = 0
-    pid_began: int = 0
-    batch_job: str = ""
     ticket: int = 0
     cores: tuple[int, ...] = ()
     cancelled: str = ""
@@ -245,16 +257,11 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     usage: Usage | None = None
 
 
-class Dispatcher(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A dispatcher that has taken charge of the queue.
 
     Attributes:
-        host, boot, pid, pid_began: its process, as in `Begun`.
         at: Unix seconds.
     """
 
-    host: str
-    boot: str
-    pid: int
-    pid_began: int
     at: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -147,19 +148,21 @@ def stop_dispatcher(queue: Queue) -> str:
     next one.
 
     Raises:
-        click.ClickException: it runs on another host.
+        click.ClickException: it runs on another host, or in another container.
     """
-    from grain.queue.dispatchers import Dispatchers, this_process
+    from grain.queue.dispatchers import Dispatchers
 
-    dispatchers, here = Dispatchers(queue.files), this_process()
-    last = dispatchers.last()
-    if last is None or not dispatchers.is_alive(*last, here):
+    dispatchers = Dispatchers(queue.files)
+    alive = dispatchers.alive()
+    if alive is None:
         return "no dispatcher runs"
-    if (last[1].host, last[1].boot) != (here.host, here.boot):
-        raise click.ClickException(f"it runs on {last[1].host}: give this command there")
-    os.kill(last[1].pid, signal.SIGTERM)
+    if not alive.is_here:
+        host = clean(alive.dispatcher.host)
+        there = f"on {host}, in another container" if host == socket.gethostname() else f"on {host}"
+        raise click.ClickException(f"it runs {there}: give this command there")
+    os.kill(alive.dispatcher.pid, signal.SIGTERM)
     end = time.monotonic() + _STOPPING
-    while dispatchers.is_alive(*last, here):
+    while dispatchers.alive() == alive:
         if time.monotonic() > end:
             return "the dispatcher is told to stop; jobs that run go on"
         time.sleep(0.05)

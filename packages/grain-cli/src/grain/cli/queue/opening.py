@@ -106,10 +106,7 @@ def dispatcher_state(queue: Queue) -> str:
 
 def dispatcher_host(queue: Queue) -> str | None:
     """Return the host on which the dispatcher of a queue runs; None if none does."""
-    from grain.queue.dispatchers import Dispatchers, this_process
+    from grain.queue.dispatchers import Dispatchers
 
-    dispatchers = Dispatchers(queue.files)
-    last = dispatchers.last()
-    if last is None or not dispatchers.is_alive(*last, this_process()):
-        return None
-    return last[1].host
+    alive = Dispatchers(queue.files).alive()
+    return None if alive is None else alive.dispatcher.host

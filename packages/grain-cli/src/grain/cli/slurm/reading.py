@@ -89,11 +89,9 @@ def unreachable(here: Here, what: str, error: Exception) -> CommandFailed:
 
 def dispatcher_runs(queue: Queue) -> bool:
     """Return True if the queue has a dispatcher, as far as can be seen from here."""
-    from grain.queue.dispatchers import Dispatchers, this_process
+    from grain.queue.dispatchers import Dispatchers
 
-    dispatchers = Dispatchers(queue.files)
-    last = dispatchers.last()
-    return last is not None and dispatchers.is_alive(*last, this_process())
+    return Dispatchers(queue.files).alive() is not None
 
 
 def wake_dispatcher(queue: Queue) -> str:

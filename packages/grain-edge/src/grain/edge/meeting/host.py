@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+import re
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,12 +25,15 @@ class ProcessIdentity:
 
     Attributes:
         host: the host's name, only for display: names repeat, so nothing is decided by it.
+        machine: a digest of the machine id of its system, see machine-id(5); "" if it has none.
+            Hosts that were made from one image may share it.
         boot: the kernel's boot id. Containers on one kernel share it.
         space: inode of the process namespace; a pid means something only within one.
         start: start time in clock ticks since boot, since pids are used again.
     """
 
     host: str
+    machine: str
     boot: str
     space: int
     pid: int
@@ -45,7 +50,24 @@ def _identity(pid: int) -> ProcessIdentity:
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
-    return ProcessIdentity(socket.gethostname(), boot, space, pid, start_time(pid) or 0)
+    host = socket.gethostname()
+    return ProcessIdentity(host, machine_digest(), boot, space, pid, start_time(pid) or 0)
+
+
+def machine_digest(path: str = "/etc/machine-id") -> str:
+    """Return a digest of the machine id; "" if there is none.
+
+    The id itself is to be kept on its machine.
+    """
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read().strip()
+    except OSError:
+        return ""
+    # It is empty, or says "uninitialized", before the first boot of an image.
+    if not re.fullmatch("[0-9a-f]{32}", text):
+        return ""
+    return hashlib.sha256(f"grain {text}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from grain.queue.dispatchers import began
+from grain.edge.meeting.host import start_time
 from grain.queue.records import Ended
 from grain.resource.figures import signal_name
 from grain.worker.errors import (
@@ -80,7 +80,7 @@ def _leader(roots: list[int]) -> int | None:
     It leads the session that was made for it, and began before all that it has started.
     """
     leaders = [one for one in roots if os.getsid(one) == one]
-    return min(leaders, key=lambda one: began(one) or 0, default=None)
+    return min(leaders, key=lambda one: start_time(one) or 0, default=None)
 
 
 def receipt(done: Completed, at: float) -> Ended:

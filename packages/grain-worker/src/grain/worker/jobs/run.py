@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import trio
 
 from grain import GVAR
+from grain.edge.meeting.host import this_process
 from grain.queue import patterns
-from grain.queue.dispatchers import this_process
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
@@ -168,11 +168,13 @@ class _Runner:
             Begun(
                 token=secrets.token_hex(8),
                 at=time.time(),
-                host=socket.gethostname(),
-                worker=GVAR.instance,
+                host=me.host,
+                machine=me.machine,
                 boot=me.boot,
+                space=me.space,
                 pid=me.pid,
-                pid_began=me.pid_began,
+                pid_began=me.start,
+                worker=GVAR.instance,
                 ticket=self._what.ticket,
                 cores=tuple(allocated(GVAR.res, "c")),
             ),
