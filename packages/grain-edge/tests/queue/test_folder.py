@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from grain.edge.meeting.host import this_process
-from grain.queue.book import Book
+from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Unusable
 from grain.queue.files import LocalDisk, WholeFiles
@@ -378,6 +378,7 @@ def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
     }
     for name, content in files.items():
         (queue.folder / name).write_bytes(content)
+    assert {} == read_tickets(queue)
     book = Book.read(queue)
     assert [book.standing(number, None, 0.0).state for number in (1, 2, 3, 4)] == [
         "PENDING",

@@ -22,7 +22,7 @@ from grain.queue.book import Book
 from grain.queue.errors import CannotWrite, NoSuchJob, NotSynced, QueueError
 from grain.queue.files import WholeFiles
 from grain.queue.folder import Queue, make_format, parse_receipt, read_format
-from grain.queue.records import Begun, Ended, Job, Wish
+from grain.queue.records import UNREADABLE, Begun, Ended, Job, Wish
 from grain_testkit.queue_disk import Faults, Host, Killed, Node, Server
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class World:
             book.refresh()
             jobs = {number: job.name for number, job in truth.jobs_from(1)}
             last = max([*self.printed, *jobs], default=0)
-        except (msgspec.MsgspecError, QueueError) as error:
+        except (*UNREADABLE, QueueError) as error:
             raise Broken(f"a file is not whole: law 6: {error}") from error
         for number, token in self.printed.items():
             if jobs.get(number) != token:

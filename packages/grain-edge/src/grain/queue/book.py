@@ -16,7 +16,7 @@ import msgspec
 from grain.queue.arrays import count_tasks, has_task, task_numbers
 from grain.queue.errors import NoSuchJob, QueueError
 from grain.queue.folder import is_unreadable, parse_receipt, receipt_name
-from grain.queue.records import Begun, Job, Wish
+from grain.queue.records import UNREADABLE, Begun, Job, Wish
 from grain.queue.states import (
     Asked,
     Run,
@@ -88,7 +88,7 @@ def read_tickets(queue: Queue) -> dict[tuple[int, int | None, int], int]:
     Raises:
         OSError: the view cannot be read.
     """
-    with suppress(msgspec.MsgspecError):  # one of another version
+    with suppress(*UNREADABLE):  # one of another version
         content = queue.files.read(VIEW)
         if content is not None:
             view = msgspec.json.decode(content, type=_Tickets)
@@ -243,7 +243,7 @@ class Book:
             OSError: a file cannot be read.
         """
         book = cls(queue)
-        with suppress(msgspec.MsgspecError, ValueError):  # of another version, or not whole
+        with suppress(*UNREADABLE):  # of another version, or not whole
             content = queue.files.read(VIEW)
             if content is not None:
                 book._fill(msgspec.json.decode(content, type=QueueView))

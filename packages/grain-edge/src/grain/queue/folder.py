@@ -25,7 +25,7 @@ from grain.queue.errors import (
     Unusable,
 )
 from grain.queue.files import INCOMING, LocalDisk, WholeFiles
-from grain.queue.records import VERSION, Begun, Ended, Job, QueueFormat, Wish
+from grain.queue.records import UNREADABLE, VERSION, Begun, Ended, Job, QueueFormat, Wish
 from grain.queue.sequence import BUCKET, Buckets, Pack, Sequence, read_pack
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def read_format(files: WholeFiles, folder: str) -> QueueFormat | None:
         return None
     try:
         found = msgspec.json.decode(content, type=QueueFormat)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise Unusable(f"{folder}/format is not that of a queue: {error}") from error
     if found.version != VERSION:
         raise Unusable(
@@ -641,7 +641,7 @@ def decode_wish(content: bytes) -> Wish:
 def _decode(content: bytes, kind: type[_Record], what: str) -> _Record:
     try:
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, ValueError) as error:  # also: text that is not UTF-8
+    except UNREADABLE as error:
         raise QueueError(f"{what} cannot be read by this Grain: {error}") from error
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from grain.queue.errors import CannotWrite, NoSuchJob, QueueError
+from grain.queue.records import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def read_pack(files: WholeFiles, name: str) -> Pack:
     content = files.disk.read(name)
     try:
         return msgspec.json.decode(zlib.decompress(content), type=Pack)
-    except (zlib.error, msgspec.MsgspecError, ValueError) as error:
+    except (zlib.error, *UNREADABLE) as error:
         raise QueueError(f"{name} in the folder of the queue cannot be read: {error}") from error
 
 
