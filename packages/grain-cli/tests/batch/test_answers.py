@@ -45,6 +45,10 @@ Job Id: 3.pbs
     job_state = E
     exec_host = n3/1
 
+Job Id: 4.pbs
+    job_state = ?
+    exec_host = n3/1
+
 """
 
 
@@ -73,6 +77,7 @@ def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
         "1.pbs": JobState(JobPhase.STUCK, never),
         "2.pbs": JobState(JobPhase.GONE, "Job run at Sat and finished", "pbs"),
         "3.pbs": JobState(JobPhase.ENDING, "", "n3"),
+        "4.pbs": JobState(JobPhase.UNKNOWN, "", "n3"),
         "99.pbs": JobState(JobPhase.GONE),
     }
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from grain.dispatcher.desk import GONE, Adopted, Desk
+from grain.dispatcher.batch_jobs import WorkerJob
+from grain.dispatcher.desk import DOUBT, GONE, Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
 from grain.edge.meeting.host import start_time, this_process
 from grain.queue.book import Book
@@ -163,6 +164,46 @@ def test_silence_proves_nothing(queue: Queue, receipt: Begun) -> None:
         assert not desk.end_lost([FIRST])
         clock.now += 10 * GONE
     assert queue.ended(1, None, 1) is None
+
+
+def away(**fields: Any) -> Begun:
+    """Return the receipt of a run in a batch job, on a host that cannot be seen from here."""
+    there = begun(host="n17", boot="b", machine="", batch_system="slurm", batch_job="7_1")
+    return msgspec.structs.replace(there, **fields)
+
+
+def test_a_run_whose_batch_job_is_over_is_lost(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, away())
+    clock = Clock()
+    desk = Desk(queue, clock)
+    assert not desk.end_lost([FIRST])
+    clock.now += DOUBT - 1
+    assert not desk.end_lost([FIRST])
+    assert desk.in_doubt() == {}
+    clock.now += 1
+    assert desk.in_doubt() == {FIRST: WorkerJob("slurm", "7_1", "n17")}
+    desk.note_death(FIRST, "the batch job is over")
+    assert not desk.end_lost([FIRST])
+    clock.now += GONE
+    assert desk.end_lost([FIRST]) == [FIRST]
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.message) == ("lost", "the batch job is over")
+    assert desk.in_doubt() == {}
+
+
+@pytest.mark.parametrize("receipt", [begun(batch_job="7"), away(batch_job="")])
+def test_a_batch_system_is_not_asked_if_it_can_tell_nothing_new(
+    queue: Queue, receipt: Begun
+) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, receipt)
+    clock = Clock()
+    desk = Desk(queue, clock)
+    desk.end_lost([FIRST])
+    clock.now += 2 * DOUBT
+    assert desk.in_doubt() == {}
 
 
 def test_an_end_that_comes_from_the_worker_is_read(queue: Queue) -> None:

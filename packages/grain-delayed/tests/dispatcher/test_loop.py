@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import WAITING, DispatchLoop
 from grain.queue.folder import Queue
@@ -18,7 +19,7 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from grain.worker import Call
@@ -153,3 +154,51 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
         return desk.book.entries[1].is_final
 
     await run_until(queue, Executor(answer), have_ended, desk)
+
+
+async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    queue.submit(msgspec.structs.replace(JOB, requeue=False))
+    there = Begun(
+        token="a", at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
+        batch_job="7",
+    )  # fmt: skip
+    queue.begin(1, None, 1, there)
+    asked: list[list[WorkerJob]] = []
+
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
+        asked.append(list(jobs))
+        return ["" if len(asked) < 3 else "its batch job is over"]
+
+    desk = Desk(queue, autojump_clock.current_time)
+    executor = Executor(lambda _: None)
+    loop = DispatchLoop(queue, desk, executor, ask)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        while not has_ended(queue, 1)():
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.message) == ("lost", "its batch job is over")
+    assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
+    # Rarely: three questions, some minutes apart.
+    assert trio.current_time() > 600
+
+
+async def test_whoever_asks_batch_systems_ends_with_the_loop(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    desk = Desk(queue)
+    loop = DispatchLoop(queue, desk, Executor(lambda _: None))  # type: ignore[arg-type]
+    Desk(queue)
+    await loop.run()
+
+
+async def test_without_the_commands_of_grain_no_batch_system_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("trio.run_process", None)
+    assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [""]

@@ -80,6 +80,17 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert begun.machine == this_process().machine
 
 
+async def test_the_receipt_of_the_begin_names_the_batch_job_of_the_worker(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    number = submit(queue, work, "true")
+    await ran(queue, number)
+    begun = queue.begun(number, None, 1)
+    assert begun is not None
+    assert (begun.batch_system, begun.batch_job) == ("slurm", "8")
+
+
 async def test_a_script_is_run_as_it_was_when_it_was_submitted(queue: Queue, work: Path) -> None:
     script = '#!/bin/sh\necho "$1" "$GRAIN_JOB_ID" "$SLURM_ARRAY_TASK_ID"\n'
     number = submit(

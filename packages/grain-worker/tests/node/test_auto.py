@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from grain.resource import Cores, GPUs, Memory, WTime, to_data
 from grain.worker.auto import (
     batch_cluster,
+    batch_id,
     cpu_ids,
     cpus_granted,
     detect_resources,
@@ -431,3 +432,28 @@ def test_the_batch_system_states_the_name_of_the_cluster(
     environ: dict[str, str], name: str
 ) -> None:
     assert name == batch_cluster(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        ({}, ""),
+        ({"SLURM_JOB_ID": "8"}, "8"),
+        (
+            {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"},
+            "7_0",
+        ),
+        ({"PBS_JOBID": "1234[5].pbs01"}, "1234[5].pbs01"),
+        ({"LSB_JOBID": "3", "LSB_JOBINDEX": "0"}, "3"),
+        ({"LSB_JOBID": "3", "LSB_JOBINDEX": "2"}, ""),
+        ({"OAR_JOB_ID": "5"}, "5"),
+        ({"FLUX_JOB_ID": "f2i"}, "f2i"),
+        # They list no jobs that have ended.
+        ({"SGE_JOB_SPOOL_DIR": "/x", "JOB_ID": "9"}, ""),
+        ({"_CONDOR_MACHINE_AD": "/x", "_CONDOR_SLOT": "slot1"}, ""),
+    ],
+)
+def test_a_job_has_the_name_by_which_commands_of_the_batch_system_know_it(
+    environ: dict[str, str], job: str
+) -> None:
+    assert job == batch_id(environ)

@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.plan import Plan, TaskAttempt
 from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
@@ -34,6 +35,9 @@ _log = logging.getLogger("grain.dispatcher")
 GONE = 60.0
 """Seconds for which the process of a run must be gone before the run is lost: its guards end what
 it has started within less."""
+
+DOUBT = 120.0
+"""Seconds for which no executor knows a run, until its batch system is asked."""
 
 _VIEW_SHARE = 20  # times the seconds that a view took to write, until the next one
 _REFRESH = 30.0  # seconds between two looks at all receipts
@@ -94,6 +98,9 @@ class Desk:
         self._changed = True
         # When the process of a run was first found to be gone.
         self._gone: dict[TaskAttempt, float] = {}
+        # The runs of which only their batch systems may know more, and since when that is so.
+        self._doubts: dict[TaskAttempt, tuple[float, WorkerJob]] = {}
+        self._told: dict[TaskAttempt, str] = {}
         # What the plan knows of the book, and what is to be done for it: whatever fails between
         # the two is done with the next look.
         self._next_job = self.book.next_job
@@ -243,24 +250,42 @@ class Desk:
     def end_lost(self, starts: Iterable[TaskAttempt]) -> list[TaskAttempt]:
         """Look at attempts that no executor knows; return those that have ended.
 
-        One is lost if its process is known to be gone: on this host, or by another boot of it.
+        One is lost if its process is known to be gone, see `grain.queue.dispatchers.fate_of` and
+        `note_death`.
 
         Raises:
             OSError, grain.queue.errors.QueueError: it cannot be noted that one is lost.
         """
         over = self.read_all(starts)
-        return [start for start, ended in over.items() if ended or self._end_if_lost(start)]
+        ends = [start for start, ended in over.items() if ended or self._end_if_lost(start)]
+        for start in ends:
+            for known in (self._gone, self._doubts, self._told):
+                known.pop(start, None)
+        return ends
+
+    def in_doubt(self) -> dict[TaskAttempt, WorkerJob]:
+        """Return the runs of which only their batch systems may know more, for some minutes."""
+        before = self._clock() - DOUBT
+        return {start: job for start, (since, job) in self._doubts.items() if since <= before}
+
+    def note_death(self, start: TaskAttempt, why: str) -> None:
+        """Note how it is known that the process of a run is gone, as its batch job is over."""
+        self._told[start] = why
 
     def _end_if_lost(self, start: TaskAttempt) -> bool:
         begun = self._queue.begun(*start)
-        why = "" if begun is None else _death(begun)
-        if not why:
-            self._gone.pop(start, None)
+        if begun is None:
             return False
         now = self._clock()
+        why = self._told.get(start, "") or _death(begun)
+        if not why:
+            self._gone.pop(start, None)
+            if begun.batch_job and fate_of(begun, this_process()) == "unknown":
+                job = WorkerJob(begun.batch_system, begun.batch_job, begun.host)
+                self._doubts.setdefault(start, (now, job))
+            return False
         if now < self._gone.setdefault(start, now) + GONE:
             return False
-        del self._gone[start]
         self._queue.end(*start, Ended(how="lost", at=time.time(), message=why))
         return self.read(start)
 

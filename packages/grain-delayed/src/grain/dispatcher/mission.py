@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import outcome
 import trio
 
+from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
 from grain.queue.errors import QueueError
 from grain.resource import Cores, ResourceError, WTime, from_data
@@ -19,8 +20,10 @@ from grain.worker import Call
 from grain.worker.jobs.run import GRACE, AttemptCall, AttemptEnd, JobFunction
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Any
 
+    from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
     from grain.queue.folder import Queue
     from grain.queue.records import Job
@@ -39,6 +42,9 @@ one did."""
 
 _LOOK = 0.25  # seconds between two looks for new jobs and wishes
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
+# Seconds between two questions to batch systems. Slurm lists a job for 300 s after its end, unless
+# the site says otherwise (MinJobAge in slurm.conf(5)).
+_ASK = 240.0
 _NAMES = 200  # of jobs, by which the scheduler tells functions apart
 _PAUSE = 5.0  # seconds until an attempt is tried again that has not begun
 _UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
@@ -52,12 +58,20 @@ class DispatchLoop:
 
     Args:
         executor: of a lasting mission with the id of the queue; its calls survive this process.
+        ask: asks batch systems, see `jobs_over`.
     """
 
-    def __init__(self, queue: Queue, desk: Desk, executor: RemoteExecutor) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        desk: Desk,
+        executor: RemoteExecutor,
+        ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str]]] = jobs_over,
+    ) -> None:
         self._queue = queue
         self._desk = desk
         self._executor = executor
+        self._jobs_over = ask
         # Commands find there which task of the mission an attempt is.
         self._tickets = desk.book.tickets
         self._tickets.clear()
@@ -78,6 +92,12 @@ class DispatchLoop:
         Cancelling it ends no run, and forgets what has not begun: the next dispatcher
         hands it over again.
         """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask_batch_systems)
+            await self._dispatch()
+            nursery.cancel_scope.cancel()
+
+    async def _dispatch(self) -> None:
         for adopted in await self._blocking(self._desk.adopted):
             if adopted.ticket:
                 self._submit(adopted.start, adopted.ticket)
@@ -199,6 +219,17 @@ class DispatchLoop:
     async def _look_away(self) -> None:
         if self._away:
             self._away -= set(await self._blocking(partial(self._desk.end_lost, list(self._away))))
+
+    async def _ask_batch_systems(self) -> None:
+        """Ask them now and then whether the jobs of workers are over of which nothing is heard."""
+        while True:
+            await trio.sleep(_ASK)
+            doubts = await self._blocking(self._desk.in_doubt)
+            if doubts:
+                found = await self._jobs_over(list(doubts.values()))
+                for start, why in zip(doubts, found, strict=True):
+                    if why:
+                        await self._blocking(partial(self._desk.note_death, start, why))
 
     async def _blocking(self, call: Any) -> Any:
         # A queue is for one thread at a time; what was begun is finished, as it may have written.

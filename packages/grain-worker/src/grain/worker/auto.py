@@ -90,6 +90,24 @@ def batch_job(environ: Mapping[str, str]) -> str:
     return environ.get(_NUMBERS.get(system, ""), "")
 
 
+def batch_id(environ: Mapping[str, str]) -> str:
+    """Return this job as the commands of its batch system name it.
+
+    Empty if there is none, or if its batch system lists no jobs that have ended.
+
+    >>> batch_id({"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"})
+    '7_1'
+    """
+    system = batch_system(environ)
+    if system == "slurm" and "SLURM_ARRAY_TASK_ID" in environ:
+        return f"{environ.get('SLURM_ARRAY_JOB_ID')}_{environ['SLURM_ARRAY_TASK_ID']}"
+    if system == "flux":
+        return environ["FLUX_JOB_ID"]
+    if system == "lsf" and environ.get("LSB_JOBINDEX", "0") != "0":
+        return ""  # bjobs gives all tasks of an array the same number
+    return batch_job(environ) if system in ("slurm", "pbs", "lsf", "oar") else ""
+
+
 # The variable that has the name of the cluster.
 _CLUSTERS = {"slurm": "SLURM_CLUSTER_NAME", "sge": "SGE_CLUSTER_NAME"}
 

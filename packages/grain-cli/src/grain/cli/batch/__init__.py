@@ -13,6 +13,7 @@ Map:
 - ``system_commands``: the system's own commands, where Grain has some of the same names
 - ``answers``: reading what a command has printed
 - ``records``: the records of submitted jobs, in files
+- ``ended``: which batch jobs are over, for the dispatcher of a queue
 - ``tracked``: jobs that may or may not have been submitted: looked for, and adopted
 - ``systems/``: each batch system: its scripts, its answers, and the commands that it runs
 - ``scripts/``: job scripts as text, as far as they are the same for all of them

@@ -6,8 +6,11 @@ import datetime
 import importlib
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from grain.cli.batch.records import JobRecords, is_mark
 from grain.cli.batch.tracked import Tracked
+from grain.config import load
 from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
@@ -80,6 +83,15 @@ def _open(config: Config, folder: Path | None, now: datetime.datetime | None) ->
 
             return Custom(config, now or datetime.datetime.now())
     return open_local(folder)
+
+
+def open_named(system: str) -> BatchSystem:
+    """Open a batch system, to ask it for the states of jobs.
+
+    Args:
+        system: its name, as the configuration has it; not ``custom``.
+    """
+    return _open(replace(load(False), system=system), None, None)
 
 
 def commands_of(system: str) -> Commands:

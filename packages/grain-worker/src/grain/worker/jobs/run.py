@@ -19,6 +19,7 @@ from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
+from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
 from grain.worker.jobs.program import command_line, failure_text, receipt, receipt_of_failure, send
@@ -175,6 +176,8 @@ class _Runner:
                 pid=me.pid,
                 pid_began=me.start,
                 worker=GVAR.instance,
+                batch_system=batch_system(os.environ),
+                batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
                 cores=tuple(allocated(GVAR.res, "c")),
             ),

@@ -54,6 +54,7 @@ _PHASES = {
     "H": JobPhase.STUCK,
     **dict.fromkeys("RBSU", JobPhase.RUNNING),
     "E": JobPhase.ENDING,
+    **dict.fromkeys("CFX", JobPhase.GONE),
 }
 _NEVER = "Can Never Run"
 ENDED = r"Unknown Job I[dD]|Job has finished|Request invalid for state"
@@ -119,7 +120,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     for block in output.replace("\n\t", "").split("Job Id:")[1:]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
-        phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
+        phase = _PHASES.get(fields.get("job_state", ""), JobPhase.UNKNOWN)
         comment = fields.get("comment", "")
         if phase is JobPhase.PENDING and _NEVER in comment:
             phase = JobPhase.STUCK

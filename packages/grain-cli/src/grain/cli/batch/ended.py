@@ -1,0 +1,92 @@
+"""``python -m grain.cli.batch.ended``: which batch jobs are over, for the dispatcher of a queue.
+
+It runs a program again whose worker was in such a job. So only what a batch system says counts: the
+job has ended, and it ran on the host of the worker. A job that is not listed proves nothing, as
+batch systems forget jobs, and another cluster has others.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from grain.cli.batch.base import JobPhase
+from grain.cli.batch.errors import BatchError
+from grain.cli.batch.opening import open_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from grain.cli.batch.base import BatchSystem, JobState
+
+# Words of batch systems for the end of a job whose node does not answer: Slurm, LSF, OAR. Its
+# processes may live.
+_SILENT = frozenset({"NODE_FAIL", "BOOT_FAIL", "ZOMBI", "Error", "toError"})
+_AT_ONCE = 200  # jobs in one question
+
+
+class JobQuestion(NamedTuple):
+    """The question whether a batch job is over.
+
+    Attributes:
+        system: the name of the batch system.
+        job: the job, as its commands name it.
+        host: the host on which a process of the job ran.
+    """
+
+    system: str
+    job: str
+    host: str
+
+
+def answers(
+    questions: Sequence[JobQuestion], opened: Callable[[str], BatchSystem] = open_named
+) -> list[str]:
+    """Return for each question how it is known that the job is over; "" if it is not known.
+
+    What hinders an answer goes to standard error.
+
+    Args:
+        opened: opens a batch system by its name.
+    """
+    states: dict[tuple[str, str], JobState] = {}
+    for system in sorted({one.system for one in questions}):
+        ids = sorted({one.job for one in questions if one.system == system})
+        for first in range(0, len(ids), _AT_ONCE):
+            try:
+                found = opened(system).states(ids[first : first + _AT_ONCE])
+            except BatchError as error:
+                print(error, file=sys.stderr)
+            else:
+                states |= {(system, one): state for one, state in found.items()}
+    return [evidence(states.get((one.system, one.job)), one.host) for one in questions]
+
+
+def evidence(state: JobState | None, host: str) -> str:
+    """Return how it is known that a job on a host is over, as a sentence; "" if it is not known.
+
+    Args:
+        state: of the job; None if there was no answer.
+        host: the host on which a process of the job ran.
+    """
+    if state is None or state.phase is not JobPhase.GONE or not state.node:
+        return ""
+    if _short(state.node) != _short(host) or state.reason.partition(" ")[0] in _SILENT:
+        return ""
+    return f"the batch job of its worker on {host} is over" + (state.reason and f": {state.reason}")
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0].lower()
+
+
+def main() -> None:
+    """Answer questions on standard input, as JSON, by a list of sentences on standard output."""
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[JobQuestion])
+    print(msgspec.json.encode(answers(questions)).decode())
+
+
+if __name__ == "__main__":
+    main()
