@@ -85,6 +85,18 @@ def test_jobs_that_have_ended_run_again_under_the_same_number(jobs: JobCommands)
     assert "0 tasks run again\n" == jobs.done("resubmit", "1")
 
 
+def test_a_task_that_workers_hand_back_at_once_is_lost_at_last(jobs: JobCommands) -> None:
+    jobs.submit()
+    for _ in range(20):
+        jobs.begin(1)
+        jobs.end(1, how="returned", elapsed=0.1)
+    assert "its worker handed it back at once" in jobs.done("why", "1")
+    assert "1 task runs again\n" == jobs.done("resubmit", "1")
+    jobs.begin(1)
+    jobs.end(1)
+    assert "is done" in jobs.done("why", "1")
+
+
 def test_a_task_that_is_lost_runs_again_only_on_request(jobs: JobCommands) -> None:
     jobs.submit(requeue=False)
     jobs.begin(1)

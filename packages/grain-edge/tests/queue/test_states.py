@@ -59,6 +59,36 @@ def test_the_state_follows_from_the_attempts(
     assert (state, attempt, "") == (found.state, found.attempt, found.reason)
 
 
+def handed_back(count: int, seconds: float = 0.2, first: int = 1) -> list[Run]:
+    return [
+        Run(n, 1.0, how="returned", ended=2.0, elapsed=seconds) for n in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "following"),
+    [
+        (handed_back(19), 20),
+        (handed_back(20), 0),
+        # A worker whose time is over hands back what it has run for a while.
+        (handed_back(200, seconds=1.0), 201),
+        ([*handed_back(19), *handed_back(1, 60.0, 20), *handed_back(19, first=21)], 40),
+        ([*handed_back(19), run(20, "lost"), *handed_back(19, first=21)], 40),
+        ([run(1, "lost"), *handed_back(20, first=2)], 0),
+    ],
+)
+def test_a_task_that_is_handed_back_at_once_again_and_again_does_not_run_for_ever(
+    runs: list[Run], following: int
+) -> None:
+    assert following == next_attempt(JOB, runs, NOTHING)
+
+
+def test_a_user_may_have_it_run_all_the_same() -> None:
+    assert 21 == next_attempt(JOB, handed_back(20), Asked(granted=21))
+    assert 40 == next_attempt(JOB, handed_back(39), Asked(granted=21))
+    assert 0 == next_attempt(JOB, handed_back(40), Asked(granted=21))
+
+
 def test_a_task_waits_for_the_first_reason_that_holds() -> None:
     job = make_job("x", not_before=5.0, array=ArraySpec(ranges=((0, 9, 1),), at_once=2))
     cancel = Wish(what="cancel", jobs=((1, 1),))

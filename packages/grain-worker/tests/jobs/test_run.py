@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import signal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ import trio
 
 from grain.edge.meeting.host import this_process
 from grain.queue.dispatchers import fate_of
+from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
@@ -215,6 +218,69 @@ async def test_a_directory_that_was_removed_is_not_made_again(queue: Queue, work
     assert (ended.how, ended.status) == ("start", 127)
     assert str(work) in ended.message
     assert not work.exists()
+
+
+async def test_what_cannot_be_a_program_has_failed_and_is_not_handed_back(
+    queue: Queue, work: Path
+) -> None:
+    job = Job(
+        name="opt", at=0.0, host="login1", user="ann", directory=str(work),
+        command=("echo", "{}"), array=ArraySpec(ranges=((1, 1, 1),)),
+        environment={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    number = queue.submit(job, lines=b"a\0b\n")
+    ended = await ran(queue, number, 1)
+    assert (ended.how, ended.status) == ("start", 127)
+    assert ended.message.startswith("it cannot be run: a null character in the arguments")
+    number = submit(queue, work, "true", directory=f"{work}\0")
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("start", 127)
+    assert re.match("it cannot be run: .*null", ended.message)
+
+
+async def test_a_program_that_the_worker_cannot_start_has_failed(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("grain.worker.jobs.run.run_program_call", fails)
+    ended = await ran(queue, submit(queue, work, "true"))
+    assert (ended.how, ended.status) == ("start", 127)
+    assert ended.message == "it cannot be run: can't start new thread"
+
+
+async def test_an_attempt_whose_script_cannot_be_written_has_not_begun(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, script="#!/bin/sh\necho x\n", script_name="run.sh")
+    # As on a full disk, of the blobs only.
+    (queue.folder / "blobs").rmdir()
+    (queue.folder / "blobs").touch()
+    end = await run_job(call(queue, number))
+    assert end.what == "not begun"
+    assert queue.begun(number, None, 1) is None
+    (queue.folder / "blobs").unlink()
+    (queue.folder / "blobs").mkdir()
+    ended = await ran(queue, number)
+    assert (ended.how, ended.status) == ("exit", 0)
+
+
+async def test_a_script_that_is_not_safe_on_the_disk_does_not_end_an_attempt(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(queue, work, script="#!/bin/sh\necho x\n", script_name="run.sh")
+    sync = LocalDisk.sync
+
+    def fails(disk: LocalDisk, folder: str) -> None:
+        if folder == "blobs":
+            raise OSError(errno.EIO, "an error")
+        sync(disk, folder)
+
+    monkeypatch.setattr(LocalDisk, "sync", fails)
+    end = await run_job(call(queue, number))
+    assert (end.what, end.passing) == ("not begun", True)
+    assert queue.ended(number, None, 1) is None
 
 
 async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: Path) -> None:

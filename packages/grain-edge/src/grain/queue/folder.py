@@ -304,7 +304,10 @@ class Queue:
         if not job.script:
             return None
         script = _script(job)
-        self._keep_blob(script)
+        try:
+            self._keep_blob(script)
+        except NotSynced as error:  # nothing has happened that others could see
+            raise CannotWrite(str(error), error.errno) from error
         return self.folder / "blobs" / _digest(script)
 
     def entry(self, job: Job, task: int | None) -> bytes | None:

@@ -5,6 +5,7 @@ Nothing here reads a file: the same files give the same state, whoever reads the
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
@@ -40,6 +41,16 @@ FINAL: frozenset[State] = frozenset(
 
 MOST_LOST = 5
 """Attempts of a task whose workers died, until it is taken for the cause, and ends as lost."""
+
+MOST_RETURNED = 20
+"""Attempts in a row that workers hand back at once, until the task ends as lost."""
+
+AT_ONCE = 1.0
+"""Seconds within which an attempt is handed back at once.
+
+One that has run for longer was ended as the time of its worker was over, for instance. That may
+happen any number of times.
+"""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -200,7 +211,14 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
         return following
     if last.how in ("returned", "lost"):
         lost = sum(run.how == "lost" and run.attempt >= asked.granted for run in runs)
-        return following if job.requeue and lost < MOST_LOST else 0
+        at_once = takewhile(
+            lambda run: (
+                run.how == "returned" and run.elapsed < AT_ONCE and run.attempt >= asked.granted
+            ),
+            reversed(runs),
+        )
+        stays = lost >= MOST_LOST or sum(1 for _ in at_once) >= MOST_RETURNED
+        return following if job.requeue and not stays else 0
     if outcome(last) in ("COMPLETED", "CANCELLED"):
         return 0
     # Retries are counted from the attempt that a user has asked for.

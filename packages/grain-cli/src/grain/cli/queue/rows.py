@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.show import NARROW, clean, folded, table
-from grain.queue.states import FINAL, job_state
+from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, signal_name
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def end_text(run: Run) -> str:
         return run.message
     if run.how == "signal":
         return signal_name(run.signal)
+    if run.how == "returned":
+        return "its worker handed it back" + (" at once" if run.elapsed < AT_ONCE else "")
     return f"exit status {run.status}" if run.how == "exit" and run.status else ""
 
 

@@ -143,6 +143,7 @@ class _Runner:
 
     _queue: Queue
     _job: Job
+    _script: Path | None
 
     def __init__(self, what: AttemptCall) -> None:
         self._what = what
@@ -163,6 +164,8 @@ class _Runner:
                 "not share that directory with the one where the job was submitted"
             )
         self._job = self._queue.job(self._what.number)
+        # Before the receipt: if it cannot be written now, the attempt has not begun.
+        self._script = self._queue.script(self._job)
         me = this_process()
         return self._queue.begin(
             *self._key,
@@ -188,11 +191,8 @@ class _Runner:
         job = self._job
         try:
             call = await trio.to_thread.run_sync(self._call)
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            return Ended(
-                how="start", at=time.time(), status=127, message=f"{where}{error.strerror}"
-            )
+        except Exception as error:  # whatever is wrong with it, another attempt ends the same way
+            return _not_started(error)
         timeout = job.timeout or None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
@@ -200,6 +200,8 @@ class _Runner:
                 done = await run_program_call(call, timeout, check=True)
             except ExternalError as error:
                 ended = receipt_of_failure(error, job.timeout, time.time())
+            except Exception as error:
+                ended = _not_started(error)
             else:
                 ended = receipt(done, time.time())
             nursery.cancel_scope.cancel()
@@ -271,8 +273,7 @@ class _Runner:
         if entry is not None:
             variables["GRAIN_ENTRY"] = text = os.fsdecode(entry)
             command = [word.replace("{}", text) for word in command]
-        script = self._queue.script(job)
-        words = [*([] if script is None else [str(script)]), *command]
+        words = [*([] if self._script is None else [str(self._script)]), *command]
         append = None
         if job.append or what.attempt > 1:
             append = str(out), None if err is None else str(err)
@@ -323,3 +324,12 @@ class _Runner:
             elif wish.what == "cancel":
                 self._cancelled = wish
         return signals
+
+
+def _not_started(error: Exception) -> Ended:
+    """Return the receipt of a program that could not be started."""
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        message = f"it cannot be run: {str(error) or type(error).__name__}"
+    return Ended(how="start", at=time.time(), status=127, message=message)
