@@ -14,6 +14,7 @@ from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
 from grain.queue.records import Begun, Dependency, Ended, Wish
 from grain.queue.states import StateCounts
+from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
 
@@ -43,8 +44,8 @@ def run(queue: Queue, number: int, task: int | None = None, status: int = 0) -> 
 
 
 def ready(queue: Queue, now: float = 0.0, **more: object) -> list[tuple[int, int | None, int]]:
-    book = Book.read(queue)
-    return [(e.number, task, attempt) for e, task, attempt in book.ready(now, **more)]  # type: ignore[arg-type]
+    found = queue_world.ready(Book.read(queue), now, **more)  # type: ignore[arg-type]
+    return [(entry.number, task, attempt) for entry, task, attempt in found]
 
 
 def same(queue: Queue, book: Book) -> bool:
@@ -148,7 +149,8 @@ def test_running_tasks_are_known_with_their_workers(queue: Queue) -> None:
     queue.begin(1, None, 1, BEGUN)
 
     assert [(1, None, "w")] == [
-        (entry.number, task, run.worker) for entry, task, run in Book.read(queue).running()
+        (entry.number, task, run.worker)
+        for entry, task, run in queue_world.running(Book.read(queue))
     ]
 
 

@@ -26,10 +26,11 @@ from grain.queue.records import UNREADABLE, Begun, Ended, Job, Wish
 from grain_testkit.queue_disk import Faults, Host, Killed, Node, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
+    from grain.queue.book import Entry
     from grain.queue.records import How
-    from grain.queue.states import StateCounts
+    from grain.queue.states import Run, StateCounts
 
 SMALL_BUCKET = 5
 
@@ -163,9 +164,9 @@ class World:
                 book.refresh(safe=True)
                 for entry in book.entries.values():
                     self._note_final(book, entry.number)
-                for entry, task, attempt in book.ready(self.server.clock):
+                for entry, task, attempt in ready(book, self.server.clock):
                     self.offers.append((entry.number, task, attempt))
-                for entry, task, run in list(book.running()):
+                for entry, task, run in list(running(book)):
                     if run.worker in self.dead_workers:
                         lost = Ended(how="lost", at=3.0)
                         key = (entry.number, task, run.attempt)
@@ -203,7 +204,7 @@ class World:
         with suppress(CannotWrite):
             book = Book(queue)
             book.refresh()
-            for entry, task, run in list(book.running()):
+            for entry, task, run in list(running(book)):
                 key = (entry.number, task, run.attempt)
                 lost = Ended(how="lost", at=4.0, by="me")
                 if queue.end(*key, lost):
@@ -327,6 +328,37 @@ def _has_ended(queue: Queue, number: int, task: int | None, attempt: int) -> boo
     return begun is not None and (
         bool(begun.cancelled) or queue.ended(number, task, attempt) is not None
     )
+
+
+def ready(
+    book: Book, now: float, taken: Collection[tuple[int, int | None, int]] = ()
+) -> Iterator[tuple[Entry, int | None, int]]:
+    """Yield the tasks that may begin, with their attempts.
+
+    Args:
+        taken: attempts that were handed out before. They are not yielded, but count among those of
+            an array that run.
+    """
+    for entry in book.open_entries():
+        out = [one for one in taken if one[0] == entry.number]
+        begun = sum(len(entry.runs.get(task, ())) >= attempt for _, task, attempt in out)
+        count = entry.running + len(out) - begun
+        for task in entry.task_numbers():
+            met = book.dependency(entry, task)
+            standing = entry.standing(task, now, met, count)
+            attempt = standing.attempt
+            may = standing.state == "PENDING" and not standing.reason
+            if may and (entry.number, task, attempt) not in out:
+                count += 1
+                yield entry, task, attempt
+
+
+def running(book: Book) -> Iterator[tuple[Entry, int | None, Run]]:
+    """Yield the tasks that run."""
+    for entry in book.open_entries():
+        for task, runs in entry.runs.items():
+            if runs and not runs[-1].how:
+                yield entry, task, runs[-1]
 
 
 def make_job(name: str, **options: Any) -> Job:

@@ -285,20 +285,17 @@ class Book:
         for bucket in sorted({self.queue.buckets.of(number) for number in self._open}):
             self._read_receipts(bucket, safe=safe)
 
-    def read_new(self) -> tuple[list[Entry], list[Wish]]:
-        """Read new jobs and new wishes only, which is fast; return both.
+    def read_new(self) -> None:
+        """Read new jobs and new wishes only, which is fast.
 
         Raises:
             QueueError: a file cannot be understood.
             OSError: a file cannot be read.
         """
-        jobs = self._read_jobs()
-        wishes = []
+        self._read_jobs()
         for number, wish in self.queue.wishes_from(self.next_wish):
             self.next_wish = number + 1
             self._add_wish(wish)
-            wishes.append(wish)
-        return jobs, wishes
 
     def read_task(self, number: int, task: int | None) -> Standing:
         """Read the receipts of one task, and return its state.
@@ -369,48 +366,6 @@ class Book:
             entry.job.after, self.counts, self._states_of, task, self._has_begun
         )
 
-    def ready(
-        self, now: float, taken: Collection[tuple[int, int | None, int]] = ()
-    ) -> Iterator[tuple[Entry, int | None, int]]:
-        """Yield the tasks that may begin, with their attempts.
-
-        Args:
-            now: Unix seconds.
-            taken: jobs, tasks and attempts that were handed out before, and have not begun as far
-                as is known. They are not yielded, but count among those of an array that run.
-        """
-        out: dict[int, int] = {}
-        for number, task, attempt in taken:
-            entry = self.entries.get(number)
-            runs = entry.runs.get(task, ()) if entry else ()
-            if len(runs) < attempt:
-                out[number] = out.get(number, 0) + 1
-        for entry in self.open_entries():
-            running = entry.running + out.get(entry.number, 0)
-            each = any(dependency.until == "each" for dependency in entry.job.after)
-            whole = "met" if each else self.dependency(entry, None)
-            if whole != "met" or now < entry.job.not_before:
-                continue
-            most = entry.job.array.at_once if entry.job.array else 0
-            for task in entry.task_numbers():
-                if most and running >= most:
-                    break
-                dependency = self.dependency(entry, task) if each else whole
-                state = entry.standing(task, now, dependency, running)
-                if state.state != "PENDING" or state.reason:
-                    continue
-                if (entry.number, task, state.attempt) not in taken:
-                    running += 1
-                    yield entry, task, state.attempt
-
-    def running(self) -> Iterator[tuple[Entry, int | None, Run]]:
-        """Yield the tasks that run."""
-        for entry in self.open_entries():
-            if entry.running:
-                for task, runs in entry.runs.items():
-                    if runs and not runs[-1].how:
-                        yield entry, task, runs[-1]
-
     def cancel(
         self, number: int, chosen: Callable[[int | None], bool], *, by: str, why: str = ""
     ) -> Cancelled:
@@ -474,27 +429,20 @@ class Book:
                 entry.wishes.append(wish)  # the counts are those after it
         self._open = {number for number, entry in self.entries.items() if not entry.is_final}
 
-    def _read_jobs(self) -> list[Entry]:
-        new: list[Entry] = []
+    def _read_jobs(self) -> None:
         number = self.next_job
         # Buckets that are packed long since are not in the book.
         buckets = self.queue.buckets
         while self.queue.is_packed(number):
             number = buckets.numbers(buckets.of(number)).stop
         for found, job in self.queue.jobs_from(number):
-            entry = self._add_job(found, job)
+            entry = self.entries[found] = Entry(found, _bare(job))
+            self._open.add(found)
             self.next_job = number = found + 1
             for wish in self._wishes:
                 if any(first <= found <= last for first, last in wish.jobs):
                     entry.add_wish(wish)
-            new.append(entry)
         self.next_job = number
-        return new
-
-    def _add_job(self, number: int, job: Job) -> Entry:
-        entry = self.entries[number] = Entry(number, _bare(job))
-        self._open.add(number)
-        return entry
 
     def _add_wish(self, wish: Wish) -> None:
         if wish.what == "signal":
