@@ -7,10 +7,14 @@ import json
 import socket
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from grain.queue.book import Book
-from grain.queue.records import Wish
+from grain.queue.errors import Settled
+from grain.queue.folder import Queue
+from grain.queue.packing import pack_bucket
+from grain.queue.records import VERSION, QueueFormat, Wish
 
 if TYPE_CHECKING:
     from grain_testkit.job_commands import JobCommands
@@ -83,6 +87,45 @@ def test_jobs_that_have_ended_run_again_under_the_same_number(jobs: JobCommands)
     assert "1 task runs again\n" == jobs.done("resubmit", "1")
     assert "PENDING" == state(jobs, 1, 1)
     assert "0 tasks run again\n" == jobs.done("resubmit", "1")
+
+
+def test_jobs_that_ended_days_ago_do_not_run_again_and_the_others_do(jobs: JobCommands) -> None:
+    # A bucket of three jobs, which is packed; then two more.
+    (jobs.queue.folder / "format").write_bytes(
+        msgspec.json.encode(QueueFormat(version=VERSION, mission="m", bucket=4))
+    )
+    jobs.queue = Queue.open(jobs.queue.folder)
+    for number in range(1, 6):
+        jobs.submit()
+        jobs.end(number, status=number % 2)
+    book = Book.read(jobs.queue)
+    pack_bucket(jobs.queue, 0, book.entries.values())
+
+    done = jobs.grain("resubmit", "1-5")
+    assert (1, "2 tasks run again\n") == (done.exit_code, done.stdout)
+    message = "Error: jobs 1-3 ended days ago, so they do not run again: submit them as new jobs\n"
+    assert message == done.stderr
+    assert ("PENDING", "PENDING") == (state(jobs, 4), state(jobs, 5))
+    jobs.end(4)
+    jobs.end(5)
+    done = jobs.grain("resubmit", "--failed", "2-5")
+    message = "Error: job 3 ended days ago, so it does not run again: submit it as a new job\n"
+    assert (1, "0 tasks run again\n", message) == (done.exit_code, done.stdout, done.stderr)
+    assert "0 tasks run again\n" == jobs.done("resubmit", "--failed", "2")
+
+
+def test_a_job_that_is_about_to_be_packed_does_not_run_again(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settled(*_: object) -> int:
+        raise Settled("jobs 1 to 999 ended days ago")
+
+    jobs.submit()
+    jobs.end(1)
+    monkeypatch.setattr(Queue, "wish", settled)
+    done = jobs.grain("resubmit", "1")
+    message = "Error: job 1 ended days ago, so it does not run again: submit it as a new job\n"
+    assert (1, "0 tasks run again\n", message) == (done.exit_code, done.stdout, done.stderr)
 
 
 def test_a_task_that_workers_hand_back_at_once_is_lost_at_last(jobs: JobCommands) -> None:

@@ -263,7 +263,7 @@ def test_what_ended_long_ago_does_not_run_again() -> None:
     assert queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
     server.clock += 2.0
 
-    with pytest.raises(Settled, match="jobs 1 to 1 ended long ago"):
+    with pytest.raises(Settled, match="jobs 1 to 1 ended days ago"):
         queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
 
 

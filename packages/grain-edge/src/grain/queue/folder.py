@@ -446,7 +446,7 @@ class Queue:
         Raises:
             NoSuchJob: there is none of its jobs, as far as can be seen.
             Settled: ``"again"`` for a job that ended so long ago that it is packed, or soon will
-                be; submit a copy of it.
+                be; submit it as a new one.
             CannotWrite: nothing was asked.
         """
         last = self.jobs.end() - 1
@@ -479,8 +479,8 @@ class Queue:
                 or self.files.disk.age(f"attempts/{bucket}") >= SETTLED_AFTER
             ):
                 raise Settled(
-                    f"jobs {numbers.start} to {numbers.stop - 1} ended long ago, so they do not "
-                    "run again: submit a copy"
+                    f"jobs {numbers.start} to {numbers.stop - 1} ended days ago, so they do not "
+                    "run again: submit them as new jobs"
                 )
 
     def cancel_waiting(

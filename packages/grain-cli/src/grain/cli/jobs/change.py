@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
@@ -107,10 +107,12 @@ def resubmit(
 
     with report_errors(), queue_errors():
         queue = open_queue(queue_name)
-        count = run_again(queue, selected(queue, jobs), only_failed=failed, lost=lost)
+        count, settled = run_again(queue, selected(queue, jobs), only_failed=failed, lost=lost)
         click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
         if count and (trouble := wake_dispatcher(queue, config_file or chosen_config(ctx))):
             click.echo(f"they wait: {trouble}", err=True)
+        if settled:
+            raise click.ClickException(_settled_text(settled))
 
 
 def _changed(
@@ -150,28 +152,44 @@ def _change_text(
     )
 
 
-def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost: bool) -> int:
-    """Have tasks run again that have ended; return how many.
+class _Rerun(NamedTuple):
+    """The effect of a wish to run again.
+
+    Attributes:
+        tasks: the number of tasks that run again.
+        settled: jobs that ended so long ago that none of their tasks can.
+    """
+
+    tasks: int
+    settled: list[int]
+
+
+def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost: bool) -> _Rerun:
+    """Have tasks run again that have ended.
 
     Args:
         only_failed: leave out tasks that have succeeded.
         lost: first end the attempts that seem to run, as the user knows that they do not.
 
     Raises:
-        grain.queue.errors.QueueError: they ended so long ago that they were packed; or the files
-            cannot be written.
+        grain.queue.errors.QueueError: the files cannot be written.
     """
     from grain.queue.book import Book
+    from grain.queue.errors import Settled
     from grain.queue.selectors import Selected
     from grain.queue.states import FINAL
 
     book = Book.read(queue)
     # Tasks by job and by the attempt that they may make, as one wish names one attempt.
     wanted: defaultdict[tuple[int, int], list[int | None]] = defaultdict(list)
+    settled: dict[int, None] = {}
     for one in jobs:
         for number in range(one.first, one.last + 1):
             entry = book.entries.get(number)
             if entry is None:
+                packed = book.find(number)
+                if packed is None or packed.counts.unsuccessful or not only_failed:
+                    settled[number] = None
                 continue
             for task in _tasks(entry, one):
                 if lost:
@@ -180,10 +198,26 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
                 if standing.state not in FINAL or (only_failed and standing.state == "COMPLETED"):
                     continue
                 wanted[number, standing.attempt + 1].append(task)
+    count = 0
     for (number, attempt), tasks in wanted.items():
         ranges = tuple((task, task) for task in tasks if task is not None)
-        ask(queue, "again", Selected(number, number, ranges), attempt=attempt)
-    return sum(map(len, wanted.values()))
+        try:
+            ask(queue, "again", Selected(number, number, ranges), attempt=attempt)
+        except Settled:
+            settled[number] = None
+        else:
+            count += len(tasks)
+    return _Rerun(count, sorted(settled))
+
+
+def _settled_text(numbers: Sequence[int]) -> str:
+    from grain.queue.arrays import array_text, as_ranges
+    from grain.queue.records import ArraySpec
+
+    which = array_text(ArraySpec(ranges=as_ranges(numbers)))
+    if len(numbers) == 1:
+        return f"job {which} ended days ago, so it does not run again: submit it as a new job"
+    return f"jobs {which} ended days ago, so they do not run again: submit them as new jobs"
 
 
 def _tasks(entry: Entry, one: Selected) -> Iterator[int | None]:
