@@ -18,6 +18,7 @@ from grain.edge.meeting.host import start_time, this_process
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite
+from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 
@@ -102,6 +103,34 @@ def test_a_cancellation_is_final_for_what_waits_and_stops_what_runs(queue: Queue
     assert waiting is not None
     assert waiting.cancelled == "ann"
     assert queue.begun(1, None, 1) is None
+
+
+def test_a_cancellation_of_many_tasks_waits_for_the_disk_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 50, 1),))))
+    desk = Desk(queue)
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    synced = []
+    monkeypatch.setattr(LocalDisk, "sync", lambda _, folder: synced.append(folder))
+    desk.look()
+    assert desk.book.entries[1].counts.cancelled == 50
+    # Once for the receipts that are made, once for those that are read.
+    assert synced.count("attempts/0") == 2
+
+
+def test_a_cancellation_is_carried_out_again_if_a_receipt_cannot_be_read(queue: Queue) -> None:
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 3, 1),))))
+    desk = Desk(queue)
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    broken = queue.folder / "attempts/0/1_2.1.begun"
+    broken.mkdir()
+    with pytest.raises(IsADirectoryError):
+        desk.look()
+    broken.rmdir()
+    desk.look()
+    assert desk.book.entries[1].counts.cancelled == 3
+    assert not list(desk.plan.active())
 
 
 def test_a_wish_that_the_dispatcher_before_left_half_done_is_carried_out(queue: Queue) -> None:
@@ -215,6 +244,22 @@ def test_an_end_that_comes_from_the_worker_is_read(queue: Queue) -> None:
     queue.end(1, None, 1, Ended(how="exit", at=1.0))
     assert desk.read(FIRST)
     assert not list(desk.plan.active())
+
+
+def test_a_further_attempt_that_has_not_begun_is_not_handed_out_twice(queue: Queue) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    assert starts(desk) == [FIRST]
+    queue.begin(1, None, 1, begun())
+    queue.end(1, None, 1, Ended(how="returned", at=1.0))
+    desk.read(FIRST)
+    second = TaskAttempt(1, None, 2)
+    assert starts(desk) == [second]
+    # Its call has ended without a begin: it is tried again after a pause.
+    assert desk.read_all([second]) == {second: False}
+    assert starts(desk) == []
+    desk.give_back(second)
+    assert starts(desk) == [second]
 
 
 def test_receipts_of_which_no_executor_tells_are_read_now_and_then(queue: Queue) -> None:

@@ -304,8 +304,12 @@ class Desk:
                     continue
                 # Those that another one has cancelled, or begun, are read again, too.
                 self._queue.cancel_waiting(number, waiting.items(), begun)
-                for task in waiting:
-                    self.read(TaskAttempt(number, task, waiting[task]))
+                # If one cannot be read, the wish is carried out once more.
+                found = {
+                    TaskAttempt(number, *one): self.book.read_task(number, one[0])
+                    for one in waiting.items()
+                }
+                self._settled(found)
 
 
 def next_pause(plan: Plan, most: float) -> float:

@@ -12,7 +12,7 @@ limit.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,8 +51,11 @@ class Plan:
         # `_Turn.is_open`.
         self._open: dict[str, list[tuple[int, int]]] = {}
         self._at: list[tuple[float, int]] = []
-        # The jobs that wait for one, by its number.
-        self._dependents: dict[int, set[int]] = {}
+        # The jobs that wait for one, by its number: all of them, and those that may begin before it
+        # has ended, as they wait for its begin, or task by task.
+        self._dependents: defaultdict[int, set[int]] = defaultdict(set)
+        self._until_begun: defaultdict[int, set[int]] = defaultdict(set)
+        self._by_task: defaultdict[int, set[int]] = defaultdict(set)
 
     def active(self) -> Iterator[TaskAttempt]:
         """Yield all attempts that were handed to the scheduler, or run, and have not ended."""
@@ -64,13 +67,8 @@ class Plan:
         """Return the active attempts for whose begin another job waits."""
         return [
             TaskAttempt(number, task, attempt)
-            for number, dependents in self._dependents.items()
+            for number in self._until_begun
             if number in self._jobs
-            and any(
-                dependency.until == "begun" and number in dependency.jobs
-                for dependent in dependents
-                for dependency in self._book.entries[dependent].job.after
-            )
             for task, attempt in self._jobs[number].active.items()
             if len(self._book.entries[number].runs.get(task, ())) < attempt
         ]
@@ -84,7 +82,11 @@ class Plan:
         turn = self._jobs[entry.number] = _Turn(entry, self._kind_of(entry.job))
         for dependency in entry.job.after:
             for other in dependency.jobs:
-                self._dependents.setdefault(other, set()).add(entry.number)
+                self._dependents[other].add(entry.number)
+                if dependency.until == "begun":
+                    self._until_begun[other].add(entry.number)
+                elif dependency.until == "each":
+                    self._by_task[other].add(entry.number)
         self._reopen(turn)
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
@@ -115,17 +117,23 @@ class Plan:
         turn.note(task)
         if turn.entry.is_final:
             self._forget(turn)
-        else:
-            self._reopen(turn)
-        for dependent in self._dependents.get(number, ()):
+            for dependent in self._dependents.get(number, ()):
+                self._reopen(self._jobs[dependent])
+            return
+        # An array of 100,000 tasks comes here as often: only what may begin now is looked at.
+        self._open_again(turn)
+        for dependent in self._until_begun.get(number, ()):
             self._reopen(self._jobs[dependent])
+        for dependent in self._by_task.get(number, ()):
+            self._reopen_task(self._jobs[dependent], task)
 
     def give_back(self, start: TaskAttempt) -> None:
         """Take an attempt back that was handed over and has not begun."""
         turn = self._jobs.get(start.number)
-        if turn is not None and turn.active.pop(start.task, None) is not None:
+        if turn is not None and turn.active.get(start.task) == start.attempt:
+            del turn.active[start.task]
             turn.put_back(start.task)
-            self._reopen(turn)
+            self._open_again(turn)
 
     # ---- decisions
 
@@ -172,9 +180,11 @@ class Plan:
             return {}
         entry = turn.entry
         return {
-            task: next_attempt(entry.job, entry.runs.get(task, ()), entry.asked(task))
+            task: attempt
             for task in turn.waiting()
             if entry.asked(task).cancelled is not None
+            # A later wish may have taken back that it runs once more.
+            and (attempt := next_attempt(entry.job, entry.runs.get(task, ()), entry.asked(task)))
         }
 
     # ----
@@ -207,6 +217,13 @@ class Plan:
 
     def _reopen(self, turn: _Turn) -> None:
         turn.unpark()
+        self._open_again(turn)
+
+    def _reopen_task(self, turn: _Turn, task: int | None) -> None:
+        if turn.unpark_one(task):
+            self._open_again(turn)
+
+    def _open_again(self, turn: _Turn) -> None:
         if not turn.is_open:
             turn.is_open = True
             jobs = self._open.setdefault(turn.kind, [])
@@ -221,10 +238,11 @@ class Plan:
         del self._jobs[number]
         for dependency in turn.entry.job.after:
             for other in dependency.jobs:
-                waiting = self._dependents.get(other, set())
-                waiting.discard(number)
-                if not waiting:
-                    self._dependents.pop(other, None)
+                for waiting in (self._dependents, self._until_begun, self._by_task):
+                    if other in waiting:
+                        waiting[other].discard(number)
+                        if not waiting[other]:
+                            del waiting[other]
 
 
 class _Turn:
@@ -242,10 +260,10 @@ class _Turn:
         self.kind = kind
         self.active = {task: len(of) for task, of in entry.runs.items() if not of[-1].how}
         self.is_open = False
-        self._again: deque[int | None] = deque()
+        self._again: OrderedDict[int | None, None] = OrderedDict()
         # Those that ran before are in `_again`, if they may run once more.
         self._fresh = (task for task in entry.task_numbers() if task not in entry.runs)
-        self._parked: list[int | None] = []
+        self._parked: dict[int | None, None] = {}
         self.look_again()
 
     @property
@@ -258,30 +276,38 @@ class _Turn:
     def candidates(self) -> Iterator[int | None]:
         """Yield and take the tasks that may begin: those that ran before go first."""
         while self._again:
-            yield self._again.popleft()
+            yield self._again.popitem(last=False)[0]
         # Not `yield from`, which would end `_fresh` together with this iterator.
         for task in self._fresh:  # noqa: UP028
             yield task
 
     def put_back(self, task: int | None) -> None:
         """Give back a candidate, which will be the next one."""
-        self._again.appendleft(task)
+        self._again[task] = None
+        self._again.move_to_end(task, last=False)
 
     def park(self, task: int | None) -> None:
         """Set a candidate aside until something changes."""
-        self._parked.append(task)
+        self._parked[task] = None
 
     def unpark(self) -> None:
         """Make the parked tasks candidates again."""
-        self._again.extend(self._parked)
+        self._again.update(self._parked)
         self._parked.clear()
+
+    def unpark_one(self, task: int | None) -> bool:
+        """Make a task a candidate again if it is parked; return True if it was."""
+        if task not in self._parked:
+            return False
+        del self._parked[task]
+        self._again[task] = None
+        return True
 
     def look_again(self) -> None:
         """Look for tasks that have ended, and are to run once more."""
         self.unpark()
-        waiting = set(self._again)
         for task in self.entry.runs:
-            if task not in self.active and task not in waiting:
+            if task not in self.active:
                 self._add_if_pending(task)
 
     def waiting(self) -> list[int | None]:
@@ -293,12 +319,14 @@ class _Turn:
     def note(self, task: int | None) -> None:
         """Take in that the attempts of a task have changed."""
         runs = self.entry.runs[task]
+        if self.active.get(task, 0) > len(runs):
+            return  # the next attempt was handed over, and has not begun
         self.active.pop(task, None)
         if not runs[-1].how:
             self.active[task] = len(runs)
-        elif task not in self._again:
+        else:
             self._add_if_pending(task)
 
     def _add_if_pending(self, task: int | None) -> None:
         if self.entry.standing(task, 0.0).state == "PENDING":
-            self._again.append(task)
+            self._again[task] = None
