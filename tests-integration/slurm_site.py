@@ -63,7 +63,7 @@ class SlurmSite:
 
     def begin(self, number: int, task: int | None = None, attempt: int = 1) -> None:
         """Make the receipt of an attempt that runs on host n7 for ten seconds already."""
-        begun = Begun(token="t", at=time.time() - 10, host="n7.site", worker="w", pid=1)
+        begun = Begun(at=time.time() - 10, host="n7.site", worker="w", pid=1)
         assert self.queue.begin(number, task, attempt, begun)
 
     def end(self, number: int, task: int | None = None, attempt: int = 1, **fields: Any) -> None:

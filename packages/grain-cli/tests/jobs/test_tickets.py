@@ -86,7 +86,7 @@ def test_a_task_that_the_scheduler_has_is_a_job(dispatched: JobCommands, word: s
 
 def test_a_task_that_has_ended_is_a_job_by_its_receipt(jobs: JobCommands) -> None:
     jobs.submit("array", "1-3")
-    begun = Begun(token="t", at=1.0, host="n17", worker="w1", ticket=FIRST)
+    begun = Begun(at=1.0, host="n17", worker="w1", ticket=FIRST)
     assert jobs.queue.begin(1, 2, 1, begun)
     jobs.end(1, 2, status=3)
 

@@ -47,7 +47,7 @@ def begun(**fields: Any) -> Begun:
     """Return the receipt of a run in this process."""
     me = this_dispatcher()
     mine = Begun(
-        token="a", at=0.0, host=me.host, machine="m", boot=me.boot, space=me.space, pid=me.pid,
+        at=0.0, host=me.host, machine="m", boot=me.boot, space=me.space, pid=me.pid,
         pid_began=me.pid_began, worker="w", ticket=7,
     )  # fmt: skip
     return msgspec.structs.replace(mine, **fields)
@@ -180,7 +180,7 @@ def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
         begun(machine="another", boot="another"),
         begun(machine="", boot="another"),
         begun(space=1, pid=1, pid_began=1),
-        Begun(token="", at=0.0, host=""),
+        Begun(at=0.0, host=""),
     ],
     ids=["alive", "host", "name", "no machine id", "container", "unreadable"],
 )

@@ -74,7 +74,7 @@ async def test_an_attempt_that_is_taken_and_not_seen_is_tried_again_until_it_is(
     def answer(what: AttemptCall) -> AttemptEnd:
         if len(executor.calls) < 50:  # names are old
             return AttemptEnd("taken")
-        queue.begin(1, None, 1, Begun(token="a", at=0.0, host="h"))
+        queue.begin(1, None, 1, Begun(at=0.0, host="h"))
         queue.end(1, None, 1, Ended(how="exit", at=1.0))
         return AttemptEnd("ended")
 
@@ -137,7 +137,7 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
         if what.number == 1:
             (queue.folder / "attempts/0/1.1.begun").mkdir()
         else:
-            queue.begin(2, None, 1, Begun(token="a", at=0.0, host="h"))
+            queue.begin(2, None, 1, Begun(at=0.0, host="h"))
             queue.end(2, None, 1, Ended(how="exit", at=1.0))
         return AttemptEnd("ended")
 
@@ -149,7 +149,7 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
         broken = queue.folder / "attempts/0/1.1.begun"
         if desk.book.entries[2].is_final and broken.is_dir():
             broken.rmdir()
-            queue.begin(1, None, 1, Begun(token="a", at=0.0, host="h"))
+            queue.begin(1, None, 1, Begun(at=0.0, host="h"))
             queue.end(1, None, 1, Ended(how="exit", at=1.0))
         return desk.book.entries[1].is_final
 
@@ -161,7 +161,7 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
 ) -> None:
     queue.submit(msgspec.structs.replace(JOB, requeue=False))
     there = Begun(
-        token="a", at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
+        at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
         batch_job="7",
     )  # fmt: skip
     queue.begin(1, None, 1, there)

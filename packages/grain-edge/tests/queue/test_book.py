@@ -18,8 +18,8 @@ from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
 
-BEGUN = Begun(token="t", at=1.0, host="h", worker="w")
-CANCELLED = Begun(token="t", at=1.0, host="h", cancelled="me")
+BEGUN = Begun(at=1.0, host="h", worker="w")
+CANCELLED = Begun(at=1.0, host="h", cancelled="me")
 
 
 @pytest.fixture

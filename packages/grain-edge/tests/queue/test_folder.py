@@ -24,7 +24,7 @@ from grain.queue.records import ArraySpec, Begun, Dependency, Ended, QueueFormat
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
 
-BEGUN = Begun(token="t", at=1.0, host="h", worker="w")
+BEGUN = Begun(at=1.0, host="h", worker="w")
 ENDED = Ended(how="exit", at=2.0)
 
 
@@ -221,7 +221,7 @@ def test_a_job_that_was_not_submitted_does_not_begin(queue: Queue) -> None:
 
 def test_a_cancelled_attempt_never_begins_and_counts_as_ended(queue: Queue) -> None:
     number = queue.submit(make_job("x"))
-    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+    cancelled = Begun(at=1.0, host="h", cancelled="me")
 
     assert [(None, 1)] == queue.cancel_waiting(number, [(None, 1)], cancelled)
     assert [] == queue.cancel_waiting(number, [(None, 1)], cancelled)
@@ -238,7 +238,7 @@ def test_more_tasks_are_cancelled_than_a_file_may_have_names(queue: Queue) -> No
 
     number = queue.submit(make_job("x"))
     few = Queue(WholeFiles(FewLinks(queue.folder)), QueueFormat(version=1, mission="m"), Path())
-    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+    cancelled = Begun(at=1.0, host="h", cancelled="me")
 
     assert 10 == len(few.cancel_waiting(number, [(task, 1) for task in range(10)], cancelled))
     assert all(queue.begun(number, task, 1) == cancelled for task in range(10))
@@ -289,7 +289,7 @@ def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
 
 HERE = replace(this_process(), host="n1", machine="m")
 MINE = Begun(
-    token="t", at=1.0, host="n1", machine="m", boot=HERE.boot, space=HERE.space, pid=HERE.pid,
+    at=1.0, host="n1", machine="m", boot=HERE.boot, space=HERE.space, pid=HERE.pid,
     pid_began=HERE.start,
 )  # fmt: skip
 
@@ -372,7 +372,7 @@ def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
         "jobs/0/1": b'{"name": "\xff"}',
         "wishes/0/1": b'{"what": "dance"}',
         "attempts/0/3.1.begun": b"",
-        "attempts/0/4.1.begun": b'{"token": "a", "at": 1, "host": "h"}',
+        "attempts/0/4.1.begun": b'{"at": 1, "host": "h"}',
         "attempts/0/4.1.ended": b'{"how": "soon"}',
         "view": b'{"version": "\xff"}',
     }

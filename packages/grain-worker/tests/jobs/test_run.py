@@ -127,9 +127,7 @@ async def test_an_attempt_begins_once(queue: Queue, work: Path) -> None:
 
 async def test_what_was_cancelled_before_never_begins(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "touch", "began")
-    queue.cancel_waiting(
-        number, [(None, 1)], Begun(token="a", at=0.0, host="login1", cancelled="ann")
-    )
+    queue.cancel_waiting(number, [(None, 1)], Begun(at=0.0, host="login1", cancelled="ann"))
     assert await run_job(call(queue, number)) == AttemptEnd("taken")
     assert not (work / "began").exists()
 

@@ -47,7 +47,7 @@ class JobCommands:
     def begin(self, number: int, task: int | None = None) -> int:
         """Have the next attempt begin on worker w1; return its number."""
         attempt = len(self.queue.attempts(number, task)) + 1
-        begun = Begun(token="t", at=time.time() - 90, host="n17", worker="w1", ticket=1)
+        begun = Begun(at=time.time() - 90, host="n17", worker="w1", ticket=1)
         assert self.queue.begin(number, task, attempt, begun)
         return attempt
 

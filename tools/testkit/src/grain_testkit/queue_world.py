@@ -119,7 +119,7 @@ class World:
     ) -> None:
         try:
             token = queue.job(key[0]).name
-            if not queue.begin(*key, Begun(token=name, at=1.0, host="h", worker=name)):
+            if not queue.begin(*key, Begun(at=1.0, host="h", worker=name)):
                 with suppress(ValueError):
                     self.offers.remove(key)
                 return
@@ -191,7 +191,7 @@ class World:
         with suppress(CannotWrite, NoSuchJob):
             queue.wish(Wish(what="cancel", jobs=((number, number),), by="me"))
             made = queue.cancel_waiting(
-                number, [(task, attempt)], Begun(token="c", at=1.0, host="h", cancelled="me")
+                number, [(task, attempt)], Begun(at=1.0, host="h", cancelled="me")
             )
             for of, which in made:
                 if (number, of, which) in self.started:
@@ -376,7 +376,7 @@ def full_bucket(missing: int) -> Server:
         host.point(f"../live/{kind}-0", f"{kind}/0")
     files = {
         "jobs": msgspec.json.encode(make_job("old")),
-        "begun": msgspec.json.encode(Begun(token="t", at=1.0, host="h", worker="w")),
+        "begun": msgspec.json.encode(Begun(at=1.0, host="h", worker="w")),
         "ended": msgspec.json.encode(Ended(how="exit", at=2.0)),
     }
     nodes = {

@@ -242,7 +242,7 @@ class Desk:
     def refuse(self, start: TaskAttempt, message: str) -> None:
         """Note for good that an attempt cannot begin."""
         now = time.time()
-        mine = Begun(token=os.urandom(8).hex(), at=now, host=os.uname().nodename)
+        mine = Begun(at=now, host=os.uname().nodename)
         if self._queue.begin(*start, mine):
             self._queue.end(*start, Ended(how="start", at=now, status=127, message=message))
         self.read(start)
@@ -291,7 +291,6 @@ class Desk:
 
     def _cancel(self, wish: Wish) -> None:
         begun = Begun(
-            token=os.urandom(8).hex(),
             at=time.time(),
             host=os.uname().nodename,
             cancelled=wish.by or "a user",

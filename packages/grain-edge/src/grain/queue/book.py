@@ -390,9 +390,7 @@ class Book:
             if standing.state == "PENDING":
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
-        begun = Begun(
-            token=os.urandom(8).hex(), at=now, host=os.uname().nodename, cancelled=by, why=why
-        )
+        begun = Begun(at=now, host=os.uname().nodename, cancelled=by, why=why)
         made = len(self.queue.cancel_waiting(number, waiting, begun)) if waiting else 0
         return Cancelled(made, running + len(waiting) - made)  # those left over have just begun
 

@@ -382,7 +382,7 @@ class Queue:
         try:
             return None if content is None else _decode(content, Begun, "a receipt")
         except QueueError:
-            return Begun(token="", at=0.0, host="")
+            return Begun(at=0.0, host="")
 
     def ended(self, number: int, task: int | None, attempt: int) -> Ended | None:
         """Return the receipt that an attempt has ended; None if there is none so far.

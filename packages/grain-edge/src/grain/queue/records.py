@@ -212,25 +212,21 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     Its process is the worker's; for a cancellation, only the host of the user is known.
 
     Attributes:
-        token: random, by which its writer knows its own.
         at: Unix seconds, by the writer's clock.
         worker: the worker's name.
         batch_system: that of the batch job in which the worker runs, as ``slurm``; "" for none.
         batch_job: that batch job, as the commands of its batch system name it; "" if that is not
             known.
         ticket: the number of the task in the queue's mission.
-        cores: the CPU ids that the task got.
         cancelled: who has cancelled it before it began; "" for a run.
         why: the reason that was given for that.
     """
 
-    token: str
     at: float
     worker: str = ""
     batch_system: str = ""
     batch_job: str = ""
     ticket: int = 0
-    cores: tuple[int, ...] = ()
     cancelled: str = ""
     why: str = ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import time
 from contextlib import suppress
@@ -170,7 +169,6 @@ class _Runner:
         return self._queue.begin(
             *self._key,
             Begun(
-                token=secrets.token_hex(8),
                 at=time.time(),
                 host=me.host,
                 machine=me.machine,
@@ -182,7 +180,6 @@ class _Runner:
                 batch_system=batch_system(os.environ),
                 batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
-                cores=tuple(allocated(GVAR.res, "c")),
             ),
         )
 
