@@ -202,3 +202,15 @@ async def test_without_the_commands_of_grain_no_batch_system_is_asked(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("trio.run_process", None)
     assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [""]
+
+
+async def test_what_hinders_the_begin_is_raised_as_it_is(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, Begun(at=0.0, host="h"))
+    desk = Desk(queue)
+    receipt = queue.folder / "attempts/0/1.1.begun"
+    receipt.unlink()
+    receipt.mkdir()
+    loop = DispatchLoop(queue, desk, Executor(lambda _: None))  # type: ignore[arg-type]
+    with pytest.raises(IsADirectoryError):
+        await loop.run()

@@ -14,6 +14,7 @@ import trio
 
 from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
+from grain.head import collapsing
 from grain.queue.errors import QueueError
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
@@ -91,11 +92,15 @@ class DispatchLoop:
 
         Cancelling it ends no run, and forgets what has not begun: the next dispatcher
         hands it over again.
+
+        Raises:
+            OSError, QueueError: the receipts of what runs cannot be read at the begin.
         """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ask_batch_systems)
-            await self._dispatch()
-            nursery.cancel_scope.cancel()
+        with collapsing():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ask_batch_systems)
+                await self._dispatch()
+                nursery.cancel_scope.cancel()
 
     async def _dispatch(self) -> None:
         for adopted in await self._blocking(self._desk.adopted):
