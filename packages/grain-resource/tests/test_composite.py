@@ -205,7 +205,7 @@ CORES: Any = Cores(2)
         (lambda: 4 * NODE, "a task runs on one worker, so .* never spans"),
         (lambda: NODE * 4, "Submit a task for each node, or ask for more"),
         (lambda: NODE + NODE, "cannot be joined: a task runs on one worker, so .* never spans"),
-        (lambda: NODE | NODE, "cannot be joined: a task runs on one worker, so .* never spans"),
+        (lambda: NODE | NODE, "among the alternatives twice; state it once"),
         (lambda: NODE & NODE, "cannot combine .*: a task runs on one worker, so .* never spans"),
         (lambda: CORES + CORES, r"Cores\(2\) and Cores\(2\) cannot be joined: write the amount"),
         (lambda: NODE & CORES, "both are of the kind Cores; state one of them"),

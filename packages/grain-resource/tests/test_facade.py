@@ -13,9 +13,9 @@ import grain
 import grain.resource
 
 NAMES = {
-    "Capacity", "Cores", "DuplicateKind", "Fit", "GPUs", "Infeasible", "Insufficient", "Limits",
-    "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RunTimes", "Supply",
-    "Token", "UnknownKind", "WTime", "ZERO", "clock_seconds", "from_data", "from_text",
+    "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Infeasible", "Insufficient",
+    "Limits", "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RunTimes",
+    "Supply", "Token", "UnknownKind", "WTime", "ZERO", "clock_seconds", "from_data", "from_text",
     "resource_kind",
     "to_data", "unit_seconds",
 }  # fmt: skip

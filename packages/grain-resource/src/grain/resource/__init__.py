@@ -10,7 +10,7 @@ Map:
 
 - ``errors``: *not now* (``Insufficient``) apart from *never* (``Infeasible``)
 - ``spans``: spans of time as users write them
-- ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B`` and ``ZERO``
+- ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B``, ``ZERO``, ``A | B``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``amounts``: ``Memory`` and ``Capacity``, plain quantities; ``Node``
 - ``token``: ``Token``
@@ -27,6 +27,7 @@ from grain.resource.amounts import Capacity as Capacity
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node
 from grain.resource.base import ZERO as ZERO
+from grain.resource.base import Either as Either
 from grain.resource.base import Resource as Resource
 from grain.resource.errors import DuplicateKind as DuplicateKind
 from grain.resource.errors import Infeasible as Infeasible

@@ -1,4 +1,4 @@
-"""`Resource`: the interface of a kind, the fit of kinds, and several kinds as one resource.
+"""`Resource`: the interface of a kind, the fit of kinds, and requests made of several resources.
 
 A resource object plays one of three roles, and the same class serves all of them:
 
@@ -8,6 +8,7 @@ A resource object plays one of three roles, and the same class serves all of the
 
 Requests and allocations are values: they are never changed once made, and an allocation can be
 used as a request. Only supplies change, and only through `Resource.alloc` and `Resource.dealloc`.
+Alternatives (`Either`) play only the first role: a task asks for one of several requests.
 
 Fit is decided kind by kind. A request for only memory fits a supply of memory and
 cores; what the request does not mention stays free. Two class attributes make the exceptions:
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from grain.resource.errors import DuplicateKind, Infeasible, Insufficient
+from grain.resource.spans import clock_seconds, on_clock, unit_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -203,6 +206,10 @@ class Resource:
         """Return ``(p, q)`` by kind: the share p/q of it that is free."""
         return {kind: part._stat() for kind, part in self.parts().items()}
 
+    def alternatives(self) -> tuple[Resource, ...]:
+        """Return the requests of which a task takes one, the first choice first; most often one."""
+        return (self,)
+
     def get(self, kind: type[Resource]) -> Resource | None:
         """Return the part of one kind, as in ``res.get(Cores)``, or None."""
         return self.parts().get(kind._kind)
@@ -247,6 +254,15 @@ class Resource:
             return NotImplemented
         return join((self, other))
 
+    def __or__(self, other: Resource) -> Either:
+        """Return a request for this or the other, see `Either`.
+
+        Raises:
+            TypeError: the other is not a resource.
+            ValueError: both are the same, or one of them asks for nothing.
+        """
+        return Either(self, other)
+
     if not TYPE_CHECKING:  # type checkers are to find these mistakes by themselves
 
         def __add__(self, other):
@@ -260,7 +276,8 @@ class Resource:
                 raise TypeError(f"{both} cannot be joined: {_AMOUNT}")
             raise TypeError(f"resources are joined by &: write {self._ask()} & {other._ask()}")
 
-        __or__ = __add__
+        def __ror__(self, other):
+            return Either(other, self)
 
         def __mul__(self, other):
             instead = _ONE_WORKER if len(self.parts()) > 1 else _AMOUNT
@@ -278,7 +295,7 @@ class Resource:
             )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Resource):
+        if not isinstance(other, Resource) or type(other) is Either:
             return NotImplemented
         mine, theirs = self.parts(), other.parts()
         return mine.keys() == theirs.keys() and all(
@@ -304,7 +321,9 @@ class Resource:
 
 def _bracketed(res: Resource) -> str:
     """Return the text of a request as it stands after @, with brackets where it needs them."""
-    return f"({res.ask()})" if len(res.parts()) > 1 else res.ask()
+    alternatives = res.alternatives()
+    plain = len(alternatives) == 1 and len(res.parts()) < 2
+    return res.ask() if plain else f"({res.ask()})"
 
 
 def with_usage(correct: Callable[[tuple[Any, ...]], str]) -> Callable[[F], F]:
@@ -438,6 +457,157 @@ Zero.__module__ = "grain.resource"
 ZERO: Resource = Zero({})
 
 
+# Each has a place of its own in all tables of the scheduler.
+_MOST_ALTERNATIVES = 16
+_FOR_TASKS = "are alternatives, which only a task can ask for"
+
+
+class Either(Resource):
+    """A request for one of several resources: ``GPUs(1) | Cores(16)``.
+
+    A task takes the first alternative for which there is room on any worker. ``GVAR.res`` is what
+    it got. ``&`` distributes: ``Memory(8) & (a | b)`` is ``Memory(8) & a | Memory(8) & b``, and
+    of two joined requests with alternatives the choice of the left one goes first.
+
+    Args:
+        alternatives: two or more requests, the first choice first; alternatives among them are
+            taken one by one.
+        prefer: for how long a task waits for the first alternative before it takes another, in
+            seconds or as ``[d]-hh:mm:ss``. It does not wait if no worker could serve the first.
+
+    Attributes:
+        prefer: that time in seconds.
+
+    Raises:
+        TypeError: an alternative is not a resource, or prefer is not a time.
+        ValueError: two of them are the same, one asks for nothing, there are too few or too many,
+            or only a part of them has a ``prefer``.
+    """
+
+    __slots__ = ("_alternatives", "prefer")
+    prefer: float
+    _kind = "Either"  # in plain data; and so no other class can be of this name
+
+    def __init__(self, *alternatives: Resource, prefer: float | str = 0) -> None:
+        flat: list[Resource] = []
+        waits: float = _waits(prefer)
+        for given in alternatives:
+            if not isinstance(given, Resource):
+                shown = " | ".join(
+                    one.ask() if isinstance(one, Resource) else repr(one) for one in alternatives
+                )
+                raise TypeError(f"{shown}: each alternative is a resource, and {given!r} is not")
+            if isinstance(given, Either) and given.prefer:
+                if flat or waits:
+                    raise ValueError(
+                        f"{given.ask()} among alternatives: state prefer once, for all of them, as "
+                        "in Either(GPUs(1), Cores(16), Cores(8), prefer=60)"
+                    )
+                waits = given.prefer
+            flat += given.alternatives()
+        if len(flat) < 2:
+            raise ValueError(
+                "Either needs two alternatives or more, as in Either(GPUs(1), Cores(16))"
+            )
+        if len(flat) > _MOST_ALTERNATIVES:
+            raise ValueError(
+                f"{len(flat)} alternatives of one task; {_MOST_ALTERNATIVES} are the most"
+            )
+        for k, one in enumerate(flat):
+            if one == ZERO:
+                raise ValueError(
+                    "Ø asks for nothing, so a task would never wait for the other alternatives"
+                )
+            if one in flat[:k]:
+                raise ValueError(f"{one.ask()} is among the alternatives twice; state it once")
+        self._alternatives = tuple(flat)
+        self.prefer = waits
+
+    def alternatives(self) -> tuple[Resource, ...]:
+        """Return the alternatives, the first choice first; none of them has alternatives."""
+        return self._alternatives
+
+    def parts(self) -> Mapping[str, Resource]:
+        """Refuse: only each of the `alternatives` has parts, and can be allocated.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.ask()} {_FOR_TASKS}, and which no worker can have")
+
+    def _request(self, res: Self) -> bool:
+        return bool(self.parts() or res)
+
+    def _dealloc(self, res: Self) -> None:  # noqa: ARG002 - an interface
+        self.parts()
+
+    def _supplied(self) -> Self:
+        self.parts()
+        return self
+
+    def _repr(self) -> str:
+        return self._joined([one._repr() for one in self._alternatives])
+
+    def _ask(self) -> str:
+        return self._joined([one._ask() for one in self._alternatives])
+
+    def _joined(self, texts: list[str]) -> str:
+        if self.prefer:
+            return f"Either({', '.join(texts)}, prefer={self.prefer:g})"
+        return " | ".join(texts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resource):
+            return NotImplemented
+        return (
+            isinstance(other, Either)
+            and self._alternatives == other._alternatives
+            and self.prefer == other.prefer
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._alternatives, self.prefer))
+
+    if not TYPE_CHECKING:
+
+        def __add__(self, other):
+            if not isinstance(other, Resource):
+                return NotImplemented
+            raise TypeError(
+                f"resources are joined by &: write {_bracketed(self)} & {_bracketed(other)}"
+            )
+
+        def __mul__(self, _):
+            raise TypeError(f"{self._ask()} cannot be multiplied: {_AMOUNT}")
+
+        __rmul__ = __mul__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self!r} has no attribute {name!r}: each of its alternatives() may have it"
+        )
+
+
+def _waits(prefer: Any) -> float:
+    """Return the seconds for which a task waits for its first alternative."""
+    seconds: float | None = None
+    if isinstance(prefer, str):
+        seconds = clock_seconds(prefer.strip())
+    elif isinstance(prefer, int | float) and not isinstance(prefer, bool):
+        seconds = prefer
+    if seconds is None or not 0 <= seconds < math.inf:
+        span = unit_seconds(prefer.replace(" ", "")) if isinstance(prefer, str) else None
+        write = f'so write prefer="{on_clock(span)}"' if span else "as in 60 or 00:01:00"
+        error = TypeError if seconds is None and not isinstance(prefer, str) else ValueError
+        raise error(
+            f"prefer={prefer!r}: the wait for the first alternative is a number of seconds or a "
+            f"str of the form [d]-hh:mm:ss, {write}"
+        )
+    return seconds
+
+
 def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
     """Return True if the parts of a supply can hand out those of a request now, kind by kind."""
     for kind in wanted:
@@ -482,7 +652,10 @@ def join(resources: Iterable[Resource]) -> Resource:
         ValueError: two of them are of one kind.
     """
     parts: dict[str, Resource] = {}
-    for resource in resources:
+    rest = iter(resources)
+    for resource in rest:
+        if type(resource) is Either:
+            return _distributed([joined(parts), resource, *rest])
         if len(resource.parts().keys() & parts.keys()) > 1:
             both = f"{joined(parts).ask()} with {resource.ask()}"
             raise ValueError(f"cannot combine {both}: {_ONE_WORKER}")
@@ -494,6 +667,24 @@ def join(resources: Iterable[Resource]) -> Resource:
                 )
             parts[kind] = part
     return joined(parts)
+
+
+def _distributed(resources: list[Resource]) -> Either:
+    """Return resources together, some of which have alternatives: each choice of one of each."""
+    choices = [one for one in resources if type(one) is Either]
+    prefer = choices[0].prefer
+    if len(choices) > 1 and any(one.prefer for one in choices):
+        shown = " & ".join(f"({one.ask()})" for one in choices)
+        raise ValueError(
+            f"{shown}: which of the combinations is preferred is not clear. State them one by one, "
+            "as in Either(GPUs(1) & Memory(8), Cores(16) & Memory(64), prefer=60)"
+        )
+    combined: list[Resource] = [ZERO]
+    for resource in resources:
+        combined = [join((whole, one)) for whole in combined for one in resource.alternatives()]
+        if len(combined) > _MOST_ALTERNATIVES:
+            break  # `Either` refuses them; no need to make a million first
+    return Either(*combined, prefer=prefer)
 
 
 def joined(parts: dict[str, Resource]) -> Resource:

@@ -2,7 +2,8 @@
 
 Plain data are a dict from kind to what the kind's ``_data`` returned. They can be read, shown and
 passed on without the kind's class (as `Opaque`); the class is needed only where it is allocated
-from.
+from. Alternatives stand among them as ``{"Either": [...]}``, a list of such dicts; with a time to
+wait for the first one as ``{"Either": {"of": [...], "prefer": 60}}``.
 
 A class is a kind as soon as it is defined (see `grain.resource.Resource`). Classes of installed
 packages that are not imported yet are found by their entry points, in the group
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.resource.base import Resource, defined_kinds, join, name_kind, path_of
+from grain.resource.base import Either, Resource, defined_kinds, join, name_kind, path_of
 from grain.resource.errors import DuplicateKind, UnknownKind
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
 
 def to_data(resource: Resource) -> dict[str, Any]:
     """Return a resource as plain data, from kind to numbers, strings, lists and dicts."""
+    if isinstance(resource, Either):
+        of = [to_data(one) for one in resource.alternatives()]
+        return {"Either": {"of": of, "prefer": resource.prefer} if resource.prefer else of}
     return {kind: part._data() for kind, part in resource.parts().items()}
 
 
@@ -77,7 +81,7 @@ def kind_class(name: str) -> type[Resource]:
     """
     cls = defined_kinds().get(name) or _installed(name)
     if cls is None:
-        names = ", ".join(sorted(defined_kinds()))
+        names = ", ".join(sorted(defined_kinds().keys() - {Either._kind}))
         raise UnknownKind(
             f"unknown kind of resource {name!r}; known are {names}. Import the module that "
             f"defines it, or install the package that has it as an entry point"
@@ -115,6 +119,8 @@ class Opaque(Resource):
 
 
 def _part(kind: str, data: Any, unknown: str) -> Resource:
+    if kind == Either._kind:
+        return _either(data, unknown)
     try:
         cls = kind_class(kind)
     except UnknownKind:
@@ -125,6 +131,25 @@ def _part(kind: str, data: Any, unknown: str) -> Resource:
         return cls._from_data(data)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{kind} = {data!r} is not a resource: {error}") from error
+
+
+def _either(data: Any, unknown: str) -> Either:
+    """Return the alternatives that plain data state."""
+    given = data if isinstance(data, dict) else {"of": data}
+    of = given.get("of")
+    if given.keys() - {"of", "prefer"} or not (
+        isinstance(of, list | tuple) and all(isinstance(one, dict) for one in of)
+    ):
+        raise ValueError(
+            f"Either = {data!r} is not a list of alternatives, as in "
+            '[{"GPUs": 1}, {"Cores": 16}] or {"of": [{"GPUs": 1}, {"Cores": 16}], "prefer": 60}'
+        )
+    try:
+        return Either(
+            *(from_data(one, unknown=unknown) for one in of), prefer=given.get("prefer", 0)
+        )
+    except TypeError as error:
+        raise ValueError(f"Either = {data!r}: {error}") from error
 
 
 def _installed(name: str) -> type[Resource] | None:
