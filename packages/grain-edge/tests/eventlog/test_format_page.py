@@ -37,7 +37,8 @@ def type_name(type_: Any) -> str:
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.VarTupleType():
-            return f"array of {type_name(type_.item_type)}s"
+            first, *rest = type_name(type_.item_type).split()
+            return " ".join(["array of", f"{first}s", *rest])
         case msgspec.inspect.DictType():
             return f"object of {type_name(type_.value_type)}s"
         case msgspec.inspect.UnionType():

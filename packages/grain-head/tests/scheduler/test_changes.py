@@ -219,7 +219,7 @@ def test_nothing_stays_of_amounts_of_memory_that_were_free_once() -> None:
     check_scheduler(scheduler, dispatched=0.0)
 
     assert len(scheduler._queues.levels.of("")) <= 1024
-    assert len(quiet.heap) <= 1024
+    assert len(quiet.alternatives[0].heap) <= 1024
 
 
 def test_workers_with_the_same_reason_have_one_line() -> None:

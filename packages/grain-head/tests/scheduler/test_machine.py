@@ -21,6 +21,7 @@ from grain.resource import (
     ZERO,
     Capacity,
     Cores,
+    Either,
     GPUs,
     Memory,
     Resource,
@@ -98,14 +99,29 @@ requests = st.tuples(
 untimed = st.sampled_from([Cores(1), Cores(2), Cores(4), Cores(8), Cores(1) & Memory(3)])
 
 
+def with_alternatives(of: st.SearchStrategy[Resource]) -> st.SearchStrategy[Resource]:
+    """Return plain requests, and as often one of two or three of them, with a wait or without."""
+    prefers = st.sampled_from([0, 0, 6, 25])
+    several = st.lists(of.filter(lambda one: one != ZERO), min_size=2, max_size=3, unique=True)
+    return st.one_of(of, st.builds(lambda some, p: Either(*some, prefer=p), several, prefers))
+
+
+choices = with_alternatives(
+    st.sampled_from(
+        [Cores(1), Cores(2), Cores(4), GPUs(1), GPUs(1) & Cores(1), GPUs(3), Cores(1) & Memory(3)]
+    )
+)
+
+
 class Model:
     """A model that decides from nothing which tasks start where: each in order, on the best worker.
 
     It is taken before a decision, and looks only at what waits and what is free.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, since: dict[int, float]) -> None:
         self.now = cluster.now
+        self.since = since
         self.ends = {w.id: w.end for w in cluster.scheduler.workers.values() if not w.draining}
         for worker in cluster.scheduler.workers.values():
             worker.give_back()
@@ -115,29 +131,59 @@ class Model:
         self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
         waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
         self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.age))
+        self.totals = {w: cluster.scheduler.workers[w].supply.total for w in self.ends}
+        for worker in cluster.scheduler.workers.values():  # also of those that drain
+            self.totals[worker.id] = worker.supply.total
+            self.interpreters[worker.id] = worker.shape.interpreter
 
     def starts(self, actual: dict[int, Start]) -> list[int]:
         """The tasks that start; where workers are equally good, the actual choice is followed."""
         tasks = []
+        stuck = set()
         for task in self.waiting:
-            ranks = {worker: self.rank(task, worker) for worker in self.free}
-            best = min(ranks.values(), default=_NOWHERE)
-            if best != _NOWHERE:
-                assert task.id in actual, f"{task} could have started"
-                tasks.append(task.id)
-                start = actual[task.id]
-                assert ranks[start.worker] == best, f"{task} fits better elsewhere"
-                self.free[start.worker].alloc(start.allocation)
+            if task.queue in stuck:
+                continue  # what asks for the same goes one after the other
+            stuck.add(task.queue)
+            for request in self.choices(task):
+                ranks = {worker: self.rank(task, request, worker) for worker in self.free}
+                best = min(ranks.values(), default=_NOWHERE)
+                if best != _NOWHERE:
+                    assert task.id in actual, f"{task} could have started"
+                    tasks.append(task.id)
+                    start = actual[task.id]
+                    assert ranks[start.worker] == best, f"{task} fits better elsewhere"
+                    assert self.is_made_of(start.allocation, request), f"{task} took another"
+                    self.free[start.worker].alloc(start.allocation)
+                    stuck.discard(task.queue)
+                    break
         return tasks
 
-    def rank(self, task: Task, worker: int) -> tuple[float, float]:
-        """Return how well a task fits a worker: smaller is better."""
+    def choices(self, task: Task) -> Sequence[Resource]:
+        """Return the alternatives that a task takes now, in their order."""
+        request, interpreter = task.queue.request, task.queue.interpreter
+        alternatives = request.alternatives()
+        possible = any(
+            total.request(alternatives[0]) and interpreter in ("", self.interpreters[worker])
+            for worker, total in self.totals.items()
+        )
+        waits = isinstance(request, Either) and request.prefer > self.now - self.since[task.id]
+        return alternatives[:1] if possible and waits else alternatives
+
+    def is_made_of(self, allocation: Resource, request: Resource) -> bool:
+        """Return True if an allocation is that of a request, but for what a worker implies."""
+        implied = allocation.parts().keys() - request.parts().keys()
+        return implied <= {"Capacity"} and all(
+            part.ask() == allocation.parts()[kind].ask() for kind, part in request.parts().items()
+        )
+
+    def rank(self, task: Task, request: Resource, worker: int) -> tuple[float, float]:
+        """Return how well an alternative of a task fits a worker: smaller is better."""
         queue, end, free = task.queue, self.ends[worker], self.free[worker]
         if queue.interpreter not in ("", self.interpreters[worker]):
             return _NOWHERE
-        if end <= self.now or end < self.now + queue.need or not free.free.request(queue.space):
+        if end <= self.now or not free.free.request(request):
             return _NOWHERE
-        return (free.slack(queue.space), end if queue.need else -end)
+        return (free.slack(request), -end)
 
 
 class Machine(RuleBasedStateMachine):
@@ -201,11 +247,16 @@ class Machine(RuleBasedStateMachine):
 class ComparedCluster(Cluster):
     """A cluster that compares each decision with the simple model."""
 
+    since: dict[int, float]
+
     def settle(self) -> list[Start]:
-        model = Model(self)
+        before = getattr(self, "since", {})
+        self.since = {task: before.get(task, self.now) for task in self.waiting}
+        model = Model(self, self.since)
         starts = super().settle()
         expected = model.starts({start.task: start for start in starts})
         assert [start.task for start in starts] == expected
+        self.since = {task: self.since[task] for task in self.waiting}
         return starts
 
 
@@ -221,7 +272,22 @@ class ComparedMachine(Machine):
         self.join(data.draw(workers), data.draw(self.interpreters))
 
 
-@pytest.mark.parametrize("machine", [Machine, ComparedMachine])
+class MachineWithAlternatives(Machine):
+    """The same events, where tasks may take one of several requests."""
+
+    requests = with_alternatives(requests)
+
+
+class ComparedMachineWithAlternatives(ComparedMachine):
+    """Which alternative a task takes, and when it takes it, is what the model says."""
+
+    requests = choices
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [Machine, ComparedMachine, MachineWithAlternatives, ComparedMachineWithAlternatives],
+)
 def test_any_events_in_any_order(machine: Any) -> None:
     """After any events every invariant holds, and nothing waits that could start."""
     quick = settings(

@@ -262,7 +262,7 @@ class Overtakes:
             worker = scheduler.workers[self.cluster.starts[young].worker]
             for task in self.cluster.waiting:
                 waits = scheduler.tasks[task]
-                if task < young and worker.supply.total.request(waits.queue.space):
+                if task < young and waits.queue.fits("", worker.supply.total):
                     self.counts[task] = self.counts.get(task, 0) + 1
                     overtaken.add(task)
         return overtaken
@@ -274,7 +274,7 @@ class Overtakes:
     def could_be_reserved(self, task: int) -> bool:
         queue = self.cluster.scheduler.tasks[task].queue
         return any(
-            worker.reservation is None and worker.supply.total.request(queue.space)
+            worker.reservation is None and queue.fits("", worker.supply.total)
             for worker in self.cluster.scheduler.workers.values()
         )
 
@@ -431,3 +431,23 @@ def test_a_run_that_comes_back_leaves_the_next_task_that_is_due_a_worker() -> No
     cluster.settle()
 
     assert 2 == len(queue.reservations)
+
+
+def test_a_worker_is_reserved_for_a_due_task_whose_runs_may_outlast_it() -> None:
+    """By its limit the run would outlast the worker, but it may end before that."""
+    cluster = Cluster(Cores(4) & WTime(T=30), max_overtakes=1)
+    cluster.submit(Cores(2) & WTime(T=40, softT=20))
+    wide = cluster.submit(Cores(3))
+    cluster.submit(Cores(1))
+
+    assert (0, math.inf) == cluster.reservation(wide)
+
+
+def test_no_start_is_reserved_where_the_time_is_too_short_once_a_run_is_past_its_limit() -> None:
+    """A run past its limit, whose end was not reported yet, does not make the start any earlier."""
+    cluster = Cluster(Cores(4) & WTime(T=32))
+    cluster.submit(limited(3, 10))
+    cluster.now = 13.0
+    waits, _ = cluster.submit_many(Cores(2) & WTime(T=40, softT=20), Cores(1))
+
+    assert cluster.reservation(waits) is None

@@ -82,14 +82,13 @@ class Advice:
 
     def on_request(self, function: str, res: Resource) -> None:
         """Advise on a request that bounds nothing: any number of such tasks runs at once."""
-        cores = res.get(Cores)
-        if cores is None or cores.N or _is_bounded(res):
+        if all(map(_is_bounded, res.alternatives())):
             return
         if self._is_first("no core", function):
             self._report(
                 f"warning: {function} @ {_in_brackets(res)} asks for no core: such tasks all start "
                 f"at once on a worker, however many there are. Write {function} @ Cores(1); or "
-                f"{function} @ ({res.ask()} & Capacity(1)) if that is meant"
+                f"{function} @ ({_joinable(res)} & Capacity(1)) if that is meant"
             )
 
     def _is_first(self, kind: str, function: str) -> bool:
@@ -101,14 +100,20 @@ class Advice:
 
 
 def _is_bounded(res: Resource) -> bool:
-    """Return True if a request beside its cores says how many such tasks may run at once."""
-    memory = res.get(Memory)
+    """Return True if a request says how many such tasks may run at once."""
+    cores, memory = res.get(Cores), res.get(Memory)
+    if cores is None or cores.N:
+        return True
     others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token)}
     return bool(others) or (memory is not None and memory.M > 0)
 
 
 def _in_brackets(res: Resource) -> str:
-    return f"({res.ask()})" if len(res.parts()) > 1 else res.ask()
+    return f"({res.ask()})" if any(mark in res.ask() for mark in "&|") else res.ask()
+
+
+def _joinable(res: Resource) -> str:
+    return f"({res.ask()})" if len(res.alternatives()) > 1 else res.ask()
 
 
 _MENTIONS = {

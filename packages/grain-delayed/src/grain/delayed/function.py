@@ -145,6 +145,14 @@ class DelayedFn(Generic[P, T]):
                 f"@ binds tighter than &: write {self.__name__} @ ({asked}), with brackets"
             )
 
+        def __or__(self, res):
+            if not isinstance(res, Resource):
+                return NotImplemented
+            asked = f"{self.res.ask()} | {res.ask()}" if self.res is not ZERO else res.ask()
+            raise TypeError(
+                f"@ binds tighter than |: write {self.__name__} @ ({asked}), with brackets"
+            )
+
         def __rmatmul__(self, res):
             if not isinstance(res, Resource):
                 return NotImplemented

@@ -474,16 +474,29 @@ class RunsAnswer(Part, frozen=True):
 # ---- demand
 
 
+class AlternativeDemand(Part, frozen=True):
+    """One of several alternatives that tasks ask for.
+
+    Attributes:
+        need: seconds that a worker must have left.
+    """
+
+    request: dict[str, Any]
+    need: float
+
+
 class ClassDemand(Part, frozen=True):
     """The tasks of all missions that ask for the same and need as much time.
 
     Attributes:
+        request: what each asks for, without its time; of alternatives the first one.
         ask: what each asks for, as a user writes it.
         interpreter: that they need; empty if any will do.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
         ended: of how many runs, at most 100 of each mission, `mean` is.
         mean: their mean duration in seconds.
+        others: the further alternatives.
     """
 
     request: dict[str, Any]
@@ -495,6 +508,7 @@ class ClassDemand(Part, frozen=True):
     need: float
     ended: int
     mean: float
+    others: list[AlternativeDemand] = []
 
 
 class WorkerSupply(Part, frozen=True):

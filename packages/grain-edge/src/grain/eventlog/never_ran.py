@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _TIME = "WTime"  # a limit, which is not used up
 _OFFERS = 1000  # different offers that are remembered
@@ -64,6 +64,11 @@ class NeverRan:
             how: `CANCELLED`, `ENDED` or `WAITING`.
         """
         self._tasks[tuple(request.items()), how] += 1
+
+    def add_any(self, alternatives: Sequence[Mapping[str, float]], how: str = CANCELLED) -> None:
+        """Count a task that asked for one of several: by the first that some worker offered."""
+        fitting = (one for one in alternatives if self.fits(one))
+        self.add(next(fitting, alternatives[0]), how)
 
     def fits(self, request: Mapping[str, float]) -> bool:
         """Return True if some worker offered what a task asks for."""

@@ -174,7 +174,11 @@ class LogReader:
         """Return True if a line names more kinds of resources than any log does."""
         if isinstance(line, WorkerJoined):
             kinds = line.resources
-        elif isinstance(line, (TaskSubmitted, BriefTasks)):
+        elif isinstance(line, TaskSubmitted):
+            kinds = line.request
+            for other in line.others:
+                kinds = {**kinds, **other}
+        elif isinstance(line, BriefTasks):
             kinds = line.request
         else:
             return False

@@ -44,7 +44,7 @@ class Submission(NamedTuple):
     """A task as it was submitted.
 
     Attributes:
-        request: amounts by kind.
+        request: amounts by kind; of alternatives those of the first one.
         after: the tasks that its branch has awaited, or whose values it takes.
         retry_of: the task of which this is a further attempt; 0 if it is the first.
     """
@@ -56,6 +56,11 @@ class Submission(NamedTuple):
     after: tuple[int, ...]
     retry_of: int
     time: float
+    others: tuple[Mapping[str, float], ...] = ()
+
+    def alternative(self, index: int) -> Mapping[str, float]:
+        """Return the amounts of an alternative, counted from 0."""
+        return self.others[index - 1] if 0 < index <= len(self.others) else self.request
 
 
 class EndedRun(NamedTuple):
@@ -96,9 +101,14 @@ class EndedRun(NamedTuple):
         return (self.ended if self.started is None else self.started) - self.queued
 
     @property
+    def request(self) -> Mapping[str, float]:
+        """The amounts that the task asked for, by the alternative that it took."""
+        return self.submission.alternative(self.line.alternative)
+
+    @property
     def cores(self) -> float:
         """The cores that the task asks for."""
-        return self.submission.request.get("Cores", 0.0)
+        return self.request.get("Cores", 0.0)
 
     @property
     def core_seconds(self) -> float:
@@ -132,13 +142,15 @@ class OpenTask:
     Attributes:
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
+        request: the amounts that it asks for; of alternatives those of the one that it took last.
         ran_before: True if an earlier run of it had begun.
     """
 
-    __slots__ = ("queued", "ran_before", "started", "submission", "worker")
+    __slots__ = ("queued", "ran_before", "request", "started", "submission", "worker")
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
+        self.request = submission.request
         self.queued = submission.time
         self.started: float | None = None
         self.worker = ""
@@ -215,6 +227,7 @@ class RunAssembly:
             # Of brief tasks, this line comes as late as that of the end.
             given = min(line.time - self.clock_change, now)
             task.started, task.worker = max(given, task.queued), line.worker
+            task.request = task.submission.alternative(line.alternative)
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
         elif isinstance(line, LogStarted):
@@ -279,6 +292,7 @@ class RunAssembly:
             line.after,
             line.retry_of,
             now,
+            line.others,
         )
 
     def _ended(self, line: RunEnded, now: float) -> EndedRun:
@@ -296,7 +310,7 @@ class RunAssembly:
         if line.final:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED
-                self.never_ran.add(task.submission.request, how)
+                self.never_ran.add_any((task.submission.request, *task.submission.others), how)
             self._remove(line.task)
             return run
         if task.started is not None:

@@ -113,8 +113,10 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         task: its number in its mission.
         function: the name of its function.
         request: amounts by kind: ``{"Cores": 4, "Memory": 8.0}``; a time limit is ``"WTime"``, in
-            seconds.
+            seconds. Of alternatives, those of the first one.
         request_text: the request as it was written: ``Cores(4) & Memory(8)``.
+        others: the further alternatives, each as amounts by kind.
+        prefer: for how many seconds it waits for the first alternative before it takes another.
         after: the task whose end the branch that submits this one had last waited for, so that this
             one could not come earlier; empty if it had waited for none.
         retry_of: the first attempt, where this task is a further one of the same call; else 0.
@@ -125,6 +127,8 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     function: str
     request: dict[str, Amount] = {}
     request_text: str = ""
+    others: tuple[dict[str, Amount], ...] = ()
+    prefer: Amount = 0.0
     after: tuple[Count, ...] = ()
     retry_of: Count = 0
     urgency: float = 0.0
@@ -136,10 +140,12 @@ class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
     Attributes:
         task: its number.
         worker: the name of the worker.
+        alternative: by which of the alternatives of its request; 0 is the first one.
     """
 
     task: Count
     worker: str
+    alternative: Count = 0
 
 
 class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
@@ -153,6 +159,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         worker: the name of the worker; empty for a task that never began.
         host: the host of the worker.
         attempt: how many runs of this task have begun, this one included.
+        alternative: by which of the alternatives of its request it ran; 0 is the first one.
         started: when its tasklet began, in Unix seconds by the clock of the worker; where the
             worker has not reported, when the task was given to it; None if it never was.
         ended: when nothing of it was left, likewise; None if that is not known.
@@ -173,6 +180,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     worker: str = ""
     host: str = ""
     attempt: Count = 1
+    alternative: Count = 0
     started: Moment | None = None
     ended: Moment | None = None
     cpus: tuple[int, ...] = ()
@@ -195,7 +203,8 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
         began: the begin of the run that ended first; the last run ended before this line.
         seconds: the lengths of their runs, added up, as their workers measured them.
         waited: all other times from their submissions to their ends, added up.
-        request: what each asks for, as in `TaskSubmitted`.
+        request: what each asks for, as in `TaskSubmitted`; of alternatives the first one, though
+            some may have taken another.
         request_text: the request as it was written.
     """
 

@@ -322,7 +322,7 @@ class Totals:
         if usage.measured_by == "none":
             return
         function.memory.add(usage.peak_memory)
-        asked = run.submission.request.get("Memory", 0.0)
+        asked = run.request.get("Memory", 0.0)
         if asked:
             function.memory_shares.add(usage.peak_memory / asked)
 

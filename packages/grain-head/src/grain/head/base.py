@@ -14,7 +14,7 @@ import trio
 
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
-from grain.resource import Cores, Memory, Resource
+from grain.resource import ZERO, Cores, Memory, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class SubmittedTask(msgspec.Struct, eq=False):
         deliver: the receiver of its outcome; None for the result queue.
         urgency: larger goes first among those that ask for the same.
         after: the task for whose end its caller had last waited, for the log only; 0 for none.
+        alternative: by which of the alternatives of its request it ran last, counted from 0.
         submitted: when it was submitted, as long as the event log has no line about it; None from
             then on, and where there is no log.
     """
@@ -59,6 +60,13 @@ class SubmittedTask(msgspec.Struct, eq=False):
     urgency: float = 0.0
     after: int = 0
     submitted: float | None = None
+    alternative: int = 0
+
+    @property
+    def asked_by(self) -> Resource:
+        """The alternative of its request by which it ran last; the request if it has but one."""
+        alternatives = self.request.alternatives()
+        return alternatives[max(0, min(self.alternative, len(alternatives) - 1))]
 
     @property
     def name(self) -> str:
@@ -146,9 +154,10 @@ class CallKind(msgspec.Struct, eq=False):
             return
         else:
             self.alike = False
-        part = request.get(Memory)
-        if isinstance(part, Memory):
-            self.memory = max(self.memory, part.M)
+        for one in request.alternatives():
+            part = one.get(Memory)
+            if isinstance(part, Memory):
+                self.memory = max(self.memory, part.M)
 
     def ended(self, seconds: float | None) -> None:
         """Count the end of a task.
@@ -233,8 +242,8 @@ class Kinds:
 
 
 def cores_of(request: Resource) -> float:
-    """Return the cores for which a request asks."""
-    part = request.get(Cores)
+    """Return the cores for which a request asks; of alternatives those of the first."""
+    part = request.alternatives()[0].get(Cores)
     return part.N if isinstance(part, Cores) else 0.0
 
 
@@ -255,6 +264,9 @@ class ExecutorBase(ABC, Generic[T]):
 
     A subclass puts a task into `_tasks`, and takes it out before it calls `_hand_over` with its
     outcome. It sets `_phase` to open and to closed.
+
+    Attributes:
+        failed_by: of the alternatives that the last failed task asked for the one that it had.
     """
 
     def __init__(self) -> None:
@@ -262,6 +274,7 @@ class ExecutorBase(ABC, Generic[T]):
         self._kinds = Kinds()
         # The last task that has failed, and its kind: it may be tried again.
         self._last_failed = 0, self._kinds.last
+        self.failed_by: Resource = ZERO
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
@@ -407,6 +420,7 @@ class ExecutorBase(ABC, Generic[T]):
             self._failed += 1
             record.kind.failed += 1
             self._last_failed = task, record.kind
+            self.failed_by = record.asked_by
         else:
             self._done += 1
             record.kind.done += 1

@@ -100,7 +100,7 @@ def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
     """
     # What the worker has enough of stays: other tasks may need it.
     needed = {**local.parts()}
-    for kind, part in request.parts().items():
+    for kind, part in request.alternatives()[0].parts().items():
         if kind not in needed or not needed[kind].request(part):
             needed[kind] = part
     enough = " & ".join(part.ask() for part in needed.values())
@@ -159,6 +159,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+        local.parts()  # raises it for alternatives
         super().__init__()
         self.local = local
         self.name = f"{name or socket.gethostname()}(local)"
@@ -173,6 +174,8 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         # Of tasks that are not resolved, the crashes of earlier runs.
         self._crashes: dict[int, CrashedTask] = {}
         self._wake = trio.Event()
+        # Ends the wait for `_wake` when the scheduler is to be asked again.
+        self._timer = trio.CancelScope()
         # True if `_wake` was set for a task that was submitted, and nothing was dispatched since.
         self._awake = False
         if run_log is not None:
@@ -212,7 +215,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         """
         self._check_open()
         queue = self._scheduler.queue(res, priority)
-        if not queue.serving_shapes or queue.need:
+        if not queue.serving_shapes or queue.only is None or queue.only.need:
             self._check_served(queue)
         self._last_id = task = self._last_id + 1
         self._scheduler.on_submitted(task, queue, urgency=urgency)
@@ -331,9 +334,10 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             self._on_event(WorkerLeft(self.name))
 
     async def _serve_submissions(self, channel: WorkerChannel) -> None:
-        """Dispatch whenever tasks were submitted or cancelled."""
+        """Dispatch whenever tasks were submitted or cancelled, or may take other alternatives."""
         while True:
-            await self._wake.wait()
+            with trio.CancelScope(deadline=self._scheduler.next_time) as self._timer:
+                await self._wake.wait()
             self._wake = trio.Event()
             self._awake = False
             self._dispatch(channel)
@@ -347,7 +351,10 @@ class GrainExecutor(ExecutorBase[LocalTask]):
     def _dispatch(self, channel: WorkerChannel) -> None:
         """Send the worker the runs that start, at most as many as its resources allow."""
         now = trio.current_time()
+        taken = self._scheduler.taken
         for start in self._scheduler.dispatch(now):
+            if taken and start.task in taken:
+                self._tasks[start.task].alternative = taken[start.task].index
             # When the worker runs out of its time, it quits.
             limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
             if limit == math.inf:
@@ -360,7 +367,12 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
-        if self._scheduler.waiting and not self._scheduler.running:
+        self._timer.deadline = self._scheduler.next_time
+        if (
+            self._scheduler.waiting
+            and not self._scheduler.running
+            and self._timer.deadline == math.inf
+        ):
             self._give_up(now)
 
     def _give_up(self, now: float) -> None:
@@ -428,7 +440,12 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if count >= SOLO:
             crashed.alone = True
             total = self._scheduler.workers[_LOCAL].supply.total
-            wtime = split_time(request)[0]
+            record = self._tasks[task]
+            for index, one in enumerate(request.alternatives()):
+                if total.request(split_time(one)[1]):
+                    crashed.request, record.alternative = one, index
+                    break
+            wtime = split_time(crashed.request)[0]
             request = total if wtime is None else total & wtime
         queue = self._scheduler.queue(request, ended.queue.priority)
         self._scheduler.on_submitted(task, queue, ended.age, ended.urgency)
@@ -493,7 +510,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         worker = self._scheduler.workers.get(_LOCAL)
         if worker is not None and self._run_log is not None:
             for task in worker.tasks.values():
-                self._run_log.started((task.id,), self.name, task.started)
+                by = self._scheduler.taken.get(task.id)
+                alternative = 0 if by is None else by.index
+                self._run_log.started((task.id,), self.name, task.started, alternative)
 
     def _label_of(self, task: int) -> str:
         """Return the call of a task that is not resolved, for the event log."""

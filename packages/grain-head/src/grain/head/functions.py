@@ -65,7 +65,7 @@ def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
         seconds=median(seconds) if seconds else None,
         memory=max(peaks, default=None),
         memory_asked=max((count.memory for count in counts), default=0.0),
-        request={} if request is None else _limited(amounts(to_data(request))),
+        request={} if request is None else _limited(amounts(to_data(request.alternatives()[0]))),
         measured=sum(count.measured for count in counts),
         busy=median(busy) if busy else 0.0,
         busiest=max((count.busiest for count in counts), default=0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grain.resource import Resource, to_data
+from grain.resource import Either, Resource, to_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +29,24 @@ class RequestWords:
         return len(self._all)
 
     def of(self, request: Resource) -> tuple[dict[str, float], str]:
-        """Return the amounts of a request by kind, and its text."""
+        """Return the amounts of a request by kind, and its text.
+
+        Of alternatives the amounts are those of the first one.
+        """
         if request is not self._last:
             words = self._all.get(request)
             if words is None:
                 if len(self._all) >= self._most:
                     self._all.clear()
-                words = self._all[request] = (amounts(to_data(request)), request.ask())
+                first = request.alternatives()[0]
+                words = self._all[request] = (amounts(to_data(first)), request.ask())
             self._last, self._words = request, words
         return self._words
+
+    @staticmethod
+    def others(request: Either) -> tuple[dict[str, float], ...]:
+        """Return the amounts of the alternatives of a request behind the first one."""
+        return tuple(amounts(to_data(one)) for one in request.alternatives()[1:])
 
 
 def amounts(data: dict[str, Any]) -> dict[str, float]:

@@ -75,7 +75,7 @@ class Request(Message, frozen=True):
 
     Attributes:
         number: by which `Submit` refers to it.
-        resources: as plain data.
+        resources: as plain data; alternatives as ``{"Either": [...]}``, see `grain.resource.kinds`.
         priority: larger goes first.
         interpreter: the interpreter that workers for these tasks must have, as
             `grain.edge.version.INTERPRETER`, because the function or an argument of each has
@@ -199,10 +199,15 @@ class MissionRegistered(Message, frozen=True):
 
 
 class Started(Message, frozen=True):
-    """Tasks that run on a worker, or wait again if its id is empty."""
+    """Tasks that run on a worker, or wait again if its id is empty.
+
+    Attributes:
+        alternative: by which of the alternatives of their request, counted from 0.
+    """
 
     worker: str
     tasks: tuple[int, ...]
+    alternative: int = 0
 
 
 class Crashed(Message, frozen=True):

@@ -34,7 +34,7 @@ from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, decode_report
 from grain.head.log_words import RequestWords, amounts, one_line
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
-from grain.resource import ZERO
+from grain.resource import ZERO, Either
 from grain.worker.call import CallLabels
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class CurrentRun(msgspec.Struct, eq=False):
         worker: the id of the worker; empty while the task waits.
         began: when the task was given to the worker, by the clock of the log.
         listed: True if there is a line of that.
+        alternative: by which alternative of its request it has what it holds.
         crash: how the run ended, if it has crashed.
         report: of its worker on it, likewise.
     """
@@ -120,6 +121,7 @@ class CurrentRun(msgspec.Struct, eq=False):
     worker: str = ""
     began: float = 0.0
     listed: bool = False
+    alternative: int = 0
     crash: Crash | None = None
     report: Report | RunReport = b""
 
@@ -167,8 +169,8 @@ class RunLog:
         self._call_of: Callable[[int], str] = lambda _: ""
         # The tasks with smaller numbers are listed or over.
         self._next = 1
-        # Starts that were not looked at yet: the time, the worker, the tasks.
-        self._starts: list[tuple[float, str, Sequence[int]]] = []
+        # Starts that were not looked at yet: the time, the worker, the tasks, the alternative.
+        self._starts: list[tuple[float, str, Sequence[int], int]] = []
         # The runs of tasks that were not over at the last look; and the runs without a line, by
         # `began`.
         self._runs: dict[int, CurrentRun] = {}
@@ -239,7 +241,7 @@ class RunLog:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
             case Started():
-                self.started(message.tasks, message.worker, self.now)
+                self.started(message.tasks, message.worker, self.now, message.alternative)
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
@@ -280,9 +282,13 @@ class RunLog:
             name = self._workers[worker].name
             self._add(schema.WorkerLeft(time=now, worker=name, why=why, heard=heard))
 
-    def started(self, tasks: Sequence[int], worker: str, now: float) -> None:
-        """Note that tasks were given to a worker, by its id, or with "" that they wait again."""
-        self._starts.append((now, worker, tasks))
+    def started(self, tasks: Sequence[int], worker: str, now: float, alternative: int = 0) -> None:
+        """Note that tasks were given to a worker, by its id, or with "" that they wait again.
+
+        Args:
+            alternative: by which of the alternatives of their request, counted from 0.
+        """
+        self._starts.append((now, worker, tasks, alternative))
 
     def count(self, record: SubmittedTask, tasks: int, seconds: float, submitted: float) -> None:
         """Count tasks that have ended with a value after brief runs, while there is no `room`.
@@ -357,6 +363,7 @@ class RunLog:
         read = _read(report, now)
         if worker and not run.worker:
             run.worker, run.attempt = worker, run.attempt + 1
+            run.alternative = 0 if record is None else record.alternative
             run.began = self.now - (0.0 if read is None else read.ended - read.started)
         self._list_start(task, run)
         host, cpus, usage = self._host(run.worker), _NO_CPUS, None
@@ -379,6 +386,7 @@ class RunLog:
                 worker=self._name(run.worker),
                 host=host,
                 attempt=run.attempt,
+                alternative=run.alternative,
                 started=started,
                 ended=ended,
                 cpus=cpus,
@@ -399,12 +407,14 @@ class RunLog:
         """
         starts, self._starts = self._starts, []
         records = self._tasks
-        for now, worker, tasks in starts:
+        for now, worker, tasks, alternative in starts:
             for task in tasks:
                 if task == ended or task in records:
-                    self._on_start(task, worker, now, call if task == ended else None)
+                    self._on_start(task, worker, now, alternative, call if task == ended else None)
 
-    def _on_start(self, task: int, worker: str, now: float, call: Callable[[], str] | None) -> None:
+    def _on_start(
+        self, task: int, worker: str, now: float, alternative: int, call: Callable[[], str] | None
+    ) -> None:
         run = self._runs.get(task)
         if run is None:
             if not worker:
@@ -420,7 +430,7 @@ class RunLog:
         run.worker = worker
         if worker:
             run.attempt += 1
-            run.began, run.listed = now, False
+            run.began, run.listed, run.alternative = now, False, alternative
             self._unlisted.append(task)
 
     def _list_tasks(self, horizon: float, most: float) -> bool:
@@ -467,6 +477,7 @@ class RunLog:
             return
         submitted, record.submitted = record.submitted, None
         numbers, text = self._words.of(record.request)
+        several = record.request if isinstance(record.request, Either) else None
         self._add(
             schema.TaskSubmitted(
                 time=self._log.time_of(submitted),
@@ -474,6 +485,8 @@ class RunLog:
                 function=record.name,
                 request=numbers,
                 request_text=text,
+                others=() if several is None else self._words.others(several),
+                prefer=0.0 if several is None else several.prefer,
                 after=(record.after,) if record.after else (),
                 retry_of=retry_of,
                 urgency=record.urgency,
@@ -486,7 +499,10 @@ class RunLog:
             run.listed = True
             self._add(
                 schema.TaskStarted(
-                    time=self._log.time_of(run.began), task=task, worker=self._name(run.worker)
+                    time=self._log.time_of(run.began),
+                    task=task,
+                    worker=self._name(run.worker),
+                    alternative=run.alternative,
                 )
             )
 
@@ -512,6 +528,7 @@ class RunLog:
                 worker=self._name(run.worker),
                 host=self._host(run.worker),
                 attempt=run.attempt,
+                alternative=run.alternative,
                 started=began if report is None else report.started,
                 ended=ended if report is None else report.ended,
                 cpus=_NO_CPUS if report is None else report.cpus,

@@ -16,6 +16,7 @@ import copy
 import math
 from functools import reduce
 from heapq import heappop, heappush
+from itertools import product
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import LeaseRecord, TaskRecord
-    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import (
+        Alternative,
+        Level,
+        Reservation,
+        Start,
+        Task,
+        TaskQueue,
+        WorkerAccount,
+    )
     from grain.resource import Resource
 
 
@@ -125,7 +134,8 @@ class Cluster:
         check_scheduler(self.scheduler)
         starts = self.scheduler.dispatch(self.now)
         for start in starts:
-            need = self.scheduler.tasks[start.task].queue.need
+            task = self.scheduler.tasks[start.task]
+            need = (self.scheduler.taken.get(task.id) or task.queue.alternatives[0]).need
             assert self.scheduler.workers[start.worker].end >= self.now + need, "started too late"
             self.starts[start.task] = start
             self.order.append(start.task)
@@ -333,6 +343,11 @@ def _check_tasks(scheduler: Scheduler) -> None:
     assert {**running, **waiting} == scheduler.tasks
     assert len(running) + len(waiting) == len(scheduler.tasks)
     assert (scheduler.running, scheduler.waiting) == (len(running), len(waiting))
+    several = {t.id for t in running.values() if len(t.queue.request.alternatives()) > 1}
+    assert scheduler.taken.keys() == several
+    for number, by in scheduler.taken.items():
+        assert by.queue is running[number].queue
+        assert running[number].held.request(by.space)
     assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
     for task in running.values():
         assert task.worker is not None
@@ -374,16 +389,25 @@ def _check_queues(scheduler: Scheduler) -> None:
         assert len(queue.overtakers) <= scheduler.max_overtakes
         assert all(age > ages[0] for age in queue.overtakers)
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
-    assert scheduler._queues.nonempty == reduce(or_, (queue.bit for *_, queue in expected), 0)
+    assert scheduler._queues.nonempty == reduce(or_, (queue.open for *_, queue in expected), 0)
+    patient = {queue.bit: queue for *_, queue in expected if queue.prefer}
+    assert scheduler._queues.patient == patient
+    for queue in scheduler.queues.values():
+        assert [one.request for one in queue.alternatives] == list(queue.request.alternatives())
+        assert all(one.queue is queue for one in queue.alternatives)
+        assert queue.bits == reduce(or_, (one.bit for one in queue.alternatives))
+        assert queue.only is (queue.alternatives[0] if len(queue.alternatives) == 1 else None)
+        assert queue.open in ({queue.bits, queue.bit} if queue.prefer else {queue.bits})
     assert not scheduler._queues.untried & ~scheduler._queues.nonempty
     outlived = {queue.bit: queue for queue in scheduler.queues.values() if queue.seen}
     assert scheduler._queues.outlived == outlived
-    assert scheduler._queues.by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
+    alternatives = _alternatives(scheduler.queues.values())
+    assert scheduler._queues.by_bit == {one.bit: one for one in alternatives}
     bits = [*scheduler._queues.by_bit, *scheduler._queues._free_bits]
     assert sorted(bits) == [1 << k for k in range(len(bits))]
     for identity, queue in scheduler._queues.by_identity.items():
         assert identity == id(queue.request)
-        assert scheduler._queues.by_bit[queue.bit] is queue
+        assert scheduler._queues.by_bit[queue.bit].queue is queue
 
 
 def _check_shapes(scheduler: Scheduler) -> None:
@@ -391,13 +415,14 @@ def _check_shapes(scheduler: Scheduler) -> None:
     queues = scheduler.queues.values()
     for shape in scheduler._queues.shapes.values():
         assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
-        assert shape.mask == _mask(queues, shape.interpreter, shape.sample.total)
+        every = _alternatives(queues)
+        assert shape.mask == _mask(every, shape.interpreter, shape.sample.total)
     for worker in scheduler.workers.values():
         key = worker.shape.interpreter, Supply(worker.supply.total).level()
         assert worker.shape is scheduler._queues.shapes[key]
     for queue in queues:
         assert queue.serving_shapes == sum(
-            bool(s.mask & queue.bit) for s in scheduler._queues.shapes.values()
+            bool(s.mask & queue.bits) for s in scheduler._queues.shapes.values()
         )
 
 
@@ -427,12 +452,12 @@ def _check_levels(scheduler: Scheduler) -> None:
             assert worker.level is not None
             assert worker.level is levels[worker.shape.interpreter, worker.supply.level()]
     _check_reserved(scheduler)
-    for queue in scheduler.queues.values():
-        heap = queue.heap
+    for one in _alternatives(scheduler.queues.values()):
+        heap = one.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
         assert len(heap) == len({number for _, number, _ in heap})
-        wanted = [level for level in levels.values() if level.in_heap & queue.bit]
-        assert {level.number: (level.sample.slack(queue.space), level) for level in wanted} == {
+        wanted = [level for level in levels.values() if level.in_heap & one.bit]
+        assert {level.number: (level.sample.slack(one.space), level) for level in wanted} == {
             number: (slack, level) for slack, number, level in heap
         }
 
@@ -448,19 +473,21 @@ def _check_reserved(scheduler: Scheduler) -> None:
         if worker.id in reserved:
             assert reservation is not None
             mask = 0
-            for queue in scheduler.queues.values():
+            for one in _alternatives(scheduler.queues.values()):
+                queue = one.queue
                 passes = queue.priority > reservation.queue.priority or (
-                    reservation.future.free.request(queue.space)
+                    reservation.future.free.request(one.space)
                 )
-                if (queue is reservation.queue or passes) and queue.fits(
+                if (queue is reservation.queue or passes) and one.fits(
                     worker.shape.interpreter, worker.supply.free
                 ):
-                    mask |= queue.bit
+                    mask |= one.bit
             assert scheduler._queues.reserved._masks[worker.id] == mask
 
 
 def _check_level(scheduler: Scheduler, level: Level) -> None:
-    tried = [queue for queue in scheduler.queues.values() if not level.untried & queue.bit]
+    every = _alternatives(scheduler.queues.values())
+    tried = [one for one in every if not level.untried & one.bit]
     assert level.mask == _mask(tried, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
@@ -468,9 +495,13 @@ def _check_level(scheduler: Scheduler, level: Level) -> None:
         assert level.in_heap == level.mask
 
 
-def _mask(queues: Iterable[TaskQueue], interpreter: str, free: Resource) -> int:
-    able = [queue for queue in queues if queue.interpreter in ("", interpreter)]
-    return reduce(or_, (queue.bit for queue in able if free.request(queue.space)), 0)
+def _mask(alternatives: Iterable[Alternative], interpreter: str, free: Resource) -> int:
+    able = [one for one in alternatives if one.queue.interpreter in ("", interpreter)]
+    return reduce(or_, (one.bit for one in able if free.request(one.space)), 0)
+
+
+def _alternatives(queues: Iterable[TaskQueue]) -> list[Alternative]:
+    return [one for queue in queues for one in queue.alternatives]
 
 
 def _check_reservations(scheduler: Scheduler) -> None:
@@ -479,6 +510,7 @@ def _check_reservations(scheduler: Scheduler) -> None:
         assert len(queue.reservations) <= queue.waiting
         for reservation in queue.reservations:
             assert reservation.queue is queue
+            assert reservation.by.bit & queue.open
             assert reservation.worker.reservation is reservation
             assert queue.rank is not None
     for worker in scheduler.workers.values():
@@ -495,7 +527,7 @@ def _check_reservation(reservation: Reservation, worker: WorkerAccount) -> None:
     for held in reservation.beside.values():
         future.dealloc(held)
     needed = Supply(worker.supply.total)
-    needed.alloc(reservation.queue.space)
+    needed.alloc(reservation.by.space)
     assert future.level() == needed.level()
     if reservation.start != math.inf:
         for task in worker.tasks.values():
@@ -508,7 +540,7 @@ def _check_time_left(scheduler: Scheduler, now: float) -> None:
     """Check that each reserved worker has time for the task that it is reserved for."""
     for worker in scheduler.workers.values():
         if worker.reservation is not None:
-            need = worker.reservation.queue.need
+            need = worker.reservation.by.need
             assert worker.end >= now + need, f"{worker.name} is reserved in vain"
 
 
@@ -516,13 +548,20 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
     """Check that no task waits that could start, but for reservations of older ones."""
     assert not scheduler._queues.untried
     assert not scheduler._queues.unplaced
+    assert not scheduler._queues.unseen
+    for queue in scheduler._queues.patient.values():
+        assert all(task.started <= now for task in queue.tasks)
     for *rank, queue in scheduler._queues.order:
-        for worker in scheduler.workers.values():
-            if worker.draining or not worker.has_time(queue, now):
+        task = _head(queue)
+        waits = queue.prefer and task.started + queue.prefer > now and _possible(scheduler, queue)
+        for worker, one in product(scheduler.workers.values(), queue.alternatives):
+            if worker.draining or not worker.has_time(one, now):
                 continue
-            if queue.fits(worker.shape.interpreter, worker.supply.free):
+            if waits and one.index:
+                assert queue.open == queue.bit
+                continue
+            if one.fits(worker.shape.interpreter, worker.supply.free):
                 reservation = worker.reservation
-                task = _head(queue)
                 assert reservation is not None, f"{task} could start on {worker.name}"
                 assert reservation.queue is not queue, (
                     f"{task} could start on the worker that is reserved for it"
@@ -532,7 +571,7 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
                     older = f"{task} is older than the task that has the reservation"
                     assert reservation.sticky, older
                     assert reservation.queue.priority == queue.priority, older
-                assert not reservation.allows(queue, now), (
+                assert not reservation.allows(one, now), (
                     f"{task} would not push back the reserved start"
                 )
 
@@ -546,9 +585,22 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]
         if len(due) > len(queue.reservations):
             for worker in scheduler.workers.values():
-                able = queue.fits(worker.shape.interpreter, worker.supply.total)
-                if able and not worker.draining and worker.has_time(queue, now):
+                able = any(
+                    one.fits(worker.shape.interpreter, worker.supply.total)
+                    and worker.has_time(one, now)
+                    for one in queue.opened()
+                )
+                if able and not worker.draining:
                     assert worker.reservation is not None, f"{worker.name} could be reserved"
+
+
+def _possible(scheduler: Scheduler, queue: TaskQueue) -> bool:
+    """Return True if a worker could serve the first alternative of a queue when it is empty."""
+    first = queue.alternatives[0]
+    return any(
+        first.fits(worker.shape.interpreter, worker.supply.total)
+        for worker in scheduler.workers.values()
+    )
 
 
 def _head(queue: TaskQueue) -> Task:

@@ -55,22 +55,16 @@ _FARTHEST = 1e10  # seconds, three centuries: sums of times remain exact to a mi
 
 
 def resources_of(data: Mapping[str, Any]) -> Resource:
-    """Return the resources that a peer states as plain data.
+    """Return the resources that a peer has, or gives to a run, from plain data.
 
     Kinds without a class here are kept as they are: they can be shown and passed on.
 
     Raises:
-        BadMessage: they make no sense.
+        BadMessage: they make no sense, or they are alternatives.
     """
-    try:
-        _check_plain(data, _DEPTH, _VALUES)
-        resources = from_data(data, unknown="keep")
-        # Kinds that any user may have written: a kind whose text or hash fails would do so later,
-        # amid the work for others.
-        resources.ask()
-        hash(resources)
-    except Exception as error:
-        raise BadMessage(f"resources that make no sense: {error}") from error
+    resources = _resources(data)
+    if len(resources.alternatives()) > 1:
+        raise BadMessage(f"{resources.ask()} can be asked for, and not be there")
     return resources
 
 
@@ -80,10 +74,24 @@ def request_of(data: Mapping[str, Any]) -> Resource:
     Raises:
         BadMessage: they make no sense, or they are a supply and no request.
     """
-    resources = resources_of(data)
-    wtime = resources.get(WTime)
-    if isinstance(wtime, WTime) and wtime.countdown:
-        raise BadMessage(f"{resources.ask()} is asked for: only a worker's time counts down")
+    resources = _resources(data)
+    for one in resources.alternatives():
+        wtime = one.get(WTime)
+        if isinstance(wtime, WTime) and wtime.countdown:
+            raise BadMessage(f"{resources.ask()} is asked for: only a worker's time counts down")
+    return resources
+
+
+def _resources(data: Mapping[str, Any]) -> Resource:
+    try:
+        _check_plain(data, _DEPTH, _VALUES)
+        resources = from_data(data, unknown="keep")
+        # Kinds that any user may have written: a kind whose text or hash fails would do so later,
+        # amid the work for others.
+        resources.ask()
+        hash(resources)
+    except Exception as error:
+        raise BadMessage(f"resources that make no sense: {error}") from error
     return resources
 
 

@@ -72,6 +72,7 @@ class HostingExecutor(RemoteExecutor):
         )  # fmt: skip
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+        local.parts()  # raises it for alternatives
         self.local = local
         self.address = address
         self._isolated = isolated

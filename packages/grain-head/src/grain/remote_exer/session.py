@@ -614,6 +614,8 @@ class MissionSession:
                 elif message.worker != record.worker:
                     self.running[task] = self.now
                 record.worker = message.worker
+                if message.worker:
+                    record.alternative = message.alternative
 
     def _resolve(
         self,

@@ -151,9 +151,11 @@ def _offer(workload: Workload, worker: str | None) -> Resource:
 
     if worker is not None:
         try:
-            return from_text(worker)
-        except ValueError as error:
+            offer = from_text(worker)
+            offer.parts()  # raises TypeError for alternatives
+        except (TypeError, ValueError) as error:
             raise WhatIfError(f"--worker {error}") from None
+        return offer
     if not workload.stays:
         raise WhatIfError(
             f"no worker has joined by the log of {workload.name!r}: say what one offers, as in "

@@ -22,7 +22,7 @@ _LOSSES = 20  # a task that was lost so often is given up
 _AT_ONCE = 1e-9  # seconds; what differs by less happens at one time
 
 # The kinds of events on the agenda.
-_SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE, _FALL_SILENT = range(6)
+_SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE, _FALL_SILENT, _OPEN = range(7)
 _OF_WORKERS = (_JOIN, _LEAVE, _FALL_SILENT)
 
 
@@ -75,18 +75,18 @@ class _Progress:
         run: how many of its runs have ended.
         begun: how many have begun, and were lost; tells apart the ends of runs that were lost.
         began: when the last one began.
-        cores: the cores that it asks for.
+        cores: the cores that the last one was given.
         cut: True if its time limit ends the run.
         losses: how many were lost.
     """
 
     __slots__ = ("began", "begun", "cores", "cut", "losses", "queued", "run")
 
-    def __init__(self, queued: float, cores: int) -> None:
+    def __init__(self, queued: float) -> None:
         self.queued = queued
         self.run = self.begun = self.losses = 0
         self.began = 0.0
-        self.cores = cores
+        self.cores = 0
         self.cut = False
 
 
@@ -125,6 +125,8 @@ class _Replay:
         self._over_time = 0
         self._over_memory = 0
         self._never: Counter[tuple[str, str]] = Counter()
+        # When tasks next take other alternatives than their first.
+        self._opening = math.inf
 
     def run(self) -> Outcome:
         """Let everything happen."""
@@ -138,6 +140,10 @@ class _Replay:
                 self._happen(kind, subject, run)
             for start in self._scheduler.dispatch(now):
                 self._start(start)
+            opening = self._scheduler.next_time
+            if opening not in (math.inf, self._opening):
+                self._opening = opening
+                self._at(opening, _OPEN, 0)
         self._count_stranded()
         for worker in self._workers.values():
             self._pay(worker, self._end)
@@ -203,8 +209,9 @@ class _Replay:
             self._on_join(subject)
         elif kind == _FALL_SILENT:
             self._on_silent(subject)
-        else:
+        elif kind == _LEAVE:
             self._on_leave(subject, drained=bool(run))
+        # Nothing but time opens alternatives.
 
     # ---- workers
 
@@ -325,11 +332,8 @@ class _Replay:
         if why_never or (why_never := self._too_long(task)):
             self._strand(index, why_never)
             return
-        memory = request.get(Memory)
-        if memory is not None and task.peak_memory is not None:
-            self._over_memory += task.peak_memory > memory.M
         queue = self._scheduler.queue(request)
-        self._progress[index] = _Progress(self._now, _cores(request))
+        self._progress[index] = _Progress(self._now)
         self._scheduler.on_submitted(self._id(index), queue, urgency=task.urgency)
 
     def _start(self, start: Start) -> None:
@@ -338,6 +342,10 @@ class _Replay:
         logged, task = self._tasks[index], self._progress[index]
         seconds = logged.runs[min(task.run, len(logged.runs) - 1)].seconds
         task.cut = seconds > start.limit
+        if not task.begun and logged.peak_memory is not None:
+            memory = start.allocation.get(Memory)
+            self._over_memory += memory is not None and logged.peak_memory > memory.M
+        task.cores = _cores(start.allocation)
         task.begun += 1
         task.began = self._now
         self._waited += self._now - task.queued
@@ -388,6 +396,10 @@ class _Replay:
         return entry
 
     def _why_never(self, request: Resource) -> str:
+        whys = [self._why_never_by(one) for one in request.alternatives()]
+        return "" if "" in whys else ", and ".join(whys)
+
+    def _why_never_by(self, request: Resource) -> str:
         wtime, space = split_time(request)
         workers = self._scenario.workers
         offers = {stay.resources for stay in self._stays}
@@ -409,9 +421,9 @@ class _Replay:
         workers = self._scenario.workers
         if workers is None or workers.walltime is None:
             return ""
-        wtime, _ = split_time(self._request(task)[0])
-        limit = math.inf if wtime is None or wtime.T is None else wtime.T
-        longest = min(limit, max(run.seconds for run in task.runs))
+        times = [split_time(one)[0] for one in self._request(task)[0].alternatives()]
+        limits = [math.inf if one is None or one.T is None else one.T for one in times]
+        longest = min(max(limits), max(run.seconds for run in task.runs))
         if longest <= workers.walltime:
             return ""
         return f"it runs longer than workers live, which is {workers.walltime:.0f} s"

@@ -7,8 +7,9 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, from_text
+from grain.resource import ZERO, Either, from_text
 from grain.whatif.errors import WhatIfError
+from grain.whatif.workload import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +58,13 @@ class Scenario(NamedTuple):
         change = self.requests.get(function)
         if change is None:
             return request
-        return reduce(and_, {**request.parts(), **change.parts()}.values(), ZERO)
+        changed = [
+            reduce(and_, {**one.parts(), **other.parts()}.values(), ZERO)
+            for one in request.alternatives()
+            for other in change.alternatives()
+        ]
+        first = change if isinstance(change, Either) else request
+        return one_of(changed, first.prefer if isinstance(first, Either) else 0.0)
 
 
 def parse_counts(text: str) -> list[int]:

@@ -15,11 +15,11 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.resource import ZERO, Resource, WTime, from_data
+from grain.resource import ZERO, Either, Resource, WTime, from_data
 from grain.whatif.errors import WhatIfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
@@ -283,7 +283,7 @@ class WorkloadBuilder:
                 f"the log has more than {self._most:,} tasks, which a replay cannot hold in "
                 "memory; choose the log of a smaller mission"
             )
-        task = LoggedTask(line.function, self._requests.of(line.request))
+        task = LoggedTask(line.function, self._requests.asked(line))
         index = len(self._tasks)
         self._repeated += bool(line.retry_of)
         task.urgency = line.urgency
@@ -399,16 +399,16 @@ class WorkloadBuilder:
         now = self._assembly.now - (self._assembly.first or 0.0)
         unknown = hopeless = 0
         waiting = {
-            task.submission.task: task.submission.request
+            task.submission.task: (task.submission.request, *task.submission.others)
             for task in self._assembly.open_tasks()
             if task.started is None and not task.ran_before
         }
         never_ran = self._assembly.never_ran
         for number, opened in self._open.items():
             task = self._tasks[opened.index]
-            request = waiting.get(number)
-            if request is not None and not never_ran.fits(request):
-                never_ran.add(request, WAITING)
+            alternatives = waiting.get(number)
+            if alternatives is not None and not any(map(never_ran.fits, alternatives)):
+                never_ran.add_any(alternatives, WAITING)
                 hopeless += 1
                 continue
             count, seconds = sums.get(task.function, (0, 0.0))
@@ -422,6 +422,14 @@ class WorkloadBuilder:
         return len(self._open) - hopeless - unknown, unknown
 
 
+def one_of(alternatives: Iterable[Resource], prefer: float) -> Resource:
+    """Return a request for one of several resources, some of which may be equal."""
+    distinct = tuple(dict.fromkeys(alternatives))
+    if len(distinct) > 1:
+        return Either(*distinct, prefer=prefer)
+    return distinct[0] if distinct else ZERO
+
+
 class Requests:
     """Resources from the amounts of a log; equal amounts are one object.
 
@@ -432,6 +440,7 @@ class Requests:
     def __init__(self) -> None:
         self.ignored: set[str] = set()
         self._by_amounts: dict[tuple[tuple[str, float], ...], Resource] = {}
+        self._several: dict[Hashable, Resource] = {}
 
     def of(self, amounts: Mapping[str, float]) -> Resource:
         """Return the resource of some amounts, without the kinds that are not known here."""
@@ -440,6 +449,19 @@ class Requests:
         if resource is None:
             resource = self._by_amounts[key] = self._resource(amounts)
         return resource
+
+    def asked(self, line: TaskSubmitted) -> Resource:
+        """Return what a task asks for, without alternatives of which no kind is known here."""
+        first = self.of(line.request)
+        if not line.others:
+            return first
+        key = line.prefer, *(tuple(one.items()) for one in (line.request, *line.others))
+        asked = self._several.get(key)
+        if asked is None:
+            some = [one for one in (first, *map(self.of, line.others)) if one != ZERO]
+            # Where the first one is not known, no task waits for it.
+            asked = self._several[key] = one_of(some, line.prefer if first != ZERO else 0.0)
+        return asked
 
     def _resource(self, amounts: Mapping[str, float]) -> Resource:
         resource = ZERO

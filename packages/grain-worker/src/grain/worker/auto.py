@@ -157,6 +157,7 @@ def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
             offered[kind] = amount
     try:
         resources = from_data(offered)
+        resources.parts()  # raises TypeError for alternatives
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
     time = resources.get(WTime)

@@ -220,16 +220,16 @@ class Collector:
         for task in self._assembly.open_tasks():
             if task.started is None:
                 if not task.ran_before:
-                    left.add(task.submission.request, WAITING)
+                    left.add_any((task.submission.request, *task.submission.others), WAITING)
             else:
                 start = task.started - (self._assembly.first or 0.0)
-                self._occupy(task.submission.request, task.worker, start, now)
+                self._occupy(task.request, task.worker, start, now)
                 number = self._number(task.submission.function)
                 bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
                 self._timeline.add(
                     task.worker,
                     bar,
-                    lanes=_lanes(task.submission.request.get("Cores", 0.0)),
+                    lanes=_lanes(task.request.get("Cores", 0.0)),
                     vague=True,
                 )
         self._timeline.order(self._workers)
@@ -371,7 +371,7 @@ class Collector:
         if worker is not None:
             worker.runs += 1
             worker.core_seconds += run.core_seconds
-        self._occupy(run.submission.request, line.worker, start, end)
+        self._occupy(run.request, line.worker, start, end)
         if line.usage is not None and end > start:
             self._of_kind("Cores").used.add(start, end, line.usage.cpu / (end - start))
             if line.usage.measured_by != "none":

@@ -51,7 +51,7 @@ class Overtime:
 
     def add(self, run: EndedRun) -> None:
         """Count a run if its time limit has ended it."""
-        limit = run.submission.request.get("WTime", 0.0)
+        limit = run.request.get("WTime", 0.0)
         if run.line.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
             self.runs += 1
             self.limit = max(self.limit, limit)

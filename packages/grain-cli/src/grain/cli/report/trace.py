@@ -124,7 +124,7 @@ class Tracer:
             yield from self._process(task.worker)
             process = self._processes[task.worker]
             start = self._micro(task.started)
-            if not process.has_room(start, task.submission.request.get("Cores", 1.0)):
+            if not process.has_room(start, task.request.get("Cores", 1.0)):
                 continue  # its worker has it beside its running tasks
             thread, _ = process.lane(start)
             yield from self._thread(process, thread, start, now)

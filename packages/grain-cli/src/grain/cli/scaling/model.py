@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.resource import ZERO, Cores, GPUs, Opaque, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from grain.cli.batch import JobState
 
@@ -78,12 +78,13 @@ class TaskClass:
     """Tasks that ask for the same.
 
     Attributes:
-        space: what each asks for, without its time limit.
+        space: what each asks for, without its time limit; of alternatives the first one.
         ask: the whole request as a user writes it.
         elapsed: the seconds that those have run, together.
         mean: the mean duration of such tasks, in seconds; None if too few have ended.
         need: the seconds that a worker must have left.
         interpreter: the interpreter that they need; empty if any will do.
+        others: the further alternatives: what each asks for, and the seconds that it needs.
     """
 
     space: Resource
@@ -94,6 +95,13 @@ class TaskClass:
     mean: float | None = None
     need: float = 0.0
     interpreter: str = ""
+    others: tuple[tuple[Resource, float], ...] = ()
+
+    def alternatives(self) -> Iterator[TaskClass]:
+        """Yield the class once for each alternative, as if its tasks asked for only that."""
+        yield self
+        for space, need in self.others:
+            yield replace(self, space=space, need=need)
 
     @property
     def opaque(self) -> frozenset[str]:

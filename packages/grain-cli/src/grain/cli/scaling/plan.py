@@ -122,12 +122,15 @@ class Planning:
 
     def result(self, classes: Iterable[TaskClass]) -> WorkerPlan:
         """Return what tasks need."""
-        fitting = [(one, self._fits(one)) for one in classes]
+        fitting = [self._chosen(one) for one in classes]
         for one, fits in fitting:
             if fits:
                 self._count_work(one, fits[0])
             elif one.waiting and not self._runs_here(one):
-                reasons = {shape.name: why_never(one, shape) for shape in self._shapes}
+                reasons = {
+                    shape.name: ", and ".join(why_never(way, shape) for way in one.alternatives())
+                    for shape in self._shapes
+                }
                 self.plan.impossible.append(Impossible(one.ask, one.waiting, reasons))
         possible = [(one, fits) for one, fits in fitting if fits and one.waiting]
         for one, fits in sorted(possible, key=lambda pair: -pair[1][0].share):
@@ -136,6 +139,18 @@ class Planning:
             self.plan.worth[shape.name] = self._worth(shape)
             self.plan.reasons.setdefault(shape.name, []).sort(key=lambda part: -part.seconds)
         return self.plan
+
+    def _chosen(self, one: TaskClass) -> tuple[TaskClass, list[_Fit]]:
+        """Return a class by the alternative that counts, with the shapes on which that fits.
+
+        It is the first that a worker could serve, whether it is here or could be submitted: the
+        tasks prefer it, and more workers make room for it.
+        """
+        for way in one.alternatives():
+            fits = self._fits(way)
+            if fits or self._runs_here(way):
+                return way, fits
+        return one, []
 
     def _fits(self, one: TaskClass) -> list[_Fit]:
         """Return the shapes on which a class fits, the one to prefer first.

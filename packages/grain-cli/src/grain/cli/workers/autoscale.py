@@ -80,6 +80,7 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
     stated = {kind: amount for kind, amount in data.items() if not _detected(amount)}
     try:
         total = from_data(stated, unknown="keep")
+        total.parts()  # raises TypeError for alternatives
     except (ValueError, LookupError, TypeError) as error:
         raise click.ClickException(f"worker.res: {error}") from None
     return WorkerShape(
@@ -281,6 +282,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
         answer.mean if answer.ended >= ENOUGH else None,
         answer.need,
         answer.interpreter,
+        tuple((from_data(one.request, unknown="keep"), one.need) for one in answer.others),
     )
 
 

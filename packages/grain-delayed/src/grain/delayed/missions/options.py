@@ -47,6 +47,8 @@ class MissionOptions:
             raise TypeError(
                 f"local={self.local!r}: give the resources of the local worker, as Cores(2)"
             )
+        if self.local is not None:
+            self.local.parts()  # raises TypeError for alternatives
         if self.isolated and self.local is None:
             raise TypeError(
                 "isolated=True gives the local worker a process of its own, and there is no local "

@@ -231,20 +231,23 @@ class Hub:
         leases = [self.runs.start_alone(task, worker, now) for task, worker in alone]
         leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.runs.send_prefetched()
-        started: dict[tuple[Link | None, str], list[int]] = {}
+        started: dict[tuple[Link | None, str, int], list[int]] = {}
+        taken = self.scheduler.taken
         for lease in leases:
             task = lease.task
             assert task is not None
-            key = (task.mission.link, lease.worker.id)
+            by = self.runs.alternative(lease) if taken else 0
+            key = (task.mission.link, lease.worker.id, by)
             numbers = started.get(key)
             if numbers is None:
                 started[key] = [task.number]
                 self._reports.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
-        for (link, worker), numbers in started.items():
+        for (link, worker, alternative), numbers in started.items():
             for at in range(0, len(numbers), _AT_ONCE):
-                self._outgoing.post(link, Started(worker, tuple(numbers[at : at + _AT_ONCE])))
+                some = tuple(numbers[at : at + _AT_ONCE])
+                self._outgoing.post(link, Started(worker, some, alternative))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages to be sent, by link, and to be sent in this order.

@@ -240,5 +240,4 @@ class MissionReports:
 
 def _would_do(worker: WorkerAccount, queue: TaskQueue) -> bool:
     """Return True if a worker can run tasks of a queue when it is empty, time limits aside."""
-    runs = queue.runs_on(worker.shape.interpreter)
-    return runs and bool(worker.supply.total.request(queue.space))
+    return queue.fits(worker.shape.interpreter, worker.supply.total)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import Alternative, Task, TaskQueue, WorkerAccount
 
 # So many tasks are looked at one by one; a longer queue gets a bound.
 _COUNTED = 10_000
@@ -46,7 +46,11 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     if asked is None:
         return Explanation(task, "unknown", ("it has ended, or was never submitted",))
     if asked.worker is not None:
-        since = f"on {asked.worker.name} with {asked.held!r}, for {now - asked.started:.0f} s"
+        by = scheduler.taken.get(task)
+        chosen = "" if by is None else f"by its alternative {by.request.ask()}, "
+        since = (
+            f"on {asked.worker.name} with {asked.held!r}, {chosen}for {now - asked.started:.0f} s"
+        )
         return Explanation(task, "running", (since,))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
@@ -54,6 +58,8 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
         )
+    if queue.open != queue.bits:
+        reasons.append(_awaits_first(asked, now))
     if queue.seen:
         reasons.append(f"it has outlived a worker, and waits for one with {queue.least:.0f} s left")
     if queue.urgent is not None and scheduler.first_of(queue) is not scheduler.tasks[task]:
@@ -69,6 +75,14 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
     reasons += [f"{_named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def _awaits_first(task: Task, now: float) -> str:
+    """Return the sentence on the wait of a task for its first alternative."""
+    queue = task.queue
+    first = queue.alternatives[0].request.ask()
+    left = queue.prefer if task.started == math.inf else task.started + queue.prefer - now
+    return f"it waits only for {first}, for another {max(math.ceil(left), 0)} s; then any will do"
 
 
 def _named(workers: list[str]) -> str:
@@ -147,9 +161,11 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]
         looked_at: some of them, which show what is used up.
     """
     missing = [kinds for worker in looked_at if (kinds := _missing(queue, worker))]
-    of_all = [kind for kind in queue.space.parts() if all(kind in kinds for kinds in missing)]
-    of_some = [kind for kind in queue.space.parts() if any(kind in kinds for kinds in missing)]
-    what = " & ".join(of_all) or " or ".join(of_some)
+    asked = dict.fromkeys(kind for one in queue.opened() for kind in one.space.parts())
+    of_all = [kind for kind in asked if all(kind in kinds for kinds in missing)]
+    of_some = [kind for kind in asked if any(kind in kinds for kinds in missing)]
+    both = " & " if queue.only is not None else " or "
+    what = both.join(of_all) or " or ".join(of_some)
     # What matters comes first: `grain top` has no room for the end.
     free = f"{what} free" if what else "room for it"
     where = "the only worker" if serving == 1 else f"any of the {serving} workers"
@@ -158,31 +174,45 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]
 
 def _missing(queue: TaskQueue, worker: WorkerAccount) -> set[str]:
     """Return the kinds that a worker has enough of for a queue, but not enough free."""
-    if not worker.supply.total.request(queue.space):
-        return set()
     worker.give_back()
     free = worker.supply.free.parts()
-    asked = queue.space.parts()
-    return {kind for kind, part in asked.items() if not free.get(kind, ZERO).request(part)}
+    return {
+        kind
+        for one in queue.opened()
+        if worker.supply.total.request(one.space)
+        for kind, part in one.space.parts().items()
+        if not free.get(kind, ZERO).request(part)
+    }
 
 
 def _why_not(queue: TaskQueue, worker: WorkerAccount, now: float) -> str:
     """Return the reason why a queue's oldest task does not run on a worker."""
-    left = worker.end - now
     if not queue.runs_on(worker.shape.interpreter):
         return f"never, {queue.why_not_on(worker.shape.interpreter)}"
-    if not worker.supply.total.request(queue.space):
-        return f"never, {worker.supply.why_never(queue.space)}"
+    if queue.only is not None:
+        return _why_not_by(queue.only, worker, now)
+    return "; ".join(
+        f"for {one.request.ask()} {_why_not_by(one, worker, now)}" for one in queue.alternatives
+    )
+
+
+def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
+    """Return the reason why the oldest task of a queue does not run by an alternative."""
+    left = worker.end - now
+    if not worker.supply.total.request(one.space):
+        return f"never, {worker.supply.why_never(one.space)}"
     if left <= 0:
         return "never, its time is over"
-    if left < queue.need:
-        return f"never, {left:.0f} s are left and it needs {queue.need:.0f} s"
+    if left < one.need:
+        return f"never, {left:.0f} s are left and it needs {one.need:.0f} s"
     if worker.draining:
         return "it takes no more tasks"
     worker.give_back()
-    if not worker.supply.free.request(queue.space):
+    if not worker.supply.free.request(one.space):
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
     reservation = worker.reservation
-    if reservation is not None and reservation.queue is not queue:
+    if reservation is not None and reservation.queue is not one.queue:
         return f"it is reserved for a task that asks for {reservation.queue.request.ask()}"
+    if not one.bit & one.queue.open:
+        return "not yet, as it waits for the first alternative"
     return "it has room; an older task goes first"

@@ -1,14 +1,15 @@
 """The workers, indexed by what they have free.
 
 Workers with the same free resources are interchangeable, so room is looked for once per *level*
-(`grain.resource.Supply.level`) and not once per worker. Each level has a bit mask of the queues
-whose requests fit there, each queue has a heap of the levels that fit, the tightest first. Both are
-worked out once, when a level or a queue is first seen: from then on a start or an end moves one
-worker from one level to another. A level without workers is not compared with a new queue until it
-is asked for: requests that all differ leave hundreds of levels behind, and most never return.
+(`grain.resource.Supply.level`) and not once per worker. Each level has a bit mask of the requests
+that fit there (of each `Alternative` of a queue), each of these has a heap of the levels that fit,
+the tightest first. Both are worked out once, when a level or a request is first seen: from then on
+a start or an end moves one worker from one level to another. A level without workers is not
+compared with a new request until it is asked for: requests that all differ leave hundreds of levels
+behind, and most never return.
 
 A worker with a sticky reservation is at no level: what may start there depends on the reservation,
-too. `ReservedWorkers` has these, grouped by the queues whose tasks may.
+too. `ReservedWorkers` has these, grouped by the alternatives by which tasks may.
 
 Workers of one level also have the same interpreter: each interpreter has levels of its own, which
 its workers refer to (`WorkerAccount.peers`). So to look up a level costs the same as if there were
@@ -27,7 +28,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from grain.head.scheduler.state import TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import Alternative, WorkerAccount
 
 # Levels without workers are dropped when there are this many levels, or twice as many as had
 # workers the last time.
@@ -35,14 +36,15 @@ _FEW = 1024
 
 
 class LevelIndex:
-    """The levels, the workers at each, and the queues that fit there.
+    """The levels, the workers at each, and the requests that fit there.
 
     Args:
-        queues: the queues by their bit; the owner of the mapping adds to it and removes from it.
+        by_bit: the alternatives of all queues by their bit; the owner of the mapping adds to it and
+            removes from it.
     """
 
-    def __init__(self, queues: Mapping[int, TaskQueue]) -> None:
-        self._queues = queues
+    def __init__(self, by_bit: Mapping[int, Alternative]) -> None:
+        self._by_bit = by_bit
         self._levels: dict[str, dict[Hashable, Level]] = {}
         self._count = 0
         self._prune_at = _FEW
@@ -75,9 +77,9 @@ class LevelIndex:
         worker.level = level
         missing = level.mask & ~level.in_heap
         if missing:
-            for bit, queue in self._queues.items():
+            for bit, one in self._by_bit.items():
                 if missing & bit:
-                    self._push(queue, level)
+                    self._push(one, level)
 
     def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out: it left, or takes no more tasks."""
@@ -85,29 +87,29 @@ class LevelIndex:
             worker.level.remove(worker)
             worker.level = None
 
-    def add_queue(self, queue: TaskQueue) -> None:
-        """Work out at which levels with workers a new queue's request fits."""
+    def add_alternative(self, new: Alternative) -> None:
+        """Work out at which levels with workers a new request fits."""
         for level in self._all():
             if level.workers:
-                self._try(queue, level)
+                self._try(new, level)
             else:
-                level.untried |= queue.bit
+                level.untried |= new.bit
 
-    def remove_queue(self, queue: TaskQueue) -> None:
-        """Forget a queue, so that another can have its bit."""
+    def remove_alternative(self, old: Alternative) -> None:
+        """Forget a request, so that another can have its bit."""
         for level in self._all():
-            level.mask &= ~queue.bit
-            level.in_heap &= ~queue.bit
-            level.untried &= ~queue.bit
-            level.slack.pop(queue.bit, None)
+            level.mask &= ~old.bit
+            level.in_heap &= ~old.bit
+            level.untried &= ~old.bit
+            level.slack.pop(old.bit, None)
 
-    def fitting(self, queue: TaskQueue) -> Iterator[Level]:
-        """Yield the levels that have workers and at which a queue's request fits, tightest first.
+    def fitting(self, one: Alternative) -> Iterator[Level]:
+        """Yield the levels that have workers and at which a request fits, tightest first.
 
-        The queue's heap lacks the levels that were passed until the iterator is closed, so no
-        worker may be placed meanwhile.
+        Its heap lacks the levels that were passed until the iterator is closed, so no worker may be
+        placed meanwhile.
         """
-        heap = queue.heap
+        heap = one.heap
         passed = []
         try:
             while heap:
@@ -117,7 +119,7 @@ class LevelIndex:
                     passed.append(heappop(heap))
                 else:
                     heappop(heap)
-                    level.in_heap &= ~queue.bit
+                    level.in_heap &= ~one.bit
         finally:
             for entry in passed:
                 heappush(heap, entry)
@@ -131,51 +133,51 @@ class LevelIndex:
         self._count += 1
         interpreter, sample = worker.shape.interpreter, Supply(account.free)
         level = worker.peers[key] = Level(key, self._count, interpreter, sample)
-        for queue in self._queues.values():
-            self._try(queue, level)
+        for one in self._by_bit.values():
+            self._try(one, level)
         return level
 
     def _catch_up(self, level: Level) -> None:
-        """Work out which of the queues that came while a level was empty fit there."""
+        """Work out which of the requests that came while a level was empty fit there."""
         untried, level.untried = level.untried, 0
         while untried:
             bit = untried & -untried
             untried ^= bit
-            self._try(self._queues[bit], level)
+            self._try(self._by_bit[bit], level)
 
     def _prune(self) -> None:
         """Drop the levels without workers: amounts of memory that come and go leave many."""
         for level in [level for level in self._all() if not level.workers]:
             del self._levels[level.interpreter][level.key]
         self._prune_at = max(_FEW, 2 * sum(map(len, self._levels.values())))
-        for queue in self._queues.values():
-            queue.heap = [entry for entry in queue.heap if entry[2].workers]
-            heapify(queue.heap)
+        for one in self._by_bit.values():
+            one.heap = [entry for entry in one.heap if entry[2].workers]
+            heapify(one.heap)
 
-    def _try(self, queue: TaskQueue, level: Level) -> None:
-        if queue.fits(level.interpreter, level.sample.free):
-            level.mask |= queue.bit
-            level.slack[queue.bit] = level.sample.slack(queue.space)
+    def _try(self, one: Alternative, level: Level) -> None:
+        if one.fits(level.interpreter, level.sample.free):
+            level.mask |= one.bit
+            level.slack[one.bit] = level.sample.slack(one.space)
             if level.workers:
-                self._push(queue, level)
+                self._push(one, level)
 
-    def _push(self, queue: TaskQueue, level: Level) -> None:
-        level.in_heap |= queue.bit
-        heappush(queue.heap, (level.slack[queue.bit], level.number, level))
+    def _push(self, one: Alternative, level: Level) -> None:
+        level.in_heap |= one.bit
+        heappush(one.heap, (level.slack[one.bit], level.number, level))
 
 
 class ReservedWorkers:
-    """The workers with sticky reservations, grouped by the queues whose tasks may start there."""
+    """The workers with sticky reservations, grouped by what may start there."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, dict[int, WorkerAccount]] = {}  # by bits of queues, by id
+        self._groups: dict[int, dict[int, WorkerAccount]] = {}  # by bits of alternatives, by id
         self._masks: dict[int, int] = {}  # by id
 
     def __iter__(self) -> Iterator[WorkerAccount]:
         return chain.from_iterable(group.values() for group in self._groups.values())
 
     def place(self, worker: WorkerAccount, mask: int) -> None:
-        """Put a worker where tasks of the queues of a bit mask may start, and no others."""
+        """Put a worker where tasks may start by the alternatives of a bit mask, and no others."""
         if self._masks.get(worker.id) != mask:
             self.remove(worker)
             self._masks[worker.id] = mask
@@ -190,11 +192,11 @@ class ReservedWorkers:
             if not group:
                 del self._groups[mask]
 
-    def find(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
-        """Return a worker on which a task of a queue may start now, or None."""
+    def find(self, by: Alternative, now: float) -> WorkerAccount | None:
+        """Return a worker on which a task may start by an alternative now, or None."""
         for mask, group in self._groups.items():
-            if mask & queue.bit:
+            if mask & by.bit:
                 for worker in group.values():
-                    if worker.has_time(queue, now):
+                    if worker.has_time(by, now):
                         return worker
         return None

@@ -1,11 +1,17 @@
 """The queues: one for each request, priority, owner and interpreter, and their order of service.
 
-Each queue has a bit, so that one number says which queues fit at a level. Queues without tasks are
-kept for a while, as their requests usually come back; then their bits go to others.
+Each alternative of a queue has a bit, so that one number says which of them fit at a level. Queues
+without tasks are kept for a while, as their requests usually come back; then their bits go to
+others.
+
+Where tasks are to wait for their first alternative, the others are *closed*: a queue has their bits
+in none of the masks below until its oldest task has waited for so long. Time then opens them, so
+`QueueTable.next_opening` says when to look again.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
@@ -16,7 +22,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from grain.head.scheduler.state import Level, WorkerAccount
+    from grain.head.scheduler.state import Alternative, Level, WorkerAccount
     from grain.resource import Resource, RunTimes
 
 # So many queues without tasks are kept.
@@ -30,12 +36,15 @@ class QueueTable:
         by_request: the queues by priority, request, owner, interpreter and the seconds seen.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
-        by_bit: the queues by their bit.
-        outlived: the queues whose tasks have outlived workers.
+        by_bit: the alternatives of all queues by their bit.
+        outlived: the queues whose tasks have outlived workers, by their bit.
         order: the queues with waiting tasks: (-priority, age of the oldest task, queue), sorted.
-        nonempty: the bits of the queues with waiting tasks.
-        untried: the bits of those among them for whose oldest task no worker was sought since it
-            may have become startable. `Scheduler.dispatch` ends when none is left.
+        nonempty: the bits of the alternatives that the oldest tasks of the queues take now.
+        untried: the bits of those among them for which no worker was sought since the task may have
+            become startable. `Scheduler.dispatch` ends when none is left.
+        unseen: the tasks that wait again for their first alternative, since the last decision.
+        patient: the queues in ``order`` whose tasks wait for their first alternative, by their bit.
+        now: the time of the last decision.
         levels: the workers by what they have free.
         reserved: those with sticky reservations, by the queues whose tasks may start there.
         shapes: the workers by what they have in all.
@@ -49,7 +58,7 @@ class QueueTable:
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
         self.by_request: dict[tuple[int, Resource, int, str, float], TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
-        self.by_bit: dict[int, TaskQueue] = {}
+        self.by_bit: dict[int, Alternative] = {}
         self.outlived: dict[int, TaskQueue] = {}
         self.order: list[tuple[int, int, TaskQueue]] = []
         self.nonempty = 0
@@ -58,6 +67,9 @@ class QueueTable:
         self.reserved = ReservedWorkers()
         self.shapes: dict[Hashable, Shape] = {}
         self.unplaced: dict[int, WorkerAccount] = {}
+        self.unseen: list[Task] = []
+        self.patient: dict[int, TaskQueue] = {}
+        self.now = -math.inf
 
     def get(
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float = 0.0
@@ -79,7 +91,10 @@ class QueueTable:
         """Put a queue into the order of service by its oldest task."""
         queue.rank = (-queue.priority, head.age)
         insort(self.order, (-queue.priority, head.age, queue))
-        self.nonempty |= queue.bit
+        if queue.prefer:
+            self.patient[queue.bit] = queue
+            self.set_open(queue, head)
+        self.nonempty |= queue.open
 
     def rerank(self, queue: TaskQueue) -> None:
         """Put a queue at the place of its new oldest task, or take it out if no task waits.
@@ -93,21 +108,68 @@ class QueueTable:
         if head is None:
             queue.rank = None
             queue.urgent = None
-            self.nonempty &= ~queue.bit
-            self.untried &= ~queue.bit
+            self.nonempty &= ~queue.bits
+            self.untried &= ~queue.bits
+            if queue.prefer:
+                self.patient.pop(queue.bit, None)
         else:
             self.enter(queue, head)
 
+    # ---- alternatives that are closed for a time
+
+    def set_open(self, queue: TaskQueue, head: Task) -> bool:
+        """Open the alternatives for which its oldest task has waited long enough, close others.
+
+        Where no worker here could serve the first alternative, there is nothing to wait for.
+
+        Returns:
+            True if any of them is open now that was not.
+        """
+        first, bits = queue.bit, queue.bits
+        possible = any(shape.mask & first for shape in self.shapes.values())
+        if possible and head.started + queue.prefer > self.now:
+            queue.open = first
+            self.nonempty &= first | ~bits
+            if self.untried & bits:
+                self.untried = self.untried & ~bits | first
+            return False
+        if queue.open == bits:
+            return False
+        queue.open = bits
+        self.nonempty |= bits
+        self.untried |= bits
+        return True
+
+    def date(self, now: float) -> None:
+        """Let the wait of tasks for their first alternative begin that came since the last time."""
+        self.now = now
+        for task in self.unseen:
+            task.started = now
+        self.unseen.clear()
+        for queue in self.patient.values():
+            for task in reversed(queue.tasks):  # the last ones are new
+                if task.started != math.inf:
+                    break
+                task.started = now
+
+    def next_opening(self) -> float:
+        """Return the time at which the next alternatives open; ``math.inf`` if none will."""
+        closed = (queue for queue in self.patient.values() if queue.open != queue.bits)
+        waits = ((queue.head(), queue.prefer) for queue in closed)
+        return min((head.started + prefer for head, prefer in waits if head), default=math.inf)
+
+    # ---- limits
+
     def estimate(self, group: str) -> None:
         """Set the time limits of the queues of a group to its new estimate."""
-        for queue in self.by_bit.values():
-            if queue.wtime is not None and queue.wtime.group == group:
-                queue.limits = limits_of(queue.wtime, self._run_times)
+        for one in self.by_bit.values():
+            if one.wtime is not None and one.wtime.group == group:
+                one.limits = limits_of(one.wtime, self._run_times)
                 # Shorter limits may suit workers that were out of the question.
-                self.untried |= queue.bit & self.nonempty
+                self.untried |= one.bit & self.nonempty
 
     def startable(self, worker: WorkerAccount) -> tuple[Level, int]:
-        """Return the level of what a worker has free, and the bits of queues that it lets start.
+        """Return the level of what a worker has free, and the bits that it lets start.
 
         A sticky reservation admits the tasks that it is for, tasks that fit beside them, and all
         tasks of higher priority. Reservations with a known start are not considered.
@@ -119,7 +181,7 @@ class QueueTable:
         queue = reservation.queue
         if reservation.beside_mask is None:
             reservation.beside_mask = self.levels.level_of(worker, reservation.future).mask
-        allowed = queue.bit | reservation.beside_mask
+        allowed = queue.bits | reservation.beside_mask
         for priority, bits in self._by_priority.items():
             if priority > queue.priority:
                 allowed |= bits
@@ -157,8 +219,8 @@ class QueueTable:
         shape = self.shapes.get(key)
         if shape is None:
             shape = self.shapes[key] = Shape(key, interpreter, Supply(supply.total))
-            for queue in self.by_bit.values():
-                self._try(queue, shape)
+            for one in self.by_bit.values():
+                self._try(one, shape)
         shape.workers += 1
         return shape
 
@@ -169,29 +231,35 @@ class QueueTable:
         shape.workers -= 1
         if not shape.workers:
             del self.shapes[shape.key]
-            for queue in self.by_bit.values():
-                queue.serving_shapes -= bool(shape.mask & queue.bit)
+            for queue in self.by_request.values():
+                queue.serving_shapes -= bool(shape.mask & queue.bits)
 
     def require(self, queue: TaskQueue, least: float) -> None:
         """Set the seconds that a worker must have left for tasks that have outlived others."""
-        queue.least = least
-        self.untried |= queue.bit & self.nonempty
+        for one in queue.alternatives:
+            one.least = least
+        self.untried |= queue.bits & self.nonempty
 
     def _new(
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float
     ) -> TaskQueue:
-        if len(self.by_request) - self.nonempty.bit_count() > _IDLE:
+        if len(self.by_request) - len(self.order) > _IDLE:
             self._discard_unused()
-        bit = self._free_bits.pop() if self._free_bits else 1 << len(self.by_bit)
-        queue = TaskQueue(request, priority, bit, self._run_times, share, interpreter, seen)
-        self.by_request[priority, request, share, interpreter, seen] = self.by_bit[bit] = queue
+        bits: list[int] = []
+        for _ in request.alternatives():
+            new = 1 << len(self.by_bit) + len(bits)
+            bits.append(self._free_bits.pop() if self._free_bits else new)
+        queue = TaskQueue(request, priority, bits, self._run_times, share, interpreter, seen)
+        self.by_bit.update((one.bit, one) for one in queue.alternatives)
+        self.by_request[priority, request, share, interpreter, seen] = queue
         if seen:
-            self.outlived[bit] = queue
+            self.outlived[queue.bit] = queue
         self.by_identity.setdefault(id(request), queue)
-        for shape in self.shapes.values():
-            self._try(queue, shape)
-        self.levels.add_queue(queue)
-        self._by_priority[priority] = self._by_priority.get(priority, 0) | bit
+        for one in queue.alternatives:
+            for shape in self.shapes.values():
+                self._try(one, shape)
+            self.levels.add_alternative(one)
+        self._by_priority[priority] = self._by_priority.get(priority, 0) | queue.bits
         for worker in self.reserved:
             # The bit masks know nothing of the new queue.
             if worker.reservation is not None:
@@ -202,20 +270,22 @@ class QueueTable:
     def _discard_unused(self) -> None:
         """Forget the queues that have no tasks, waiting or running."""
         for key, queue in list(self.by_request.items()):
-            if not queue.running and not self.nonempty & queue.bit:
-                del self.by_request[key], self.by_bit[queue.bit]
+            if not queue.running and queue.rank is None:
+                del self.by_request[key]
                 self.outlived.pop(queue.bit, None)
-                self._free_bits.append(queue.bit)
-                self._by_priority[queue.priority] &= ~queue.bit
+                self._by_priority[queue.priority] &= ~queue.bits
                 if not self._by_priority[queue.priority]:
                     del self._by_priority[queue.priority]
                 if self.by_identity.get(id(queue.request)) is queue:
                     del self.by_identity[id(queue.request)]
-                self.levels.remove_queue(queue)
+                for one in queue.alternatives:
+                    del self.by_bit[one.bit]
+                    self._free_bits.append(one.bit)
+                    self.levels.remove_alternative(one)
                 for shape in self.shapes.values():
-                    shape.mask &= ~queue.bit
+                    shape.mask &= ~queue.bits
 
-    def _try(self, queue: TaskQueue, shape: Shape) -> None:
-        if queue.fits(shape.interpreter, shape.sample.total):
-            shape.mask |= queue.bit
-            queue.serving_shapes += 1
+    def _try(self, one: Alternative, shape: Shape) -> None:
+        if one.fits(shape.interpreter, shape.sample.total):
+            one.queue.serving_shapes += not shape.mask & one.queue.bits
+            shape.mask |= one.bit

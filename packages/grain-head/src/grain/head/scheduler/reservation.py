@@ -7,6 +7,7 @@ that it does not wait without end, it gets a reservation of one worker:
   reservation has that start time. Younger tasks may go on using the worker as long as they end
   before it, or use what the task will leave over (backfilling, as in the EASY scheduler: D. Lifka,
   "The ANL/IBM SP scheduling system", JSSPP 1995).
+- Of several alternatives it is for the one with the earliest start.
 - Where the ends are not known, the task is overtaken a bounded number of times; after that it gets
   the worker on which the fewest runs have to end first, at a time not known: other tasks may use
   only what it will leave over, so the worker empties until the task fits.
@@ -23,7 +24,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.head.scheduler.state import TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import Alternative, TaskQueue, WorkerAccount
     from grain.resource import Resource
 
 
@@ -37,21 +38,25 @@ def best_reservation(
     best: Reservation | None = None
     best_key = (math.inf, math.inf)
     for worker in workers:
-        reservation, missing = reservation_on(queue, worker, now)
-        key = (reservation.start, missing)
-        start = now if reservation.start == math.inf else reservation.start
-        if worker.end >= start + queue.need and (best is None or key < best_key):
-            best, best_key = reservation, key
+        for by in queue.alternatives:
+            if not by.bit & queue.open & worker.shape.mask:
+                continue
+            reservation, missing = reservation_on(by, worker, now)
+            key = (reservation.start, missing)
+            # A run may be past its limit, if only by the time until its worker reports its end.
+            start = now if reservation.start == math.inf else max(reservation.start, now)
+            if worker.end >= start + by.need and (best is None or key < best_key):
+                best, best_key = reservation, key
     return best
 
 
-def reservation_on(queue: TaskQueue, worker: WorkerAccount, now: float) -> tuple[Reservation, int]:
-    """Return the reservation of a worker for a queue, and how many runs have to end before it.
+def reservation_on(by: Alternative, worker: WorkerAccount, now: float) -> tuple[Reservation, int]:
+    """Return the reservation of a worker, and how many runs have to end before it.
 
     The runs that end last may go on beside the task as long as there is room for both; the first
     for which there is none has to end, and with it all that end earlier.
     """
-    future = beside_task(queue, worker)
+    future = beside_task(by, worker)
     beside: dict[int, Resource] = {}
     running = sorted(worker.tasks.values(), key=lambda task: task.until, reverse=True)
     for k, task in enumerate(running):
@@ -60,13 +65,13 @@ def reservation_on(queue: TaskQueue, worker: WorkerAccount, now: float) -> tuple
             continue
         if task.until == math.inf:
             # Any of the runs may be the next to end, so none is counted on to stay.
-            future, beside = beside_task(queue, worker), {}
-        return Reservation(queue, worker, task.until, future, beside), len(running) - k
-    return Reservation(queue, worker, now, future, beside), 0
+            future, beside = beside_task(by, worker), {}
+        return Reservation(by, worker, task.until, future, beside), len(running) - k
+    return Reservation(by, worker, now, future, beside), 0
 
 
-def beside_task(queue: TaskQueue, worker: WorkerAccount) -> Supply:
+def beside_task(by: Alternative, worker: WorkerAccount) -> Supply:
     """Return an account of what the worker has beside the task, all else being free."""
     future = Supply(worker.supply.total)
-    future.alloc(queue.space)
+    future.alloc(by.space)
     return future

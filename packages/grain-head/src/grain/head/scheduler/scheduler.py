@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import StarvationGuard
-from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerAccount, split_time
+from grain.head.scheduler.state import (
+    Alternative,
+    Start,
+    Task,
+    TaskQueue,
+    WorkerAccount,
+    split_time,
+)
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ class Scheduler:
     Attributes:
         tasks: the waiting and running tasks, by id.
         workers: the workers, by id.
+        taken: of running tasks that had several alternatives the one that they run by, by id.
         run_times: the run times of groups, see `grain.resource.WTime`.
     """
 
@@ -45,6 +53,7 @@ class Scheduler:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, WorkerAccount] = {}
+        self.taken: dict[int, Alternative] = {}
         self._queues = QueueTable(self.run_times)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
@@ -117,6 +126,7 @@ class Scheduler:
         self._require(self._queues.outlived.values())
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
+            self.taken.pop(task.id, None)
             self._clear_run(task)
             self._requeue(task)
         return [task.id for task in again]
@@ -191,9 +201,9 @@ class Scheduler:
             queue.enter_urgent(new)
         queue.tasks.append(new)
         self._waiting += 1
-        if not self._queues.nonempty & queue.bit:
+        if not self._queues.nonempty & queue.bits:
             self._queues.enter(queue, new)
-            self._queues.untried |= queue.bit
+            self._queues.untried |= queue.open
 
     def on_adopted(
         self,
@@ -204,6 +214,7 @@ class Scheduler:
         age: int,
         began: float,
         until: float = math.inf,
+        by: Alternative | None = None,
     ) -> None:
         """Add a task that runs already, started by another scheduler.
 
@@ -215,6 +226,7 @@ class Scheduler:
             age: as for `on_submitted`.
             began: when it was started.
             until: when its hard limit ends it.
+            by: the alternative that it runs by; None to tell it from what it holds.
 
         Raises:
             ValueError: what it holds is not free on that worker.
@@ -227,6 +239,8 @@ class Scheduler:
         new.held = held
         new.started = began
         new.until = until
+        if queue.only is None:
+            self.taken[task] = by or queue.taken_by(held)
         self._bounded += until != math.inf
         where.tasks[task] = new
         queue.running += 1
@@ -239,6 +253,10 @@ class Scheduler:
         assert running.worker is not None
         running.queue.running -= 1
         running.queue = queue
+        if queue.only is None:
+            self.taken[task] = queue.taken_by(running.held)
+        else:
+            self.taken.pop(task, None)
         running.age = age
         queue.running += 1
 
@@ -252,7 +270,8 @@ class Scheduler:
         ended = self.tasks.pop(task)
         worker = ended.worker
         assert worker is not None
-        worker.returned.append((ended.queue, ended.held))
+        by = ended.queue.only or self.taken.pop(task)
+        worker.returned.append((by, ended.held))
         del worker.tasks[task]
         if not worker.tasks:
             worker.idle_since = now
@@ -261,7 +280,7 @@ class Scheduler:
             worker.reservation.on_finished(task)
         if not worker.draining:
             self._queues.unplaced[worker.id] = worker
-        wtime = ended.queue.wtime
+        wtime = by.wtime
         if (
             measured
             and wtime is not None
@@ -357,29 +376,57 @@ class Scheduler:
 
     def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
         """Say why no worker that is here could ever run such a task; None if one could."""
-        probe = TaskQueue(request, 0, 0, self.run_times, interpreter=interpreter)
+        probe = self._probe(request, interpreter)
+        several = probe.only is None
         reasons = []
         for worker in self.workers.values():
-            left = worker.end - now
             if not probe.runs_on(worker.shape.interpreter):
                 reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
-            elif not worker.supply.total.request(probe.space):
-                reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
-            elif left < 0:
-                reasons.append(f"{worker.name}: its time is over")
-            elif not worker.has_time(probe, now):
-                reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
-            elif worker.draining:
-                reasons.append(f"{worker.name}: it takes no more tasks")
-            else:
-                return None
+                continue
+            clauses = [self._why_never(one, worker, now) for one in probe.alternatives]
+            why = [
+                f"for {one.request.ask()} {clause}" if several else clause
+                for one, clause in zip(probe.alternatives, clauses, strict=True)
+                if clause is not None
+            ]
+            if len(why) < len(clauses):
+                if not worker.draining:
+                    return None
+                why = ["it takes no more tasks"]
+            reasons.append(f"{worker.name}: {', and '.join(why)}")
         return "; ".join(reasons) or "no worker is here"
+
+    def _probe(self, request: Resource, interpreter: str = "") -> TaskQueue:
+        """Return a queue that is only asked what fits where."""
+        bits = [0] * len(request.alternatives())
+        return TaskQueue(request, 0, bits, self.run_times, interpreter=interpreter)
+
+    def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
+        """Return why a worker can never run a task by an alternative; None if it could."""
+        left = worker.end - now
+        if not worker.supply.total.request(one.space):
+            return worker.supply.why_never(one.space)
+        if left < 0:
+            return "its time is over"
+        if not worker.has_time(one, now):
+            return f"{left:.0f} s are left, {one.need:.0f} s needed"
+        return None
 
     def needs_larger(self, request: Resource) -> bool:
         """Return True if workers are here, and each has too little in all for a request."""
-        space = TaskQueue(request, 0, 0, self.run_times).space
+        spaces = [one.space for one in self._probe(request).alternatives]
         totals = [worker.supply.total for worker in self.workers.values()]
-        return bool(totals) and not any(total.request(space) for total in totals)
+        return bool(totals) and not any(
+            total.request(space) for total in totals for space in spaces
+        )
+
+    @property
+    def next_time(self) -> float:
+        """The time of the next `dispatch` that may start something without another event.
+
+        Tasks wait until then for their first alternative. ``math.inf`` if there are none.
+        """
+        return self._queues.next_opening()
 
     @property
     def queues(self) -> Mapping[tuple[int, Resource, int, str, float], TaskQueue]:
@@ -424,6 +471,8 @@ class Scheduler:
         starts: list[Start] = []
         self._guard.on_dispatch(now)
         queues = self._queues
+        if queues.patient:
+            self._open_alternatives(now)
         unplaced = queues.unplaced
         while True:
             if len(unplaced) == 1 and not queues.untried:
@@ -440,6 +489,17 @@ class Scheduler:
                 self._guard.on_dispatched(now)
                 return starts
 
+    def _open_alternatives(self, now: float) -> None:
+        """Open the alternatives for which tasks have waited long enough."""
+        self._queues.date(now)
+        for queue in list(self._queues.patient.values()):
+            head = queue.head()
+            assert head is not None
+            if self._queues.set_open(queue, head):
+                self._guard.on_opened(queue)
+            else:
+                self._guard.on_closed(queue)
+
     def _refill(self, worker: WorkerAccount, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
         if not worker.open_to_all and self._hand_over(worker, starts, now):
@@ -455,8 +515,8 @@ class Scheduler:
                 queues.settle(worker, level, mask)
                 return
             starts.append(self._start(chosen, worker, now))
-            if queues.unplaced:
-                # A reservation ended, which may concern other workers than this one.
+            if queues.unplaced or queues.untried:
+                # A reservation ended, or an alternative opened, which may concern other workers.
                 queues.open_to_all(worker)
                 return
 
@@ -470,17 +530,18 @@ class Scheduler:
             True if all that was returned was taken over, or the rest waits in ``unplaced``.
         """
         while worker.returned and self._queues.order:
-            queue, held = worker.returned[-1]
+            by, held = worker.returned[-1]
             first = self._queues.order[0][2]
             reservation = worker.reservation
             if reservation is not None:
                 if not reservation.sticky or first.priority > reservation.queue.priority:
                     return False
                 first = reservation.queue
-            if first is not queue or not worker.has_time(queue, now):
+            # Where tasks have alternatives, the first may be possible that another run returned.
+            if first.only is not by or not worker.has_time(by, now):
                 return False
             worker.returned.pop()
-            starts.append(self._start(queue, worker, now, held))
+            starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
                 self._queues.open_to_all(worker)
                 return True
@@ -489,15 +550,21 @@ class Scheduler:
                 return True
         return not worker.returned
 
-    def _first(self, fitting: int, worker: WorkerAccount, now: float) -> TaskQueue | None:
-        """Return the first queue of a bit mask whose oldest task may start on a worker."""
+    def _first(self, fitting: int, worker: WorkerAccount, now: float) -> Alternative | None:
+        """Return the first of a bit mask by which the oldest task of a queue may start on a worker.
+
+        No other worker has room for this task, or it would have started there: so the first
+        alternative that fits here is the first that fits anywhere.
+        """
         for _, _, queue in self._queues.order:
-            if (
-                fitting & queue.bit
-                and worker.has_time(queue, now)
-                and (worker.reservation is None or self._guard.permits(queue, worker, now))
-            ):
-                return queue
+            if fitting & queue.bits:
+                for by in queue.alternatives:
+                    if (
+                        fitting & by.bit
+                        and worker.has_time(by, now)
+                        and (worker.reservation is None or self._guard.permits(by, worker, now))
+                    ):
+                        return by
             if self._bounded:
                 self._guard.on_passed_over(queue, now)
         return None
@@ -505,16 +572,18 @@ class Scheduler:
     def _serve_first(self, starts: list[Start], now: float) -> None:
         """Try the first untried queue: start its oldest task on the worker that it fits best."""
         for _, _, queue in self._queues.order:
-            if self._queues.untried & queue.bit:
+            if self._queues.untried & queue.bits:
                 break
             if self._bounded:
                 self._guard.on_passed_over(queue, now)
-        worker = self._find(queue, now)
-        if worker is None:
-            self._queues.untried &= ~queue.bit
-            return
-        starts.append(self._start(queue, worker, now))
-        self._queues.place(worker)
+        for by in queue.alternatives:
+            if by.bit & queue.open:
+                worker = self._find(by, now)
+                if worker is not None:
+                    starts.append(self._start(by, worker, now))
+                    self._queues.place(worker)
+                    return
+        self._queues.untried &= ~queue.bits
 
     def _place(self, worker: WorkerAccount) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""
@@ -522,34 +591,39 @@ class Scheduler:
         worker.open_to_all = False
         self._queues.place(worker)
 
-    def _find(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
-        """Return the worker on which the oldest task of a queue is to start now, if any."""
+    def _find(self, by: Alternative, now: float) -> WorkerAccount | None:
+        """Return the worker on which a queue's oldest task is to start by a request, if any."""
         best: WorkerAccount | None = None
         tightest = 0.0
-        for level in self._queues.levels.fitting(queue):
-            slack = level.slack[queue.bit]
+        for level in self._queues.levels.fitting(by):
+            slack = level.slack[by.bit]
             if best is not None and slack > tightest:
                 break
-            for worker in level.candidates(queue, now):
-                if self._guard.permits(queue, worker, now):
+            for worker in level.candidates(by, now):
+                if self._guard.permits(by, worker, now):
                     # Equally tight fits at several levels are compared as `Level.candidates` does.
-                    if best is None or (worker.end < best.end) == queue.spares_time:
+                    if best is None or (worker.end < best.end) == by.spares_time:
                         best, tightest = worker, slack
                     break
-            if best is not None and not queue.has_equal_levels():
+            if best is not None and not by.has_equal_levels():
                 break
-        return best or self._queues.reserved.find(queue, now)
+        return best or self._queues.reserved.find(by, now)
 
     def _start(
-        self, queue: TaskQueue, worker: WorkerAccount, now: float, held: Resource | None = None
+        self, by: Alternative, worker: WorkerAccount, now: float, held: Resource | None = None
     ) -> Start:
         """Start the first task of a queue, with ``held`` or with what is allocated for it."""
+        queue = by.queue
         if queue.urgent is not None:
             self.first_of(queue)
         task = queue.tasks.popleft()
-        limit = queue.limits.hard
+        limit = by.limits.hard
+        if held is None:
+            held = worker.supply.alloc(by.space)
+            if queue.only is None:
+                self.taken[task.id] = by
         task.worker = worker
-        task.held = worker.supply.alloc(queue.space) if held is None else held
+        task.held = held
         task.started = now
         if limit != math.inf:
             task.until = now + limit
@@ -559,8 +633,8 @@ class Scheduler:
         self._waiting -= 1
         reservation = worker.reservation
         if reservation is not None and reservation.queue is not queue:
-            if reservation.allows(queue, now):
-                reservation.on_started(task.id, queue, now)
+            if reservation.allows(by, now):
+                reservation.on_started(task.id, by, now)
             else:
                 # A task of higher priority took the room, or an older one before a known start.
                 self._guard.end(reservation)
@@ -570,7 +644,7 @@ class Scheduler:
         self._rerank(queue)
         if reservation is not None and reservation.queue is queue:
             self._guard.on_reserved_start(reservation, now)
-        wtime = queue.wtime
+        wtime = by.wtime
         allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
         return Start(worker.id, task.id, allocation, limit)
 
@@ -584,18 +658,21 @@ class Scheduler:
         place = sum(1 for _ in older)
         if task.urgency or queue.urgent is not None:
             queue.enter_urgent(task)
+        if queue.prefer:
+            task.started = math.inf
+            self._queues.unseen.append(task)
         queue.tasks.insert(place, task)
         self._waiting += 1
         self._guard.on_older(queue)
         if queue.rank is None or queue.rank[1] != queue.tasks[0].age:
             self._rerank(queue)
             # Being older, the task may start where a reservation forbids it to a younger one.
-            self._queues.untried |= queue.bit
+            self._queues.untried |= queue.open
 
     def _rerank(self, queue: TaskQueue) -> None:
         """Put a queue at the place of its new oldest task."""
-        self._guard.on_head_changed(queue)
         self._queues.rerank(queue)
+        self._guard.on_head_changed(queue)
 
     def _clear_run(self, task: Task) -> None:
         """Take the marks of a run off a task."""

@@ -20,6 +20,10 @@ it. The rules:
 4.  Where hard limits say when the oldest task of a queue can start, that start is reserved at once,
     without counting. Such a reservation is not sticky, and older tasks may push it back.
 
+Where tasks have alternatives, those count that its oldest task takes now: a worker that offers none
+of these is not one that could serve it. A reservation is for one of them. While the worker empties,
+the task may start anywhere, and by any.
+
 Each queue keeps the ages of the tasks that overtook its own, which are as many as its oldest task
 was overtaken; those of them that are larger than the age of another of its tasks are as many as
 that one was overtaken. More than the limit are never needed.
@@ -37,10 +41,10 @@ from grain.head.scheduler.reservation import beside_task, best_reservation
 from grain.head.scheduler.state import Reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from grain.head.scheduler.queues import QueueTable
-    from grain.head.scheduler.state import Task, TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import Alternative, Task, TaskQueue, WorkerAccount
 
 MAX_OVERTAKES = 64
 """The number of times that a task may be overtaken before a worker is reserved for it, where run
@@ -87,17 +91,18 @@ class StarvationGuard:
             return max(self._max_overtakes, 1)
         return MAX_OVERTAKES + MORE_OVERTAKES * max(len(self._workers) - FEW_WORKERS, 0)
 
-    def permits(self, queue: TaskQueue, worker: WorkerAccount, now: float) -> bool:
-        """Return True if a reservation with a known start lets a queue's oldest task start.
+    def permits(self, by: Alternative, worker: WorkerAccount, now: float) -> bool:
+        """Return True if a reservation with a known start lets the oldest task start by a request.
 
         Sticky reservations are considered by `QueueTable.startable`, at less cost.
         """
         reservation = worker.reservation
+        queue = by.queue
         if reservation is None or reservation.sticky or reservation.queue is queue:
             return True
         assert queue.rank is not None
         assert reservation.queue.rank is not None
-        return queue.rank < reservation.queue.rank or reservation.allows(queue, now)
+        return queue.rank < reservation.queue.rank or reservation.allows(by, now)
 
     # ---- what happens
 
@@ -126,7 +131,7 @@ class StarvationGuard:
             if reservation is not None and reservation.lapsed(now):
                 self.end(reservation)
             elif reservation is not None:
-                self._lapse = min(self._lapse, worker.end - reservation.queue.need)
+                self._lapse = min(self._lapse, worker.end - reservation.by.need)
 
     def on_passed_over(self, queue: TaskQueue, now: float) -> None:
         """Reserve a start for the oldest task of a queue, if a known one can be found.
@@ -147,7 +152,7 @@ class StarvationGuard:
         for _, _, queue in self._queues.order:
             if queue is taker.queue:
                 return
-            if not mask & queue.bit:
+            if not mask & queue.open:
                 continue
             age = taker.age
             if queue.priority != taker.queue.priority:
@@ -174,16 +179,14 @@ class StarvationGuard:
         # A queue that is the only waiting one overtakes no other.
         for _, _, queue in self._queues.order if len(self._queues.order) > 1 else ():
             if queue is reservation.queue:
-                if worker.has_time(queue, now):
+                if worker.has_time(reservation.by, now) and reservation.by.bit & queue.open:
                     return
-            elif (
-                mask & queue.bit
-                and self._due(queue, len(queue.reservations))
-                and worker.has_time(queue, now)
-            ):
-                self._release(reservation)
-                self._add(_sticky(queue, worker))
-                return
+            elif mask & queue.open and self._due(queue, len(queue.reservations)):
+                another = _sticky_on_best(queue, (worker,), now)
+                if another is not None:
+                    self._release(reservation)
+                    self._add(another)
+                    return
         self.end(reservation)
 
     def on_head_changed(self, queue: TaskQueue) -> None:
@@ -195,10 +198,12 @@ class StarvationGuard:
         elif queue.overtakers:
             del queue.overtakers[: bisect_right(queue.overtakers, head.age)]
         reservations = queue.reservations
-        # One with a known start was the first to be made.
-        if reservations and not reservations[0].sticky:
-            self.end(reservations[0])
-        self.on_fewer(queue)
+        if reservations:
+            # One with a known start was the first to be made.
+            if not reservations[0].sticky:
+                self.end(reservations[0])
+            self.on_fewer(queue)
+            self.on_closed(queue)
 
     def on_older(self, queue: TaskQueue) -> None:
         """Let due tasks look for a worker again: an older one came, and may take that of another.
@@ -207,6 +212,17 @@ class StarvationGuard:
         """
         if queue.overtakers:
             self._openings += 1
+
+    def on_opened(self, queue: TaskQueue) -> None:
+        """Let a queue look for a worker again of which other alternatives are open now."""
+        queue.reservation_sought = False
+        self._openings += 1
+
+    def on_closed(self, queue: TaskQueue) -> None:
+        """End the reservations for alternatives that the oldest task of a queue does not take."""
+        for reservation in list(queue.reservations):
+            if not reservation.by.bit & queue.open:
+                self.end(reservation)
 
     def on_fewer(self, queue: TaskQueue) -> None:
         """End the reservations of a queue for which it has no tasks left."""
@@ -245,31 +261,32 @@ class StarvationGuard:
     def _reserve_due(self, queue: TaskQueue, now: float) -> None:
         """Reserve a worker for each due task of a queue, as long as there are some."""
         while queue.sought_at != self._openings and self._due(queue, len(queue.reservations)):
-            worker = self._fastest(queue, now)
-            if worker is None:
+            fastest = self._fastest(queue, now)
+            if fastest is None:
                 queue.sought_at = self._openings
             else:
-                self._add(_sticky(queue, worker))
+                self._add(fastest)
+                worker = fastest.worker
                 level, mask = self._queues.startable(worker)
                 self._queues.settle(worker, level, mask)
 
-    def _fastest(self, queue: TaskQueue, now: float) -> WorkerAccount | None:
-        """Return the worker on which the fewest runs have to end before a task fits, if any."""
-        able = (worker for worker in self._reservable(queue) if worker.has_time(queue, now))
+    def _fastest(self, queue: TaskQueue, now: float) -> Reservation | None:
+        """Return a sticky reservation where the fewest runs have to end before a task fits."""
+        able = (worker for worker in self._reservable(queue) if any(_able(queue, worker, now)))
         few = nsmallest(_COMPARED, islice(able, _SAMPLE), key=lambda worker: len(worker.tasks))
-        best = best_reservation(queue, few, now)
-        return None if best is None else best.worker
+        return _sticky_on_best(queue, few, now)
 
     def _reservable(self, queue: TaskQueue) -> Iterator[WorkerAccount]:
         """Yield the workers that could be reserved for the tasks of a queue."""
+        able = queue.open
         for worker in self._workers.values():
-            if worker.reservation is None and not worker.draining and worker.shape.mask & queue.bit:
+            if worker.reservation is None and not worker.draining and worker.shape.mask & able:
                 yield worker
 
     def _add(self, reservation: Reservation) -> None:
         reservation.queue.reservations.append(reservation)
         reservation.worker.reservation = reservation
-        self._lapse = min(self._lapse, reservation.worker.end - reservation.queue.need)
+        self._lapse = min(self._lapse, reservation.worker.end - reservation.by.need)
 
     def _release(self, reservation: Reservation) -> None:
         reservation.queue.reservations.remove(reservation)
@@ -277,6 +294,19 @@ class StarvationGuard:
         reservation.worker.reservation = None
 
 
-def _sticky(queue: TaskQueue, worker: WorkerAccount) -> Reservation:
-    """Return a reservation of a worker beside which nothing runs that may stay."""
-    return Reservation(queue, worker, math.inf, beside_task(queue, worker), {})
+def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alternative]:
+    """Yield the alternatives that a task takes now, and for which a worker has enough and time."""
+    return (by for by in queue.opened() if by.bit & worker.shape.mask and worker.has_time(by, now))
+
+
+def _sticky_on_best(
+    queue: TaskQueue, workers: Sequence[WorkerAccount], now: float
+) -> Reservation | None:
+    """Return a reservation of the best of some workers, beside which nothing runs that may stay."""
+    best = best_reservation(queue, workers, now)
+    able = ((by, worker) for worker in workers for by in _able(queue, worker, now))
+    # By their limits, runs may outlast all of these workers; but they may end before that.
+    by, worker = (best.by, best.worker) if best is not None else next(able, (None, None))
+    if by is None or worker is None or not worker.has_time(by, now):
+        return None
+    return Reservation(by, worker, math.inf, beside_task(by, worker), {})

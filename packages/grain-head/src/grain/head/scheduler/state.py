@@ -1,4 +1,4 @@
-"""The records of the scheduler: tasks, queues, workers, levels, shapes and reservations.
+"""The records of the scheduler: tasks, queues, alternatives, workers, levels, reservations.
 
 They refer to each other in circles (a queue has the reservation of its oldest task, a reservation
 has its worker, a worker has the tasks that run on it), so they share a module.
@@ -10,13 +10,15 @@ import math
 from bisect import bisect_left
 from collections import deque
 from dataclasses import InitVar, dataclass, field
+from functools import reduce
 from heapq import heapify, heappush
+from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, Limits, Supply, WTime
+from grain.resource import ZERO, Either, Limits, Supply, WTime
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from grain.resource import Resource, RunTimes
 
@@ -36,6 +38,8 @@ class Task:
         urgency: of the tasks of one queue the one of the largest urgency starts first. It starts in
             the place of the oldest, which waits on in its place: see `Scheduler.on_submitted`.
         cancelled: True if it was cancelled while it waited: its queue drops it later.
+        started: when its run began. While it waits, where that matters (`TaskQueue.prefer`), when
+            it began to wait; ``math.inf`` until the first decision after that.
         worker: where it runs; None while it waits. The attributes below are those of a run.
         held: the resources that the run holds.
         until: when its hard time limit ends it; ``math.inf`` without one.
@@ -48,7 +52,7 @@ class Task:
     cancelled: bool = False
     worker: WorkerAccount | None = None
     held: Resource = ZERO
-    started: float = 0.0
+    started: float = math.inf
     until: float = math.inf
 
     def __repr__(self) -> str:
@@ -70,6 +74,69 @@ class Start(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Alternative:
+    """One of the requests of which the tasks of a queue take one; most queues have one.
+
+    Attributes:
+        queue: whose it is.
+        index: its place among those of the queue; 0 is the first choice.
+        request: a request without alternatives.
+        bit: its place in the bit masks of `QueueTable`, `Level` and `Shape`.
+        interpreter: that of the queue.
+        wtime: the part of the request that limits the time, if any.
+        space: the rest of the request.
+        limits: the time limits in seconds, estimated where the request names a group.
+        least: the seconds that a worker must have left as the tasks have outlived others, see
+            `Scheduler.queue`; 0 for all others.
+        heap: the levels at which the request fits, as a heap: (slack, number of the level, level),
+            so that the tightest fit is first. Levels that have lost their workers since are
+            dropped when they come to the top.
+    """
+
+    queue: TaskQueue
+    index: int
+    request: Resource
+    bit: int
+    interpreter: str
+    run_times: InitVar[RunTimes]
+    least: float = 0.0
+    wtime: WTime | None = field(init=False)
+    space: Resource = field(init=False)
+    limits: Limits = field(init=False)
+    heap: list[tuple[float, int, Level]] = field(default_factory=list)
+
+    def __post_init__(self, run_times: RunTimes) -> None:
+        self.wtime, self.space = split_time(self.request)
+        self.limits = limits_of(self.wtime, run_times)
+
+    def fits(self, interpreter: str, free: Resource) -> bool:
+        """Return True if tasks can run by it on workers of an interpreter that have this free."""
+        return (not self.interpreter or self.interpreter == interpreter) and free.request(
+            self.space
+        )
+
+    def has_equal_levels(self) -> bool:
+        """Return True if another level may fit as tightly as the first one of the heap."""
+        heap = self.heap
+        # In a heap the second smallest entry is one of the two below the first.
+        return any(entry[0] == heap[0][0] for entry in heap[1:3])
+
+    @property
+    def need(self) -> float:
+        """The seconds that a worker must have left to take such a task."""
+        soft = self.limits.soft
+        return soft if self.least < soft < math.inf else self.least
+
+    @property
+    def spares_time(self) -> bool:
+        """True if its tasks leave the workers with much time left to others."""
+        return not self.least and self.limits.soft != math.inf
+
+    def __repr__(self) -> str:
+        return f"<Alternative {self.request.ask()}>"
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class TaskQueue:
     """The waiting tasks of one owner and priority that ask for the same, the oldest first.
 
@@ -81,13 +148,14 @@ class TaskQueue:
         share: the owner of the tasks, where several owners share a scheduler.
         interpreter: the interpreter that its tasks need, as `grain.edge.version.INTERPRETER`,
             because they have bytecode; empty if any will do.
-        bit: the queue's place in the bit masks of `QueueTable`, `Level` and `Shape`.
-        wtime: the part of the request that limits the time, if any.
-        space: the rest of the request.
-        limits: the time limits in seconds, estimated where the request names a group.
         seen: the seconds that its tasks were seen to run for, and more, as they have outlived their
             workers; 0 for all others.
-        least: the seconds that a worker must have left for that reason, see `Scheduler.queue`.
+        alternatives: the requests of which each task takes one, the first choice first.
+        only: the alternative, if there is but one; else None.
+        bits: the bits of all alternatives.
+        open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
+            it is to wait for that, see ``prefer``.
+        prefer: for how many seconds a task waits for the first alternative before it takes others.
         tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
             come to the front, as taking them out of the middle of a long queue is slow.
         urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
@@ -95,9 +163,6 @@ class TaskQueue:
         cancelled: the number of cancelled tasks in ``tasks``.
         serving_shapes: the number of shapes of workers on which such a task fits when they are
             empty, time limits aside. If it is 0, none of the workers can ever run one.
-        heap: the levels at which the request fits, as a heap: (slack, number of the level, level),
-            so that the tightest fit is first. Levels that have lost their workers since are
-            dropped when they come to the top.
         rank: the queue's place in the order of service, (-priority, age of the oldest task); None
             while no task waits.
         overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
@@ -114,21 +179,21 @@ class TaskQueue:
 
     request: Resource
     priority: int
-    bit: int
+    own_bits: InitVar[Sequence[int]]
     run_times: InitVar[RunTimes]
     share: int = 0
     interpreter: str = ""
     seen: float = 0.0
-    wtime: WTime | None = field(init=False)
-    space: Resource = field(init=False)
-    limits: Limits = field(init=False)
-    least: float = field(init=False)
+    alternatives: tuple[Alternative, ...] = field(init=False)
+    only: Alternative | None = field(init=False)
+    bits: int = field(init=False)
+    open: int = field(init=False)
+    prefer: float = field(init=False)
     tasks: deque[Task] = field(default_factory=deque)
     urgent: list[tuple[float, int, int]] | None = None
     cancelled: int = 0
     running: int = 0
     serving_shapes: int = 0
-    heap: list[tuple[float, int, Level]] = field(default_factory=list)
     rank: tuple[int, int] | None = None
     overtakers: list[int] = field(default_factory=list)
     span: float = 1.0
@@ -138,10 +203,15 @@ class TaskQueue:
     sought_at: int = -1
     _asked: str = ""
 
-    def __post_init__(self, run_times: RunTimes) -> None:
-        self.wtime, self.space = split_time(self.request)
-        self.limits = limits_of(self.wtime, run_times)
-        self.least = self.seen
+    def __post_init__(self, own_bits: Sequence[int], run_times: RunTimes) -> None:
+        requests = self.request.alternatives()
+        self.alternatives = tuple(
+            Alternative(self, index, request, bit, self.interpreter, run_times, self.seen)
+            for index, (request, bit) in enumerate(zip(requests, own_bits, strict=True))
+        )
+        self.only = self.alternatives[0] if len(requests) == 1 else None
+        self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
+        self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
 
     @property
     def asked(self) -> str:
@@ -150,9 +220,19 @@ class TaskQueue:
             self._asked = self.request.ask()
         return self._asked
 
+    @property
+    def bit(self) -> int:
+        """The bit of the first alternative, by which the queue is known."""
+        return self.alternatives[0].bit
+
+    @property
+    def least(self) -> float:
+        """The seconds that a worker must have left as the tasks have outlived others."""
+        return self.alternatives[0].least
+
     def fits(self, interpreter: str, free: Resource) -> bool:
         """Return True if its tasks can run on workers of an interpreter that have this free."""
-        return self.runs_on(interpreter) and free.request(self.space)
+        return any(one.fits(interpreter, free) for one in self.alternatives)
 
     def runs_on(self, interpreter: str) -> bool:
         """Return True if an interpreter can run its tasks."""
@@ -162,6 +242,27 @@ class TaskQueue:
         """Return a clause with the reason why an interpreter cannot run its tasks."""
         there = interpreter or "an unknown Python"
         return f"it has {there}, and a function that travels by value needs {self.interpreter}"
+
+    def opened(self) -> Iterator[Alternative]:
+        """Yield the alternatives that the oldest task takes now, the first choice first."""
+        return (one for one in self.alternatives if one.bit & self.open)
+
+    def alternative_on(self, worker: WorkerAccount, now: float) -> Alternative | None:
+        """Return the first alternative by which a task can have all of a worker; None if none."""
+        for one in self.alternatives:
+            if worker.end >= now + one.need and one.fits(
+                worker.shape.interpreter, worker.supply.total
+            ):
+                return one
+        return None
+
+    def taken_by(self, held: Resource) -> Alternative:
+        """Return the alternative by which a task has what it holds: the one that leaves least."""
+        if self.only is not None:
+            return self.only
+        supply = Supply(held)
+        able = [one for one in self.alternatives if held.request(one.space)]
+        return min(able, key=lambda one: supply.slack(one.space), default=self.alternatives[0])
 
     def head(self) -> Task | None:
         """Return the oldest waiting task, and drop the cancelled ones in front of it."""
@@ -187,23 +288,6 @@ class TaskQueue:
         """The number of waiting tasks."""
         return len(self.tasks) - self.cancelled
 
-    def has_equal_levels(self) -> bool:
-        """Return True if another level may fit as tightly as the first one of the heap."""
-        heap = self.heap
-        # In a heap the second smallest entry is one of the two below the first.
-        return any(entry[0] == heap[0][0] for entry in heap[1:3])
-
-    @property
-    def need(self) -> float:
-        """The seconds that a worker must have left to take such a task."""
-        soft = self.limits.soft
-        return soft if self.least < soft < math.inf else self.least
-
-    @property
-    def spares_time(self) -> bool:
-        """True if its tasks leave the workers with much time left to others."""
-        return not self.least and self.limits.soft != math.inf
-
     def __repr__(self) -> str:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
 
@@ -223,9 +307,9 @@ class WorkerAccount:
             draining, or among `ReservedWorkers`. It is out of date while the worker is in
             ``QueueTable.unplaced``.
         tasks: the tasks that run on it, by id.
-        returned: what ended runs held, with the queues that they came from. The resources are not
-            yet free in ``supply``: most often the next task of the same queue takes them over as
-            they are, which saves giving back and allocating.
+        returned: what ended runs held, with the alternatives that they ran by. The resources are
+            not yet free in ``supply``: most often the next task of the same queue takes them over
+            as they are, which saves giving back and allocating.
         open_to_all: True if more than what was returned may have become free since the worker was
             placed (it is new, or it took part in a reservation). Then tasks of all queues are to
             be considered for it, and what was returned is not handed over.
@@ -244,7 +328,7 @@ class WorkerAccount:
     order: tuple[float, int] = (0.0, 0)
     level: Level | None = None
     tasks: dict[int, Task] = field(default_factory=dict)
-    returned: list[tuple[TaskQueue, Resource]] = field(default_factory=list)
+    returned: list[tuple[Alternative, Resource]] = field(default_factory=list)
     open_to_all: bool = True
     draining: bool = False
     reservation: Reservation | None = None
@@ -258,9 +342,9 @@ class WorkerAccount:
         """The seconds from when it joined until its time is over."""
         return self.end - self.joined
 
-    def has_time(self, queue: TaskQueue, now: float) -> bool:
-        """Return True if the worker has enough time left for a queue's tasks, and any at all."""
-        return self.end > now and self.end >= now + queue.need
+    def has_time(self, by: Alternative, now: float) -> bool:
+        """Return True if the worker has enough time left for an alternative, and any at all."""
+        return self.end > now and self.end >= now + by.need
 
     def give_back(self) -> None:
         """Make free in the supply what ended runs held."""
@@ -277,7 +361,7 @@ class Shape:
         key: their interpreter, and the level of such a worker's supply when all of it is free.
         interpreter: the interpreter that runs their tasks.
         sample: a supply of this shape, all of it free.
-        mask: the bits of the queues whose requests fit on such a worker when it is empty.
+        mask: the bits of the alternatives that fit on such a worker when it is empty.
     """
 
     key: Hashable
@@ -296,12 +380,12 @@ class Level:
         interpreter: the interpreter that runs their tasks.
         number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
-        mask: the bits of the queues whose requests fit.
-        untried: the bits of the queues that are not compared with this level yet: none while a
-            worker is here, or when `LevelIndex.level_of` has returned it.
-        in_heap: the bits of the queues that have this level in their heap: all of ``mask`` while a
-            worker is here; some may be missing while none is.
-        slack: how loosely the requests of those queues fit, by bit.
+        mask: the bits of the alternatives that fit.
+        untried: the bits of the alternatives that are not compared with this level yet: none while
+            a worker is here, or when `LevelIndex.level_of` has returned it.
+        in_heap: the bits of the alternatives that have this level in their heap: all of ``mask``
+            while a worker is here; some may be missing while none is.
+        slack: how loosely those fit, by bit.
         order: the sort keys of ``workers``.
         workers: the workers, ascending by the time at which they end.
     """
@@ -328,17 +412,17 @@ class Level:
         at = bisect_left(self.order, worker.order)
         del self.order[at], self.workers[at]
 
-    def candidates(self, queue: TaskQueue, now: float) -> Iterable[WorkerAccount]:
-        """Return the workers with enough time left for a queue's tasks, in order of preference.
+    def candidates(self, by: Alternative, now: float) -> Iterable[WorkerAccount]:
+        """Return the workers with enough time left for an alternative, in order of preference.
 
         A task with a known limit goes where the least time remains that still suffices, and leaves
         the long ones to others. A task without one may take any time, and a task that has outlived
         a worker any time above a known one: it goes where it is least likely to be cut off.
         """
-        need = queue.need
+        need = by.need
         least = (now + need, -1) if need else (now, math.inf)
         enough = range(bisect_left(self.order, least), len(self.workers))
-        return map(self.workers.__getitem__, enough if queue.spares_time else reversed(enough))
+        return map(self.workers.__getitem__, enough if by.spares_time else reversed(enough))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -346,37 +430,42 @@ class Reservation:
     """Room on a worker, kept for one of the oldest tasks of a queue.
 
     Attributes:
-        queue: which queue's task it is for.
+        by: the alternative for which there will be room, of the queue whose task it is for. Another
+            alternative that fits before is welcome, too.
         start: the time at which the task can start at the latest; ``math.inf`` if not known. With
             an unknown start a reservation is sticky, see
             `grain.head.scheduler.starvation_guard`.
         future: an account of what the worker will have free beside the task at ``start``.
         beside: what is taken out of ``future`` already, by task: the runs that may still go on
             at ``start``.
-        beside_mask: the bits of the queues whose requests fit into ``future``, kept by
+        beside_mask: the bits of the alternatives that fit into ``future``, kept by
             `QueueTable`; None if they are to be worked out again.
     """
 
-    queue: TaskQueue
+    by: Alternative
     worker: WorkerAccount
     start: float
     future: Supply
     beside: dict[int, Resource]
     beside_mask: int | None = None
+    queue: TaskQueue = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.queue = self.by.queue
 
     @property
     def sticky(self) -> bool:
         """True if the start is not known: the worker empties, and stays reserved after that."""
         return self.start == math.inf
 
-    def allows(self, queue: TaskQueue, now: float) -> bool:
+    def allows(self, by: Alternative, now: float) -> bool:
         """Return True if another task may start on the worker without pushing back the start."""
-        return self._ends_before(queue, now) or self.future.free.request(queue.space)
+        return self._ends_before(by, now) or self.future.free.request(by.space)
 
-    def on_started(self, task: int, queue: TaskQueue, now: float) -> None:
+    def on_started(self, task: int, by: Alternative, now: float) -> None:
         """Account for a task of another queue that `allows` has let pass."""
-        if not self._ends_before(queue, now):
-            self.beside[task] = self.future.alloc(queue.space)
+        if not self._ends_before(by, now):
+            self.beside[task] = self.future.alloc(by.space)
             self.beside_mask = None
 
     def on_finished(self, task: int) -> None:
@@ -388,10 +477,10 @@ class Reservation:
 
     def lapsed(self, now: float) -> bool:
         """Return True if the worker's time has become too short for the task."""
-        return self.worker.end < now + self.queue.need
+        return self.worker.end < now + self.by.need
 
-    def _ends_before(self, queue: TaskQueue, now: float) -> bool:
-        return self.start != math.inf and now + queue.limits.hard <= self.start
+    def _ends_before(self, by: Alternative, now: float) -> bool:
+        return self.start != math.inf and now + by.limits.hard <= self.start
 
 
 def split_time(resource: Resource) -> tuple[WTime | None, Resource]:

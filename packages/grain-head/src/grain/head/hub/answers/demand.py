@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
+from grain.edge.questions import AlternativeDemand, ClassDemand, DemandAnswer, WorkerSupply
 from grain.resource import to_data
 
 if TYPE_CHECKING:
@@ -71,18 +71,23 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
 
 def _answered(one: _Class) -> ClassDemand:
     queue = one.queue
+    first, *others = [
+        # Of tasks that have outlived workers what they were seen to need: those workers that do
+        # without so much, as longer ones may never come, are here.
+        AlternativeDemand(to_data(way.space), max(way.need, queue.seen))
+        for way in queue.alternatives
+    ]
     return ClassDemand(
-        request=to_data(queue.space),
+        request=first.request,
         ask=queue.request.ask(),
         interpreter=queue.interpreter,
         waiting=one.waiting,
         running=one.running,
         elapsed=one.elapsed,
-        # Of tasks that have outlived workers what they were seen to need: those workers that do
-        # without so much, as longer ones may never come, are here.
-        need=max(queue.need, queue.seen),
+        need=first.need,
         ended=one.ended,
         mean=one.seconds / one.ended if one.ended else 0.0,
+        others=others,
     )
 
 

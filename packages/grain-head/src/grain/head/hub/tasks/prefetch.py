@@ -6,6 +6,7 @@ each takes the place of its predecessor, with all that it holds, once that has e
 
 1.  A task is only sent behind a run of its own queue: it asks for the same, at the same priority,
     and belongs to the same mission. So it needs no look at what is free.
+    Where tasks have alternatives, none is sent ahead: the next one may take another.
 2.  Only while no other queue has waiting tasks: no task is overtaken. Later tasks wait for what was
     sent ahead, which is `PREFETCH_SECONDS` seconds of work as runs lately took.
 3.  Only what cannot start at once, and never more than one part of what waits for each run of the
@@ -84,7 +85,7 @@ class Prefetch:
         heads, self._heads = self._heads, []
         self._update_spans()
         queue = self._scheduler.sole_queue()
-        if queue is None or queue.wtime is not None:
+        if queue is None or queue.only is None or queue.only.wtime is not None:
             return
         depth = (
             _MOST

@@ -92,8 +92,7 @@ class Quarantine:
         return (
             scheduled is not None
             and worker.takes_runs
-            and scheduled.end >= now + queue.need
-            and queue.fits(scheduled.shape.interpreter, scheduled.supply.total)
+            and queue.alternative_on(scheduled, now) is not None
         )
 
     def _give_up_reservations(self) -> None:

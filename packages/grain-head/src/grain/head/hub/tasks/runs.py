@@ -85,15 +85,17 @@ class Runs:
         scheduler_id = next(self._registry.scheduler_ids)
         lease = self._lease(task, worker, scheduler_id, now)
         lease.alone = True
-        limit = queue.limits.hard
+        scheduled = self._scheduler.workers[worker.number]
+        by = queue.alternative_on(scheduled, now) or queue.alternatives[0]
+        limit = by.limits.hard
         # It holds the whole worker, and may use what it asked for.
-        whole = self._scheduler.workers[worker.number].supply.total
+        whole = scheduled.supply.total
         self._scheduler.on_adopted(
-            scheduler_id, queue, worker.number, whole, task.age, now, now + limit
+            scheduler_id, queue, worker.number, whole, task.age, now, now + limit, by
         )
-        part = Supply(whole).alloc(queue.space)
-        if queue.wtime is not None:
-            part = part & queue.wtime.resolved(self._scheduler.run_times)
+        part = Supply(whole).alloc(by.space)
+        if by.wtime is not None:
+            part = part & by.wtime.resolved(self._scheduler.run_times)
         self._send_lease(lease, task, to_data(part), limit)
         return lease
 
@@ -150,6 +152,11 @@ class Runs:
             task.mission.settings,
         )
         self._outgoing.post(lease.worker.link, message, task.arguments)
+
+    def alternative(self, lease: LeaseRecord) -> int:
+        """Return by which alternative of its request a run has what it holds, counted from 0."""
+        taken = self._scheduler.taken.get(lease.scheduler_id or 0)
+        return 0 if taken is None else taken.index
 
     # ---- the end of a run
 
@@ -336,7 +343,8 @@ class Runs:
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
             self._reports.on_run(task.mission, lease.worker)
-            self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
+            started = Started(lease.worker.id, (task.number,), self.alternative(lease))
+            self._outgoing.post(task.mission.link, started)
 
     def _hold(
         self,

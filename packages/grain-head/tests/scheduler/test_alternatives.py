@@ -1,0 +1,269 @@
+"""Tasks that take one of several requests: which one, when, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from grain.head.scheduler.scheduler import Scheduler
+from grain.head.testing import Cluster, check_scheduler
+from grain.resource import Capacity, Cores, Either, GPUs, Memory, Resource, WTime
+
+GPU = GPUs(1)
+EITHER = GPU | Cores(4)
+PREFERS = Either(GPU, Cores(4), prefer=60)
+
+
+def taken(cluster: Cluster, task: int) -> str:
+    """Return the alternative by which a task runs."""
+    return cluster.scheduler.taken[task].request.ask()
+
+
+def test_a_task_takes_the_first_alternative_for_which_there_is_room() -> None:
+    cluster = Cluster(Cores(8), GPUs(1) & Cores(1))
+    first, second, third = cluster.submit_many(EITHER, EITHER, EITHER)
+
+    assert [1, 0, 0] == [cluster.where(task) for task in (first, second, third)]
+    assert ["GPUs(1)", "Cores(4)", "Cores(4)"] == [taken(cluster, t) for t in cluster.running]
+    assert GPUs([0]) == cluster.starts[first].allocation
+    assert Cores([0, 1, 2, 3]) == cluster.starts[second].allocation
+
+
+def test_a_freed_worker_goes_to_the_oldest_task_by_whichever_alternative_fits_there() -> None:
+    cluster = Cluster(Cores(4), GPUs(1))
+    running = cluster.submit_many(Cores(4), GPUs(1))
+    waits = cluster.submit_many(EITHER, EITHER)
+
+    cluster.finish(running[0])
+    assert (0, "Cores(4)") == (cluster.where(waits[0]), taken(cluster, waits[0]))
+    cluster.finish(running[1])
+    assert (1, "GPUs(1)") == (cluster.where(waits[1]), taken(cluster, waits[1]))
+
+
+def test_of_two_runs_that_end_at_once_the_next_task_takes_the_place_of_its_first_choice() -> None:
+    cluster = Cluster(Cores(4) & GPUs(1))
+    running = cluster.submit_many(EITHER, EITHER)
+    waits = cluster.submit_many(EITHER, EITHER)
+
+    cluster.finish(*running)
+
+    assert ["GPUs(1)", "Cores(4)"] == [taken(cluster, task) for task in waits]
+
+
+def test_the_time_limit_is_that_of_the_alternative() -> None:
+    request = GPU & WTime(T=10) | Cores(4) & WTime(T=100)
+    cluster = Cluster(Cores(4), GPUs(1))
+    slow = cluster.submit_many(request, request)
+
+    assert [10, 100] == [cluster.starts[task].limit for task in slow]
+    assert WTime(T=100) == cluster.starts[slow[1]].allocation.get(WTime)
+
+
+def test_an_alternative_without_enough_time_is_passed_over() -> None:
+    cluster = Cluster(GPUs(1) & WTime(T=50), Cores(4))
+    task = cluster.submit(GPU & WTime(T=60) | Cores(4) & WTime(T=600))
+
+    assert 'Cores(4) & WTime(T="00:10:00")' == taken(cluster, task)
+
+
+# ---- preferred alternatives
+
+
+def test_a_task_waits_so_long_for_its_first_alternative() -> None:
+    cluster = Cluster(Cores(8), GPUs(1))
+    first = cluster.submit(PREFERS)
+    cluster.wait(10)
+    second, third = cluster.submit_many(PREFERS, PREFERS)
+    assert "GPUs(1)" == taken(cluster, first)
+    assert 70 == cluster.scheduler.next_time
+
+    cluster.wait(59)
+    assert [second, third] == cluster.waiting
+    cluster.wait(1)
+    assert ["Cores(4)", "Cores(4)"] == [taken(cluster, task) for task in (second, third)]
+    assert math.inf == cluster.scheduler.next_time
+
+
+def test_a_task_that_waits_for_its_first_alternative_takes_it_as_soon_as_it_is_free() -> None:
+    cluster = Cluster(Cores(8), GPUs(1))
+    first, second = cluster.submit_many(PREFERS, PREFERS)
+
+    cluster.finish_after(first, 30)
+
+    assert "GPUs(1)" == taken(cluster, second)
+
+
+def test_each_task_waits_for_itself() -> None:
+    cluster = Cluster(Cores(8), GPUs(1))
+    cluster.submit(GPU)
+    early = cluster.submit(PREFERS)
+    cluster.wait(30)
+    late = cluster.submit(PREFERS)
+
+    cluster.wait(30)
+    assert (early in cluster.running, late in cluster.running) == (True, False)
+    assert 90 == cluster.scheduler.next_time
+    cluster.wait(30)
+    assert late in cluster.running
+
+
+def test_no_task_waits_for_an_alternative_that_is_impossible_here() -> None:
+    cluster = Cluster(Cores(8))
+    tasks = cluster.submit_many(PREFERS, PREFERS, PREFERS, PREFERS)
+    assert ["Cores(4)", "Cores(4)"] == [taken(cluster, task) for task in cluster.running]
+
+    gpus = cluster.join(GPUs(1))
+    assert "GPUs(1)" == taken(cluster, tasks[2])
+    cluster.finish(tasks[0])
+    assert [tasks[3]] == cluster.waiting  # there is a GPU to wait for
+    cluster.leave(gpus)
+    assert "Cores(4)" == taken(cluster, tasks[2])
+    cluster.finish(tasks[1])
+    assert "Cores(4)" == taken(cluster, tasks[3])
+
+
+def test_a_run_that_is_lost_waits_again() -> None:
+    cluster = Cluster(Cores(8), GPUs(1))
+    task = cluster.submit(PREFERS)
+    cluster.wait(100)
+    cluster.join(GPUs(1))
+    other = cluster.submit(GPU)
+    cluster.leave(1)
+
+    assert [task] == cluster.waiting
+    assert other in cluster.running
+    cluster.wait(59)
+    assert [task] == cluster.waiting
+    cluster.wait(1)
+    assert "Cores(4)" == taken(cluster, task)
+
+
+def test_tasks_of_others_use_what_a_task_does_not_take_yet() -> None:
+    cluster = Cluster(Cores(4), GPUs(1))
+    cluster.submit_many(GPU, PREFERS)
+    assert cluster.submit(Cores(4)) in cluster.running
+
+
+def test_an_opened_alternative_of_an_overtaken_task_is_reserved() -> None:
+    cluster = Cluster(Cores(4), GPUs(2), max_overtakes=1)
+    cluster.submit_many(GPU, GPU, Cores(1))
+    waits = cluster.submit(Either(GPUs(2), Cores(4), prefer=60))
+    cluster.submit(Cores(1))
+    assert cluster.reservation(waits) is None  # it would not take the cores yet
+
+    cluster.wait(60)
+    cluster.finish(2)
+    cluster.submit(Cores(1))
+    assert (0, math.inf) == cluster.reservation(waits)
+
+
+# ---- reservations
+
+
+def test_the_start_of_the_alternative_that_comes_first_is_reserved() -> None:
+    cluster = Cluster(Cores(4), GPUs(1))
+    cluster.submit_many(Cores(3) & WTime(T=50), GPU & WTime(T=100))
+    waits, _ = cluster.submit_many(EITHER, Cores(1) & WTime(T=10))
+
+    assert (0, 50) == cluster.reservation(waits)
+
+
+def test_a_task_with_a_reserved_worker_starts_by_another_alternative_that_fits_before() -> None:
+    cluster = Cluster(Cores(4), GPUs(1), max_overtakes=1)
+    narrow = cluster.submit_many(Cores(1), Cores(1), GPU)
+    waits = cluster.submit(EITHER)
+    cluster.submit(Cores(1))
+    assert cluster.reservation(waits) is not None
+
+    cluster.finish(narrow[2])
+
+    assert "GPUs(1)" == taken(cluster, waits)
+    assert cluster.submit(Cores(1)) in cluster.running
+
+
+# ---- questions
+
+
+def test_every_alternative_is_explained_on_each_worker() -> None:
+    cluster = Cluster(Cores(2), GPUs(1))
+    cluster.submit(GPU)
+    waits = cluster.submit(PREFERS)
+    first, *reasons = cluster.why(waits).reasons
+
+    assert "it asks for Either(GPUs(1), Cores(4), prefer=60)" == first
+    assert "it waits only for GPUs(1), for another 60 s; then any will do" == reasons[0]
+    assert reasons[1:] == [
+        (
+            "w0: for GPUs(1) never, it has no GPUs at all; for Cores(4) never, it has "
+            "CPU_Cores([0-1]), asked for Cores(4)"
+        ),
+        (
+            "w1: for GPUs(1) not now, free is GPUs([]) of GPUs([0]); for Cores(4) never, it has "
+            "no Cores at all"
+        ),
+    ]
+    assert "on w1 with GPUs([0]), by its alternative" not in str(cluster.why(0))
+    cluster.finish(0)
+    assert "with GPUs([0]), by its alternative GPUs(1), for 0 s" in str(cluster.why(waits))
+
+
+def test_a_request_is_impossible_only_if_all_alternatives_are() -> None:
+    scheduler = Cluster(Cores(2), Cores(3)).scheduler
+
+    assert scheduler.why_never(GPU | Cores(2), 0.0) is None
+    assert not scheduler.needs_larger(GPU | Cores(2))
+    assert scheduler.needs_larger(EITHER)
+    assert (
+        "w0: for GPUs(1) it has no GPUs at all, and for Cores(4) it has CPU_Cores([0-1]), asked "
+        "for Cores(4); w1: for GPUs(1) it has no GPUs at all, and for Cores(4) it has "
+        "CPU_Cores([0-2]), asked for Cores(4)"
+    ) == scheduler.why_never(EITHER, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "index"),
+    [
+        (GPUs([1]), 0),
+        (Cores([3, 4, 5, 6]), 1),
+        (Cores([3, 4, 5, 6]) & Capacity(1), 1),
+        (Cores([1, 2, 3]) & Memory(8), 2),
+        (Cores([3]), 0),  # none of them: what it was given cannot be told
+    ],
+)
+def test_an_adopted_run_has_the_alternative_that_its_resources_tell(
+    held: Resource, index: int
+) -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(0, "w", Cores(8) & GPUs(2) & Memory(8) & Capacity(9), 0.0)
+    queue = scheduler.queue(GPU | Cores(4) | Cores(3) & Memory(8))
+    scheduler.on_adopted(1, queue, 0, held, 1, 0.0)
+
+    assert index == scheduler.taken[1].index
+    scheduler.on_reclassified(1, scheduler.queue(Cores(1)), 1)
+    assert {} == scheduler.taken
+    scheduler.on_finished(1, 1.0)
+    assert [] == scheduler.dispatch(1.0)
+    check_scheduler(scheduler, dispatched=1.0)
+
+
+def test_the_longest_life_counts_that_any_alternative_has() -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(0, "gpus", GPUs(1) & WTime(T=90), 0.0)
+    scheduler.on_worker_joined(1, "cores", Cores(4) & WTime(T=200), 0.0)
+
+    assert 100 == scheduler.queue(EITHER, seen=100.0).least
+
+
+def test_queues_with_alternatives_come_and_go_with_their_bits() -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(0, "w", Cores(8), 0.0)
+    for k in range(600):
+        scheduler.on_submitted(k, scheduler.queue(Cores(1 + k % 8) | Memory(1 + k) | GPUs(1 + k)))
+        scheduler.dispatch(0.0)
+        scheduler.on_finished(k, 0.0)
+    scheduler.dispatch(0.0)
+    check_scheduler(scheduler, dispatched=0.0)
+
+    assert len(scheduler.queues) < 300
+    assert len(scheduler._queues.by_bit) == 3 * len(scheduler.queues)
