@@ -105,7 +105,7 @@ def test_a_group_that_is_named_is_retried_whatever_is_in_it() -> None:
 def test_of_very_many_attempts_the_first_and_the_last_are_noted() -> None:
     attempts = Attempts(Cores(1))
     for i in range(1, 1000):
-        attempts.failed(ValueError(i), NextAttempt(Cores(1), 0.0))
+        attempts.failed(ValueError(i), NextAttempt(Cores(1), 0.0), Cores(1))
 
     lines = attempts.note().splitlines()
 

@@ -144,6 +144,15 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     scratch: bool = False
     options: dict[str, str] = {}
 
+    @property
+    def first_choice(self) -> dict[str, object]:
+        """The resources that it asks for; of alternatives those of the first one."""
+        rest = dict(self.request)
+        either = rest.pop("Either", None)
+        given = either.get("of") if isinstance(either, dict) else either
+        first = given[0] if isinstance(given, list) and given else None
+        return {**rest, **first} if isinstance(first, dict) else rest
+
 
 class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A request by a user for jobs that are in the queue.

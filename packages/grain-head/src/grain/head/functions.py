@@ -56,6 +56,8 @@ def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
     busy = [cores for count in counts for cores in count.busy]
     peaks = [count.peak for count in counts if count.peak is not None]
     request = counts[0].request if len(counts) == 1 and counts[0].alike else None
+    if request is not None and len(request.alternatives()) > 1:
+        request = None  # some have asked for one of them, some for another
     return FunctionRow(
         function=function[:_NAME],
         done=sum(count.done for count in counts),
@@ -65,7 +67,7 @@ def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
         seconds=median(seconds) if seconds else None,
         memory=max(peaks, default=None),
         memory_asked=max((count.memory for count in counts), default=0.0),
-        request={} if request is None else _limited(amounts(to_data(request.alternatives()[0]))),
+        request={} if request is None else _limited(amounts(to_data(request))),
         measured=sum(count.measured for count in counts),
         busy=median(busy) if busy else 0.0,
         busiest=max((count.busiest for count in counts), default=0.0),

@@ -521,7 +521,7 @@ class Either(Resource):
             if one in flat[:k]:
                 raise ValueError(f"{one.ask()} is among the alternatives twice; state it once")
         self._alternatives = tuple(flat)
-        self.prefer = waits
+        self.prefer = float(waits)
 
     def alternatives(self) -> tuple[Resource, ...]:
         """Return the alternatives, the first choice first; none of them has alternatives."""

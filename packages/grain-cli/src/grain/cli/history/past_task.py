@@ -228,12 +228,21 @@ def _verdict(past: PastTask) -> str:
     return f"{how}{host}{after}{f': {why}' if why else ''}"
 
 
+def _taken(last: EndedRun) -> str:
+    """Return a clause with the alternative that a run had; empty for a request without any."""
+    if not last.submission.others or last.started is None:
+        return ""
+    number = last.line.alternative
+    amounts = " & ".join(f"{kind}({amount:g})" for kind, amount in last.request.items())
+    return f", and had alternative {number + 1}, {amounts}"
+
+
 def _facts(past: PastTask, last: EndedRun) -> list[str]:
     """Return what is known of the last run, a line each."""
     line, submission = last.line, last.submission
     facts = []
     if submission.request_text:
-        facts.append(f"it asked for {submission.request_text}")
+        facts.append(f"it asked for {submission.request_text}{_taken(last)}")
     waited = f"it waited for {span(last.waited)}"
     if last.started is None:
         facts.append(waited)

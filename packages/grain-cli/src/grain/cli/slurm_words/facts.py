@@ -94,7 +94,7 @@ class SlurmTask:
     @property
     def cores(self) -> int:
         """The number of CPUs."""
-        cores = self.job.request.get("Cores", 1)
+        cores = self.job.first_choice.get("Cores", 1)
         return int(cores) if isinstance(cores, int | float) else 1
 
     @property
@@ -110,13 +110,13 @@ class SlurmTask:
     @property
     def gpus(self) -> int:
         """The number of GPUs."""
-        gpus = self.job.request.get("GPUs", 0)
+        gpus = self.job.first_choice.get("GPUs", 0)
         return int(gpus) if isinstance(gpus, int | float) else 0
 
     @property
     def memory(self) -> str:
         """The memory that it asks for, as ``100M``; ``0`` for none."""
-        memory = self.job.request.get("Memory", 0)
+        memory = self.job.first_choice.get("Memory", 0)
         size = round(memory * _MB_IN_GB) if isinstance(memory, int | float) else 0
         if not size:
             return "0"

@@ -83,6 +83,10 @@ class Submitter(Protocol):
         """Take note that a task which has failed is going to be submitted again."""
 
     @property
+    def failed_by(self) -> Resource:
+        """The request of the leaf that has failed last: of alternatives the one that it had."""
+
+    @property
     def runs_in_process(self) -> bool:
         """True if leaves run in this process, and get the objects that they were called with."""
 
@@ -201,7 +205,7 @@ class LeafManager:
             if not isinstance(next_, NextAttempt):
                 _add_note(error, attempts.note(next_.note))
                 return ended
-            self._on_retry(call, retry, attempts, error, next_)
+            self._on_retry(call, retry, attempts, error, next_, ZERO)
             await trio.sleep(next_.delay)
 
     def statistics(self, now: Statistics) -> Statistics:
@@ -313,12 +317,17 @@ class LeafManager:
             _add_note(error, attempts.note())
             self._resolve(leaf, outcome.Error(error))
             return
-        next_ = leaf.retry.decide(attempts.count, attempts.request, error, self._random)
+        by = self._mission.failed_by
+        if by not in attempts.request.alternatives():  # it was not submitted
+            by = attempts.request
+        next_ = leaf.retry.decide(attempts.count, by, error, self._random)
         if not isinstance(next_, NextAttempt):
             _add_note(error, attempts.note(next_.note))
             self._resolve(leaf, outcome.Error(error))
             return
-        self._on_retry(leaf.call, leaf.retry, attempts, error, next_)
+        if next_.request == by:
+            next_ = next_._replace(request=attempts.request)  # with all alternatives, as before
+        self._on_retry(leaf.call, leaf.retry, attempts, error, next_, by)
         leaf.error = error
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
@@ -327,11 +336,17 @@ class LeafManager:
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 
     def _on_retry(
-        self, call: Call, retry: Retry, attempts: Attempts, error: Exception, next_: NextAttempt
+        self,
+        call: Call,
+        retry: Retry,
+        attempts: Attempts,
+        error: Exception,
+        next_: NextAttempt,
+        by: Resource,
     ) -> None:
         """Count and report an attempt that failed and is followed by another."""
         changed = "" if next_.request == attempts.request else asking(next_.request)
-        attempts.failed(error, next_)
+        attempts.failed(error, next_, by)
         name = name_of(call.fn)
         line = self._retry_lines.line(
             name,

@@ -82,6 +82,7 @@ class Retry:
         """Decide about a failed attempt.
 
         Args:
+            request: what it had; of alternatives one.
             random: spreads the waits, so that tasks that failed together do not return together.
         """
         if attempt > self.retries:
@@ -183,9 +184,13 @@ class Attempts:
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_NOTED)
 
-    def failed(self, error: Exception, next_: NextAttempt) -> None:
-        """Add an attempt that failed and is followed by another."""
-        line = f"  attempt {self.count}: {one_line(error)}{asking(self.request)}"
+    def failed(self, error: Exception, next_: NextAttempt, by: Resource) -> None:
+        """Add an attempt that failed and is followed by another.
+
+        Args:
+            by: what it had; of alternatives one.
+        """
+        line = f"  attempt {self.count}: {one_line(error)}{asking(by)}"
         (self._first if len(self._first) < _NOTED else self._last).append(line)
         self.request = next_.request
         self.count += 1

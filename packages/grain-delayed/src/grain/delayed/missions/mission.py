@@ -147,6 +147,11 @@ class Mission:
         self.executor.note_retry(number)
 
     @property
+    def failed_by(self) -> Resource:
+        """The request of the leaf that has failed last: of alternatives the one that it had."""
+        return self.executor.failed_by
+
+    @property
     def runs_in_process(self) -> bool:
         """True if leaves run in this process, and get the objects that they were called with."""
         return isinstance(self.executor, GrainExecutor)

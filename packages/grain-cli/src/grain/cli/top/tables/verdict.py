@@ -73,7 +73,7 @@ def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     lacking: dict[str, list[QueueRow]] = {}
     for queue in answer.queues:
         if queue.waiting and queue.why.startswith(_NEVER):
-            lacks = offers.lacking(_amounts(queue.request))
+            lacks = offers.lacking(_amounts(_ALTERNATIVES.split(queue.request)[0]))
             if lacks:
                 lacking.setdefault(clean(lacks), []).append(queue)
     if lacking:
@@ -84,6 +84,7 @@ def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
 
 
 _KIND = re.compile(r"(\w+)\(([^()]*)\)")
+_ALTERNATIVES = re.compile(r"(?<=\)) \| |(?<=\)), ")
 
 
 def _amounts(request: str) -> dict[str, float]:
