@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
-from grain.resource import Cores, Memory
+from grain.resource import Cores, Either, GPUs, Memory
 from grain.worker.agent.session import MAX_KEPT
 from simulation.clock import Clock
 from simulation.heads import HeadProcess
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 GRACE = 30.0
 CALM = 300.0
 """Seconds of virtual time after which nothing goes wrong any more."""
+
+_WORLDS = 5
+_ALTERNATIVES: dict[Resource, Resource] = {
+    Cores(1): GPUs(1) | Cores(1),
+    Cores(2): Either(GPUs(1) & Memory(1), Cores(2), Cores(1) & Memory(5), prefer=4),
+    Cores(3): GPUs(2) | Cores(3),
+}
+"""The requests of tasks in one of `_WORLDS` worlds, in the places of others."""
 
 _OVERTAKES = (None, 1, 4)
 """How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
@@ -63,6 +71,16 @@ class Setting(ABC):
         kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
         # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
         self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
+        # In some, tasks have alternatives, and half of the workers have GPUs. This takes no chance,
+        # so the stories of the other worlds stay.
+        self.has_alternatives = seed % _WORLDS == 4
+        if self.has_alternatives:
+            self.requests = [_ALTERNATIVES.get(one, one) for one in self.requests]
+            if seed % 2:
+                self.requests = [
+                    Either(*some, prefer=4) if len(some := one.alternatives()) > 1 else one
+                    for one in self.requests
+                ]
         self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))

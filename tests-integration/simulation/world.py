@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasting_id
-from grain.resource import Cores, Memory
+from grain.resource import Cores, GPUs, Memory
 from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
 from simulation.bridge.server import Bridge
 from simulation.cast import Cast
@@ -149,6 +149,8 @@ class World(Setting):
         chance = self.clock.chance
         number = len(self.workers) + 1
         total = Cores([2 * k + 1 for k in range(chance.randint(3, 5))]) & Memory(8)
+        if self.has_alternatives and number % 2:
+            total = total & GPUs(2)
         offset = chance.choice((0.0, 1e3, 1e6))
         session = self._cast.worker(
             f"id{number}",

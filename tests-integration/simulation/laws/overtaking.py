@@ -79,4 +79,5 @@ def _reservable(worker: WorkerAccount, queue: TaskQueue) -> bool:
 
 
 def _serves(worker: WorkerAccount, queue: TaskQueue) -> bool:
-    return queue.fits(worker.shape.interpreter, worker.supply.total)
+    """Return True if a worker could serve a queue when empty, by what its tasks take now."""
+    return any(one.fits(worker.shape.interpreter, worker.supply.total) for one in queue.opened())

@@ -150,6 +150,12 @@ class Promptness:
             if pending.worker != runs_on and task.ending is None and task.awaits != pending.worker:
                 law = "a connected mission knows where its tasks run"
                 yield Passing(law, self._trip, (*key, runs_on, lease and lease.attempt))
+            by = 0 if lease is None else head.hub.runs.alternative(lease)
+            known = runs_on != pending.worker or pending.alternative == by
+            # One that runs alone holds all of a worker, which does not tell it to the next head.
+            if lease is not None and not known and not lease.alone:
+                law = "a connected mission knows which alternatives its tasks have taken"
+                yield Passing(law, self._trip, (*key, runs_on, lease.attempt))
             assert mission.wire is not None
             if runs_on and runs_on not in head.facts.get(mission.wire, ()):
                 law = "a connected mission has the facts of the workers where its tasks run"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from grain.head.hub.state import ITS_MISSION
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.head.scheduler.fair_share import Share
+from grain.resource import Either
 from grain.worker.messages import Lease
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ class Turns:
         self._head = head
         pauses = world.max_unconfirmed, world.max_unconfirmed_bytes
         never = pauses == (MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES)
-        # Else a younger task may use what an older one cannot; and a mission that is paused keeps
-        # its place, and has all its turns at once when it goes on.
-        self._comparable = never and len(world.requests) == 1
+        # Else a younger task may use what an older one cannot, or does not yet; and a mission that
+        # is paused keeps its place, and has all its turns at once when it goes on.
+        waits = any(isinstance(one, Either) and one.prefer for one in world.requests)
+        self._comparable = never and not waits and len(world.requests) == 1
         # The starts of each mission, by its number: of all tasks, and of those that are new.
         self._starts: Counter[int] = Counter()
         self._new_starts: Counter[int] = Counter()

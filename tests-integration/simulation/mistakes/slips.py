@@ -67,6 +67,27 @@ class Slip(NamedTuple):
 
 
 SLIPS: dict[str, Slip] = {
+    "a mission learns only of first alternatives": Slip(
+        Runs, "alternative", "else taken.index", "else 0"
+    ),
+    "a mission forgets which alternative a task has taken": Slip(
+        MissionSession, "_started", "record.alternative = message.alternative", "pass"
+    ),
+    "a mission that returns does not learn which alternative a run has": Slip(
+        Missions, "_submit", "by is not None or ", ""
+    ),
+    "a suspect runs by its first alternative, possible or not": Slip(
+        Runs, "start_alone", "queue.alternative_on(scheduled, now) or ", ""
+    ),
+    "a worker stays reserved for an alternative that is closed again": Slip(
+        StarvationGuard, "on_closed", "if not reservation.by.bit & queue.open:", "if False:"
+    ),
+    "tasks with alternatives are sent ahead": Slip(
+        Prefetch,
+        "growth",
+        "queue.only is None or queue.only.wtime is not None",
+        "False",
+    ),
     "a revocation that was lost is not repeated": Slip(
         Runs,
         "confirm",
@@ -346,7 +367,10 @@ SLIPS: dict[str, Slip] = {
         "pass",
     ),
     "a mission that comes back does not learn where its tasks run": Slip(
-        Missions, "_submit", "if runs_on != message.worker:", "if False:"
+        Missions,
+        "_submit",
+        "if by is not None or runs_on != message.worker:",
+        "if False:",
     ),
     "a worker that comes back is taken to have lost its runs": Slip(
         Runs, "confirm", "lease.session = worker.session", "pass"
@@ -492,7 +516,7 @@ SLIPS: dict[str, Slip] = {
     "a mission does not learn on which worker a run is adopted": Slip(
         Runs,
         "_run_as_reported",
-        "self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))",
+        "self._outgoing.post(task.mission.link, started)",
         "pass",
     ),
     "a mission has no facts of the worker of a run that is adopted": Slip(

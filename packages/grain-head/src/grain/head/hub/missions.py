@@ -274,12 +274,17 @@ class Missions:
             return
         self._claim(task, ran_on, now)
         if (message.worker or task.lease is not None) and task.ending is None:
-            runs_on = task.awaits if task.lease is None else task.lease.worker.id
+            by = None
+            runs_on = task.awaits
             if task.lease is not None:
+                runs_on = task.lease.worker.id
+                by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
                 self._reports.on_run(mission, task.lease.worker)
-            if runs_on != message.worker:
+            # Where tasks have alternatives, it may know of another run there.
+            if by is not None or runs_on != message.worker:
                 runs_on = "" if runs_on == ITS_MISSION else runs_on
-                self._outgoing.post(mission.link, Started(runs_on, (task.number,)))
+                alternative = 0 if by is None else by.index
+                self._outgoing.post(mission.link, Started(runs_on, (task.number,), alternative))
 
     def _claim(self, task: TaskRecord, worker: str, now: float) -> None:
         """Take a task that its mission has submitted on this connection.

@@ -143,14 +143,15 @@ class QueueTable:
     def date(self, now: float) -> None:
         """Let the wait of tasks for their first alternative begin that came since the last time."""
         self.now = now
-        for task in self.unseen:
-            task.started = now
-        self.unseen.clear()
         for queue in self.patient.values():
             for task in reversed(queue.tasks):  # the last ones are new
                 if task.started != math.inf:
                     break
                 task.started = now
+        # Only then: some of these stand between new ones.
+        for task in self.unseen:
+            task.started = now
+        self.unseen.clear()
 
     def next_opening(self) -> float:
         """Return the time at which the next alternatives open; ``math.inf`` if none will."""
