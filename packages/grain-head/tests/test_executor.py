@@ -11,7 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
-from grain.eventlog.schema import RunEnded, TaskSubmitted
+from grain.eventlog.schema import RunEnded, TaskStarted, TaskSubmitted
 from grain.eventlog.usage import Usage
 from grain.head import ExecutorClosed, GrainExecutor, TaskCancelled
 from grain.head.errors import TaskCrashed
@@ -23,7 +23,7 @@ from grain.head.events import (
     WorkerLeft,
 )
 from grain.head.run_log import RunLog
-from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
+from grain.resource import Capacity, Cores, Either, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 from grain.worker.errors import ExternalLostError, Failure
 from grain_testkit.kept_lines import KeptLines
@@ -473,3 +473,75 @@ async def test_jobs_are_counted_by_function_and_cores(
     assert (1, (), 0) == (two.waiting, two.elapsed, two.timed)
     assert 1 == forever.waiting + len(forever.elapsed)
     assert (0, (), 1, 20.0) == (ended.waiting, ended.elapsed, ended.timed, ended.seconds)
+
+
+# ---- alternatives
+
+
+async def what_it_got(seconds: float = 1.0) -> str:
+    await trio.sleep(seconds)
+    return str(GVAR.res)
+
+
+async def test_a_task_sees_which_alternative_it_has(autojump_clock: MockClock) -> None:
+    async with GrainExecutor(GPUs(1) & Cores(2)) as executor:
+        for _ in range(2):
+            executor.submit(GPUs(1) | Cores(2), what_it_got)
+        executor.close()
+        results = {ended.unwrap() async for _, ended in executor.results}
+
+    assert {"GPUs([0])", "CPU_Cores([0-1])"} == results
+
+
+@pytest.mark.parametrize("busy", [20.0, 5.0])
+async def test_a_task_takes_another_alternative_once_it_has_waited(
+    busy: float, autojump_clock: MockClock
+) -> None:
+    """Also if nothing else happens meanwhile, and although nothing runs for a time."""
+    began = trio.current_time()
+    async with GrainExecutor(GPUs(1) & Cores(2) & WTime(T=100)) as executor:
+        first = executor.submit(GPUs(1), nap, busy)
+        # Too long for the worker; but only time tells.
+        asked = Either(GPUs(1) & WTime(T=99), Cores(2), prefer=10)
+        await trio.sleep(2.0)
+        second = executor.submit(asked, what_it_got, 0.0)
+        executor.close()
+        results = {job: ended.unwrap() async for job, ended in executor.results}
+
+    assert {first: busy, second: "CPU_Cores([0-1])"} == results
+    assert max(12.0, busy) == trio.current_time() - began
+
+
+def test_alternatives_cannot_be_what_the_local_worker_has() -> None:
+    with pytest.raises(TypeError, match="which only a task can ask for"):
+        GrainExecutor(GPUs(1) | Cores(2))
+
+
+async def test_a_task_is_refused_only_if_all_its_alternatives_are_impossible() -> None:
+    async with GrainExecutor(Cores(2)) as executor:
+        executor.submit(GPUs(1) | Cores(2), nap, 0)
+        with pytest.raises(Infeasible) as raised:
+            executor.submit(GPUs(1) | Cores(3), nap, 0)
+
+    assert (
+        "for GPUs(1) it has no GPUs at all, and for Cores(3) it has CPU_Cores([0-1]), asked for "
+        "Cores(3)"
+    ) in str(raised.value)
+
+
+async def test_the_log_has_the_alternatives_and_which_of_them_a_run_had(
+    autojump_clock: MockClock,
+) -> None:
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    async with GrainExecutor(GPUs(1) & Cores(2), run_log=run_log) as executor:
+        executor.submit(GPUs(1), nap, 9)
+        executor.submit(Either(GPUs(1), Cores(2) & WTime(T=60), prefer=3), nap, 9)
+    run_log.close()
+
+    submitted = log.of(TaskSubmitted)[-1]
+    assert {"GPUs": 1} == submitted.request
+    assert (({"Cores": 2, "WTime": 60},), 3.0) == (submitted.others, submitted.prefer)
+    assert submitted.request_text.startswith("Either(GPUs(1), Cores(2) & WTime")
+    assert {1: 0, 2: 1} == {line.task: line.alternative for line in log.of(TaskStarted)}
+    assert {1: 0, 2: 1} == {line.task: line.alternative for line in log.of(RunEnded)}

@@ -169,3 +169,18 @@ def test_what_runs_on_a_draining_worker_is_work_that_it_does() -> None:
     made = planned(tasks(Cores(8), 0, running=1, mean=600.0), workers=(busy,), shapes=(CPU,))
 
     assert 0 == made.worth["cpu"]
+
+
+def test_tasks_count_by_the_first_alternative_that_a_worker_could_serve() -> None:
+    one = tasks(GPUs(1), 4, others=((Cores(16), 0.0),))
+    impossible = tasks(GPUs(9), 4, others=((Cores(99), 0.0),))
+
+    assert {"cpu": 0, "big": 0, "gpu": 2} == planned(one).needed
+    assert {"cpu": 4, "big": 0} == planned(one, shapes=(CPU, BIG)).needed
+    # One that is here has a GPU, and none that could be submitted.
+    here = CurrentWorker("w", "w", GPU.total, GPU.total, 3000.0)
+    assert {"cpu": 0, "big": 0} == planned(one, workers=(here,), shapes=(CPU, BIG)).needed
+    [never] = planned(impossible, shapes=(CPU,)).impossible
+    assert {
+        "cpu": "it has no GPUs at all, and it has CPU_Cores([0-15]), asked for Cores(99)"
+    } == never.reasons

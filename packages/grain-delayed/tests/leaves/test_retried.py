@@ -12,7 +12,7 @@ import trio
 from grain import GVAR
 from grain.delayed import delayed, each, mission, run
 from grain.head import TaskCancelled
-from grain.resource import Cores, Infeasible, Memory
+from grain.resource import Cores, GPUs, Infeasible, Memory
 from grain.worker.errors import TaskletAborted
 
 if TYPE_CHECKING:
@@ -337,3 +337,28 @@ except KeyboardInterrupt:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     assert "interrupted\n" == done.stdout
+
+
+@pytest.mark.parametrize("more", [False, True])
+async def test_retry_with_sees_the_alternative_that_the_attempt_had(
+    more: bool, autojump_clock: MockClock
+) -> None:
+    """If it returns that, the next attempt asks for all of them again."""
+    seen: list[str] = []
+
+    def next_request(request: Any, error: Exception) -> Any:
+        seen.append(request.ask())
+        return request & Memory(1) if more else request
+
+    task = failing([ValueError(1)], retries=1, retry_with=next_request)
+    async with mission(Cores(2) & GPUs(1) & Memory(1), config_file=False, cache=False) as under_way:
+        busy = (failing([]) @ GPUs(1))()
+        await busy
+        holds_gpu = delayed(trio.sleep) @ GPUs(1)
+        gpu = holds_gpu(4.0)
+        got = await (task @ (GPUs(1) | Cores(2)))()
+        await gpu
+        assert 1 <= under_way.statistics().done
+
+    assert ["Cores(2)"] == seen
+    assert ("CPU_Cores([0-1]) & Memory(1GB)" if more else "GPUs([0])") == got

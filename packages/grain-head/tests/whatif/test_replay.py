@@ -20,7 +20,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
-from grain.resource import Cores, Memory, WTime, from_text
+from grain.resource import Cores, GPUs, Memory, WTime, from_text
 from grain.whatif.errors import WhatIfError
 from grain.whatif.replay import Outcome, replay
 from grain.whatif.scenario import (
@@ -649,3 +649,68 @@ def test_tasks_that_are_only_counted_are_left_out_with_a_remark() -> None:
     assert "70 brief tasks are left out" in report_text(
         workload, None, sweep(workload, Scenario(), WorkerGroup(0, Cores(2)), [1]), Cores(2)
     )
+
+
+# ---- alternatives
+
+
+def with_alternatives(prefer: float = 0.0) -> Log:
+    """Two tasks of 10 s that were submitted at once, for a GPU or two cores."""
+    log = Log()
+    log.join(0, "w", 4)
+    for _ in range(2):
+        task = log.submit(0)
+        asked = {"request": {"GPUs": 1.0}, "others": ({"Cores": 2.0},), "prefer": prefer}
+        log.lines[-1] = replace(log.lines[-1], **asked)
+        log.run(task, 0, 10)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("prefer", "offer", "makespan"),
+    [
+        (0.0, "GPUs=1,Cores=2", 10),
+        (4.0, "GPUs=1,Cores=2", 14),
+        (99.0, "GPUs=1,Cores=2", 20),
+        (99.0, "Cores=2", 20),  # no GPU to wait for
+        (99.0, "Cores=4", 10),
+    ],
+)
+def test_tasks_take_the_alternative_that_they_would_take(
+    prefer: float, offer: str, makespan: float
+) -> None:
+    done = replay(with_alternatives(prefer).workload(), Scenario(WorkerGroup(1, from_text(offer))))
+
+    assert makespan == done.makespan
+    assert {} == done.never
+
+
+def test_a_task_is_stranded_only_if_all_its_alternatives_are() -> None:
+    done = replay(with_alternatives().workload(), Scenario(WorkerGroup(1, Cores(1))))
+
+    [(function, why)] = done.never
+    assert "fn" == function
+    assert "it has no GPUs at all, and it has CPU_Cores([0]), asked for Cores(2)" == why
+
+
+def test_a_changed_request_changes_each_alternative() -> None:
+    workload = with_alternatives(5.0).workload()
+    functions, change = parse_change("fn:Memory=2", workload)
+    scenario = Scenario(requests=dict.fromkeys(functions, change))
+    asked = scenario.request("fn", workload.tasks[0].request)
+
+    assert "Either(GPUs(1) & Memory(2), Cores(2) & Memory(2), prefer=5)" == asked.ask()
+    _, change = parse_change("fn:Cores=1|Cores=2", workload)
+    assert GPUs(1) & Cores(1) | GPUs(1) & Cores(2) | Cores(1) | Cores(2) == Scenario(
+        requests={"fn": change}
+    ).request("fn", workload.tasks[0].request)
+
+
+def test_alternatives_of_kinds_that_are_not_known_are_left_out() -> None:
+    log = with_alternatives(5.0)
+    log.lines = [
+        replace(line, request={"Nowhere": 1.0}) if isinstance(line, TaskSubmitted) else line
+        for line in log.lines
+    ]
+
+    assert Cores(2) == log.workload().tasks[0].request

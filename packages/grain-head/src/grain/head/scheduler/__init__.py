@@ -8,7 +8,8 @@ The policy:
 
 1.  Tasks that ask for the same, at the same priority, form one queue, first come first served; a
     more urgent one takes the place of the oldest. Queues are served by the rank of their oldest
-    task: priority, then age.
+    task: priority, then age. Where a task asks for one of several requests, it takes the first
+    *alternative* for which there is room; it may have to wait for the first one for a time.
 2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
     may use what it cannot. Before that can starve it, it gets a reservation (``reservation``,
     ``starvation_guard``).
@@ -21,16 +22,17 @@ The policy:
 Why it is fast: the scheduler decides between a few queues, and looks for room once per *level*,
 that is, once for all workers that have the same interpreter and the same resources free. Which
 queues fit at which level is worked out when a queue or a level is first seen, and kept as bit
-masks: each queue owns one bit. A submission, a start and an end then each cost the same however
-many tasks wait, as long as distinct requests are few; the number of workers enters by its
-logarithm.
+masks: each queue owns one bit for each of its alternatives. A submission, a start and an end then
+each cost the same however many tasks wait, as long as distinct requests are few; the number of
+workers enters by its logarithm.
 
 Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
 
 - a worker's supply, plus the allocations of its runs, plus what ended runs returned and is not used
   yet, is what the worker has in all;
 - a waiting task is in exactly one queue, and a queue's tasks are in the order of age;
-- a queue's bit is set in ``nonempty`` while one of its tasks waits; ``order`` is sorted by rank;
+- while one of a queue's tasks waits, the bits of the alternatives that the oldest one takes now are
+  set in ``nonempty``; ``order`` is sorted by rank;
 - every worker that takes tasks is at the level of what it has free, or in ``unplaced``; one with a
   sticky reservation is in ``reserved`` instead;
 - a reservation is recorded at its queue and at its worker, and the runs that the scheduler let pass
@@ -41,7 +43,7 @@ Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after ever
 Map:
 
 - ``scheduler``: the events, and the decisions that follow from them
-- ``state``: the records: tasks, queues, workers, levels, reservations
+- ``state``: the records: tasks, queues and their alternatives, workers, levels, reservations
 - ``queues``: all queues, their order and their bits
 - ``index``: the workers by what they have free
 - ``reservation``: the worker and the time at which a task that was passed over can start
