@@ -73,14 +73,8 @@ SLIPS: dict[str, Slip] = {
     "a mission forgets which alternative a task has taken": Slip(
         MissionSession, "_started", "record.alternative = message.alternative", "pass"
     ),
-    "a mission that returns does not learn which alternative a run has": Slip(
-        Missions, "_submit", "by is not None or ", ""
-    ),
     "a suspect runs by its first alternative, possible or not": Slip(
         Runs, "start_alone", "queue.alternative_on(scheduled, now) or ", ""
-    ),
-    "a worker stays reserved for an alternative that is closed again": Slip(
-        StarvationGuard, "on_closed", "if not reservation.by.bit & queue.open:", "if False:"
     ),
     "tasks with alternatives are sent ahead": Slip(
         Prefetch,

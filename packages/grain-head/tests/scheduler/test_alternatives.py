@@ -129,14 +129,18 @@ def test_a_run_that_is_lost_waits_again() -> None:
     cluster.wait(100)
     cluster.join(GPUs(1))
     other = cluster.submit(GPU)
+    cluster.submit(Cores(8))
+    behind = cluster.submit(PREFERS)
+    cluster.wait(100)
     cluster.leave(1)
 
-    assert [task] == cluster.waiting
+    assert [task, behind] == cluster.waiting
+    cluster.finish(2)
     assert other in cluster.running
     cluster.wait(59)
-    assert [task] == cluster.waiting
+    assert [task, behind] == cluster.waiting
     cluster.wait(1)
-    assert "Cores(4)" == taken(cluster, task)
+    assert ["Cores(4)", "Cores(4)"] == [taken(cluster, one) for one in (task, behind)]
 
 
 def test_tasks_of_others_use_what_a_task_does_not_take_yet() -> None:
@@ -154,8 +158,11 @@ def test_an_opened_alternative_of_an_overtaken_task_is_reserved() -> None:
 
     cluster.wait(60)
     cluster.finish(2)
-    cluster.submit(Cores(1))
+    last = cluster.submit(Cores(1))
     assert (0, math.inf) == cluster.reservation(waits)
+
+    cluster.finish(4, last)
+    assert (0, "Cores(4)") == (cluster.where(waits), taken(cluster, waits))
 
 
 # ---- reservations
