@@ -68,6 +68,7 @@ NIGHTLY = [
     "lowest",
     *(f"isolated-{version}" for version in PYTHONS if version in HERE),
     "slow",
+    "real-tools",
     "explore",
     "worlds",
     "chaos",
@@ -334,6 +335,16 @@ def slow(session: nox.Session) -> None:
     aside = ["-q", "-n", "4", "--dist", "loadfile", "--durations=25"]
     paths = session.posargs or ["packages", "tests-integration"]
     session.run("pytest", *aside, "--nightly", "-m", "nightly", *paths)
+
+
+@nox.session(name="real-tools")
+def real_tools(session: nox.Session) -> None:
+    """Run tools that speak Slurm on Grain's commands: nox -s real-tools -- [-k TOOL]."""
+    install_all(session)
+    # Each file has one process, as its scheduler and worker are for all of its tests.
+    aside = ["-q", "-n", "2", "--dist", "loadfile", "--durations=25"]
+    words = ["--real-tools", "tests-integration/real_tools"]
+    session.run("pytest", *aside, *words, *session.posargs)
 
 
 @nox.session

@@ -19,22 +19,25 @@ from grain_testkit.hang import HangReporter, on_terminal
 _CPU_LOCKS = "GRAIN_CPU_LOCKS"
 _STATE = "XDG_STATE_HOME"
 
+_MARKS = {"--nightly": "nightly", "--real-tools": "real_tools"}
+"""The marks of tests that the suite leaves out, by the option that runs them."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that runs the tests marked `nightly`, too, and the times of a hang."""
-    parser.addoption("--nightly", action="store_true", help="run tests marked nightly, too")
+    """Add the options that run tests which are marked, and the times of a hang."""
+    for option, mark in _MARKS.items():
+        parser.addoption(option, action="store_true", help=f"run tests marked {mark}, too")
     parser.addini("hang_report", "seconds after which a test is reported", default="100")
     parser.addini("hang_limit", "seconds after which a test fails", default="900")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the nightly session, unless the command line asks for them."""
-    if config.getoption("--nightly"):
-        return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    if nightly:
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=nightly)
+    """Deselect the tests of nightly sessions, unless the command line asks for them."""
+    left_out = [mark for option, mark in _MARKS.items() if not config.getoption(option)]
+    marked = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if marked:
+        items[:] = [item for item in items if item not in set(marked)]
+        config.hook.pytest_deselected(items=marked)
 
 
 @pytest.hookimpl(tryfirst=True)
