@@ -18,5 +18,5 @@ def test_a_tool_that_cannot_be_installed_is_skipped_or_red(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, must: bool, outcome: type[Exception]
 ) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
-    with pytest.raises(outcome, match=r"submitit==99\.0 is not installed: .*submitit"):
+    with pytest.raises(outcome, match=r"submitit==99\.0 is not installed: "):
         tool_or_skip("submitit==99.0", must=must)
