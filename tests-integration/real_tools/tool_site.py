@@ -67,14 +67,18 @@ class ToolSite:
             environ: more variables.
 
         Raises:
-            AssertionError: it has another exit status; its output is the message.
-            subprocess.TimeoutExpired: it has not ended after some minutes; it is killed.
+            AssertionError: it has another exit status, or has not ended after some minutes and is
+                killed; its output is the message.
         """
-        done = subprocess.run(
-            words, cwd=folder or self.home, env={**self.environ, **(environ or {})}, input=stdin,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
-            check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                words, cwd=folder or self.home, env={**self.environ, **(environ or {})},
+                input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            said = (error.stdout or b"").decode(errors="replace")
+            raise AssertionError(f"not ended after {PATIENCE:.0f} s:\n{said}") from None
         assert status in (None, done.returncode), f"exit {done.returncode}:\n{done.stdout}"
         return done.stdout
 
