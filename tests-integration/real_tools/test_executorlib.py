@@ -1,0 +1,74 @@
+"""executorlib: functions as jobs by pysqa, futures as arguments, cancellation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from real_tools.tool_site import ToolSite
+
+pytestmark = pytest.mark.real_tools
+
+TOOL = ("executorlib[cluster]==1.11.0",)
+
+START = """\
+import os, time
+from executorlib import SlurmClusterExecutor
+
+TEMPLATE = '''#!/bin/bash
+#SBATCH --output=time.out
+#SBATCH --job-name={{job_name}}
+#SBATCH --chdir={{working_directory}}
+#SBATCH --get-user-env=L
+#SBATCH --partition=main
+{%- if dependency_list %}
+#SBATCH --dependency=afterok:{{ dependency_list | join(',') }}
+{%- endif %}
+#SBATCH --ntasks={{cores}}
+
+{{command}}
+'''
+
+def add(a, b): return a + b
+def sleep(): time.sleep(600)
+def divide(a, b): return a / b
+def executor(**options):
+    return SlurmClusterExecutor(
+        cache_directory="cache", resource_dict={"cores": 1, "submission_template": TEMPLATE},
+        **options)
+"""
+
+
+def test_a_function_whose_argument_is_the_result_of_another_job(
+    site: ToolSite, python: Path
+) -> None:
+    program = START + """\
+with executor() as some:
+    first = some.submit(add, 1, 2)
+    print(some.submit(add, first, 4).result())
+"""
+    assert site.python(python, program) == "7\n"
+
+
+def test_an_exception_of_a_function(site: ToolSite, python: Path) -> None:
+    program = START + """\
+with executor() as some:
+    print(type(some.submit(divide, 1, 0).exception()).__name__)
+"""
+    assert site.python(python, program) == "ZeroDivisionError\n"
+
+
+def test_a_job_that_is_cancelled_with_its_executor(site: ToolSite, python: Path) -> None:
+    program = START + """\
+some = executor(wait=False)
+future = some.submit(sleep)
+while not (number := os.popen("squeue -h -t R -o %i").read()): time.sleep(0.2)
+print(number)
+some.shutdown(wait=False, cancel_futures=True)
+"""
+    number = site.python(python, program).strip()
+    site.until(number, "CA")
