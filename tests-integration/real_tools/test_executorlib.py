@@ -1,4 +1,4 @@
-"""executorlib: functions as jobs by pysqa, futures as arguments, cancellation."""
+"""executorlib: functions as jobs by pysqa or srun, futures as arguments, cancellation."""
 
 from __future__ import annotations
 
@@ -16,29 +16,16 @@ pytestmark = pytest.mark.real_tools
 TOOL = ("executorlib[cluster]==1.11.0",)
 
 START = """\
-import os, time
-from executorlib import SlurmClusterExecutor
-
-TEMPLATE = '''#!/bin/bash
-#SBATCH --output=time.out
-#SBATCH --job-name={{job_name}}
-#SBATCH --chdir={{working_directory}}
-#SBATCH --get-user-env=L
-#SBATCH --partition=main
-{%- if dependency_list %}
-#SBATCH --dependency=afterok:{{ dependency_list | join(',') }}
-{%- endif %}
-#SBATCH --ntasks={{cores}}
-
-{{command}}
-'''
+import os, time, warnings
+warnings.simplefilter("ignore")  # it does not know "partition", and passes it on
+import executorlib
 
 def add(a, b): return a + b
 def sleep(): time.sleep(600)
 def divide(a, b): return a / b
 def executor(**options):
-    return SlurmClusterExecutor(
-        cache_directory="cache", resource_dict={"cores": 1, "submission_template": TEMPLATE},
+    return executorlib.SlurmClusterExecutor(
+        cache_directory="cache", resource_dict={"cores": 1, "partition": "main"},
         **options)
 """
 
@@ -52,6 +39,16 @@ with executor() as some:
     print(some.submit(add, first, 4).result())
 """
     assert site.python(python, program) == "7\n"
+
+
+def test_functions_in_a_job_that_stays_and_by_srun(site: ToolSite, python: Path) -> None:
+    program = START + """\
+with executor(block_allocation=True, max_workers=1) as some:
+    print([some.submit(add, n, 1).result() for n in range(3)])
+with executorlib.SlurmJobExecutor(max_workers=2) as some:
+    print([some.submit(add, n, 1).result() for n in range(3)])
+"""
+    assert site.python(python, program) == "[1, 2, 3]\n" * 2
 
 
 def test_an_exception_of_a_function(site: ToolSite, python: Path) -> None:

@@ -23,23 +23,7 @@ queue = QueueAdapter(queue_type="SLURM")
 def submit(command, **options):
     return queue.submit_job(
         job_name="job", command=command, cores=1, run_time_max=600, memory_max=1,
-        submission_template=TEMPLATE, **options)
-
-TEMPLATE = '''#!/bin/bash
-#SBATCH --output=time.out
-#SBATCH --job-name={{job_name}}
-#SBATCH --chdir={{working_directory}}
-#SBATCH --get-user-env=L
-#SBATCH --partition=main
-#SBATCH --time={{ [1, run_time_max // 60]|max }}
-{%- if dependency_list %}
-#SBATCH --dependency=afterok:{{ dependency_list | join(',') }}
-{%- endif %}
-#SBATCH --mem={{memory_max}}G
-#SBATCH --cpus-per-task={{cores}}
-
-{{command}}
-'''
+        partition="main", **options)
 
 def until(number, *states):
     while (state := queue.get_status_of_job(process_id=number)) not in states: time.sleep(0.2)

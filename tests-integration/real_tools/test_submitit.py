@@ -32,6 +32,37 @@ print([job.result() for job in executor.map_array(pow, [2, 3, 4], [2, 2, 2])])
     assert site.python(python, program) == "slurm 32\n[4, 9, 16]\n"
 
 
+@pytest.mark.real_tools
+def test_processes_of_one_job_and_a_job_that_is_warned_and_runs_again(
+    site: ToolSite, python: Path
+) -> None:
+    program = START + """\
+import os
+def rank():
+    here = submitit.JobEnvironment()
+    return here.global_rank, here.num_tasks, here.num_nodes
+
+class Counter:
+    count = 0
+
+    def __call__(self):
+        if "SLURM_RESTART_COUNT" in os.environ: return self.count
+        open("begun", "w").close()
+        self.count = 1
+        time.sleep(600)
+
+    def checkpoint(self): return submitit.helpers.DelayedSubmission(self)
+
+job = executor.submit(Counter())
+while not os.path.exists("begun"): time.sleep(0.1)
+job._interrupt()  # as when its time is nearly over
+print(job.result())
+executor.update_parameters(tasks_per_node=2)
+print(executor.submit(rank).results())
+"""
+    assert site.python(python, program) == "1\n[(0, 2, 1), (1, 2, 1)]\n"
+
+
 def test_a_failure_with_its_traceback(site: ToolSite, python: Path) -> None:
     program = (
         START
