@@ -28,7 +28,9 @@ def cluster(**options):
 
 
 def test_two_workers_that_compute_and_are_given_back(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 if __name__ == "__main__":
     with cluster() as some, Client(some) as client:
         some.scale(jobs=2)
@@ -41,6 +43,7 @@ if __name__ == "__main__":
             print(error)
         print(*found.values())
 """
+    )
     total, error, numbers = site.python(python, program).splitlines()[-3:]
     assert (total, error) == ("285", "division by zero")
     for number in numbers.split():
@@ -53,12 +56,15 @@ if __name__ == "__main__":
 
 
 def test_a_worker_that_fails(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 if __name__ == "__main__":
     with cluster(job_script_prologue=["exit 3"]) as some:
         some.scale(jobs=1)
         while not (number := os.popen("squeue -h -t F -o %i").read()): time.sleep(0.2)
         print(number)
 """
+    )
     number = site.python(python, program).split()[-1]
     site.until(number, "F")

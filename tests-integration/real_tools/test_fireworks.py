@@ -21,6 +21,7 @@ TOOL = ("FireWorks[mongomock]==2.1.4",)
 ADAPTER = """\
 _fw_name: CommonAdapter
 _fw_q_type: SLURM
+_fw_timeout: 100
 rocket_launch: {rlaunch} -c {home} singleshot
 nodes: 1
 ntasks: 1
@@ -82,11 +83,13 @@ def test_a_firework_that_fails(fireworks: FireWorks) -> None:
     assert fireworks.count("FIZZLED") == 1
 
 
-def test_a_full_queue_and_a_job_that_is_cancelled(fireworks: FireWorks) -> None:
+def test_a_job_that_is_counted_and_cancelled(fireworks: FireWorks, python: Path) -> None:
     number = fireworks.launch("exec sleep 600", "-r", "rapidfire", "-m", "1")
     fireworks.site.until(number, "R")
-    fireworks.call("lpad", "add_scripts", "true")
-    said = fireworks.call("qlaunch", "rapidfire", "-m", "1", "--sleep", "1", "--timeout", "1")
-    assert "Jobs in queue (1) meets/exceeds maximum allowed (1)" in said
+    program = """\
+from fireworks.user_objects.queue_adapters.common_adapter import CommonAdapter
+print(CommonAdapter("SLURM", queue="main", timeout=100).get_njobs_in_queue())
+"""
+    assert fireworks.site.python(python, program).splitlines()[-1] == "1"
     fireworks.site.call("scancel", number)
     fireworks.site.until(number, "CA")

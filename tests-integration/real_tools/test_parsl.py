@@ -34,7 +34,9 @@ def config(**options):
 
 
 def test_apps_of_which_one_fails_and_the_block_is_given_back(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 @parsl.python_app
 def divide(a, b):
     import os
@@ -48,19 +50,23 @@ with parsl.load(config()):
         print(value, error)
 print(job)
 """
+    )
     said, job = site.python(python, program).splitlines()
     assert said == "2.0 division by zero"
     site.until(job, "CA")
 
 
 def test_a_block_that_fails(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 @parsl.python_app
 def never(): pass
 
 with parsl.load(config(worker_init="exit 3")):
     print(type(never().exception()).__name__)
 """
+    )
     before = set(site.states())
     assert site.python(python, program) == "BadStateException\n"
     after = site.states()

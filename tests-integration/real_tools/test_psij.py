@@ -1,4 +1,4 @@
-"""psij-python: jobs by a script with quoted values, states from squeue, files by the job's number."""
+"""psij-python: scripts with quoted values, states from squeue, files named by jobs."""
 
 from __future__ import annotations
 
@@ -36,34 +36,43 @@ def job(*words, processes=1, name="out"):
 
 
 def test_two_processes_of_a_job(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 one = job("/bin/sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS", processes=2)
 executor.submit(one)
 print(one.wait().state.name)
 """
+    )
     assert site.python(python, program) == "COMPLETED\n"
     assert sorted((site.home / "out").read_text().splitlines()) == ["0 of 2", "1 of 2"]
 
 
 def test_a_failure_with_its_exit_status(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 one = job("/bin/sh", "-c", "echo wrong >&2; exit 3", name="failed")
 executor.submit(one)
 status = one.wait()
 print(status.state.name, status.exit_code)
 """
+    )
     assert site.python(python, program) == "FAILED 3\n"
     assert "wrong" in (site.home / "failed.err").read_text()
 
 
 def test_a_job_that_is_cancelled(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 one = job("/bin/sleep", "600")
 executor.submit(one)
 one.wait(target_states=[JobState.ACTIVE])
 one.cancel()
 print(one.wait().state.name, one.native_id)
 """
+    )
     state, number = site.python(python, program).split()
     assert state == "CANCELED"
     site.until(number, "CA")

@@ -20,10 +20,10 @@ import os, time
 from pysqa import QueueAdapter
 queue = QueueAdapter(queue_type="SLURM")
 
-def submit(command, **options):
+def submit(command, folder, **options):
     return queue.submit_job(
         job_name="job", command=command, cores=1, run_time_max=600, memory_max=1,
-        partition="main", **options)
+        partition="main", working_directory=os.path.abspath(folder), **options)
 
 def until(number, *states):
     while (state := queue.get_status_of_job(process_id=number)) not in states: time.sleep(0.2)
@@ -32,32 +32,41 @@ def until(number, *states):
 
 
 def test_a_job_after_another_one(site: ToolSite, python: Path) -> None:
-    program = START + """\
-first = submit("echo first > ../order", working_directory=os.path.abspath("a"))
-second = submit("echo second >> ../order", working_directory=os.path.abspath("b"), dependency_list=[str(first)])
+    program = (
+        START
+        + """\
+first = submit("echo first > ../order", "a")
+second = submit("echo second >> ../order", "b", dependency_list=[str(first)])
 print(until(second, None))
 """
+    )
     assert site.python(python, program) == "None\n"
     assert (site.home / "order").read_text() == "first\nsecond\n"
 
 
 def test_a_failure_leaves_the_table(site: ToolSite, python: Path) -> None:
-    program = START + """\
-number = submit("sleep 1; exit 2", working_directory=os.path.abspath("c"))
+    program = (
+        START
+        + """\
+number = submit("sleep 1; exit 2", "c")
 until(number, None)
 print(number)
 """
+    )
     number = site.python(python, program).strip()
     site.until(number, "F")
 
 
 def test_a_job_that_is_cancelled(site: ToolSite, python: Path) -> None:
-    program = START + """\
-number = submit("exec sleep 600", working_directory=os.path.abspath("d"))
+    program = (
+        START
+        + """\
+number = submit("exec sleep 600", "d")
 until(number, "running")
 queue.delete_job(process_id=number)
 until(number, None)
 print(number)
 """
+    )
     number = site.python(python, program).strip()
     site.until(number, "CA")

@@ -38,28 +38,36 @@ def until(number, *states):
 
 
 def test_a_job_and_its_end(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 folder = os.path.abspath("a")
 number = submit("echo hi $SLURM_NTASKS")
 job = until(number, QState.DONE, QState.FAILED)
 print(job.state.name, job.name, job.info.cpus, job.info.time_limit)
 """
+    )
     assert site.python(python, program) == "DONE job 2 600\n"
     assert (site.home / "a/queue.out").read_text() == "hi 2\n"
 
 
 def test_a_failure(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 folder = os.path.abspath("b")
 number = submit("exit 3")
 job = until(number, QState.DONE, QState.FAILED)
 print(job.state.name, job.sub_state.value, queue.get_jobs_list([number]))
 """
+    )
     assert site.python(python, program) == "FAILED FAILED []\n"
 
 
 def test_a_job_that_is_listed_and_cancelled(site: ToolSite, python: Path) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 folder = os.path.abspath("c")
 number = submit("exec sleep 600")
 while not (jobs := queue.get_jobs_list([number, "999"])) or jobs[0].state != QState.RUNNING:
@@ -68,6 +76,7 @@ print(jobs[0].job_id == number, jobs[0].info.time_limit, jobs[0].username)
 print(queue.cancel(number).status.name)
 print(until(number, QState.FAILED).sub_state.value)
 """
+    )
     listed, cancelled, state = site.python(python, program).splitlines()
     assert listed.startswith("True 600 ")
     assert (cancelled, state) == ("SUCCESSFUL", "CANCELLED")

@@ -36,7 +36,9 @@ print([job.result() for job in executor.map_array(pow, [2, 3, 4], [2, 2, 2])])
 def test_processes_of_one_job_and_a_job_that_is_warned_and_runs_again(
     site: ToolSite, python: Path
 ) -> None:
-    program = START + """\
+    program = (
+        START
+        + """\
 import os
 def rank():
     here = submitit.JobEnvironment()
@@ -60,6 +62,7 @@ print(job.result())
 executor.update_parameters(tasks_per_node=2)
 print(executor.submit(rank).results())
 """
+    )
     assert site.python(python, program) == "1\n[(0, 2, 1), (1, 2, 1)]\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from grain.cli.slurm.reading import PATIENCE, patiently
 from grain.eventlog.usage import Usage
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
+from grain_testkit.programs import run
 
 if TYPE_CHECKING:
     import subprocess
@@ -205,17 +207,41 @@ def test_hold_and_release(site: SlurmSite) -> None:
     assert site.out("squeue", "-h", "-j", "2", "-o", "%r") == "Resources\n"
 
 
-def test_a_job_that_runs_is_ended_and_runs_again(site: SlurmSite) -> None:
+def test_a_job_that_runs_is_ended_and_runs_again_by_one_wish(site: SlurmSite) -> None:
+    # The command may be a part of the job. With two wishes, the first one could end it.
     site.submit("--wrap=x")
     site.begin(1)
     site.out("scontrol", "requeue", "1")
-    wishes = [wish.what for _, wish in site.queue.wishes_from(1)]
-    assert wishes == ["cancel", "again"]
+    assert [("again", 2)] == [(wish.what, wish.attempt) for _, wish in site.queue.wishes_from(1)]
     site.end(1, how="cancelled")
     standing = Book.read(site.queue).standing(1, None, time.time())
     assert (standing.state, standing.attempt) == ("PENDING", 2)
     site.begin(1, attempt=2)
     assert "Restarts=1" in site.out("scontrol", "show", "job", "1")
+
+
+@pytest.mark.parametrize(
+    ("command", "in_job", "expected"),
+    [
+        ("scontrol", True, signal.SIG_IGN),
+        ("scancel", True, signal.SIG_IGN),
+        ("scontrol", False, signal.SIG_DFL),
+        ("squeue", True, signal.SIG_DFL),
+    ],
+)
+def test_a_command_that_ends_its_own_job_has_a_status(
+    command: str, in_job: bool, expected: signal.Handlers
+) -> None:
+    program = (
+        "import signal, sys\n"
+        "from grain.cli.slurm.__main__ import main\n"
+        f"main([{command!r}, '', '--version'])\n"
+        "print(int(signal.getsignal(signal.SIGTERM)))\n"
+    )
+    environ = {**os.environ, "SLURM_JOB_ID": "1"}
+    if not in_job:
+        del environ["SLURM_JOB_ID"]
+    assert run("-c", program, env=environ).stdout.splitlines()[-1] == str(int(expected))
 
 
 def test_a_job_that_has_ended_runs_again(site: SlurmSite) -> None:

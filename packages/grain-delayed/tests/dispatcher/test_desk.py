@@ -92,6 +92,18 @@ def test_new_jobs_and_wishes_come_with_a_look(queue: Queue) -> None:
     assert starts(desk) == [FIRST]
 
 
+def test_a_wish_to_run_again_stops_what_runs_but_not_the_attempt_that_it_asks_for(
+    queue: Queue,
+) -> None:
+    queue.submit(JOB)
+    desk = Desk(queue)
+    [first] = desk.plan.starts(now=0.0, room=lambda _: 1)
+    queue.wish(Wish(what="again", jobs=((1, 1),), attempt=1))
+    assert desk.look().stops == []
+    queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
+    assert desk.look().stops == [first]
+
+
 def test_a_cancellation_is_final_for_what_waits_and_stops_what_runs(queue: Queue) -> None:
     queue.submit(JOB)
     queue.submit(JOB)

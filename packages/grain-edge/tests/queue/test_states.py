@@ -132,6 +132,14 @@ def test_a_wish_for_tasks_is_for_these_only() -> None:
     assert not some.concerns(3, None)
 
 
+def test_a_run_ends_by_a_cancellation_and_by_a_wish_for_a_later_attempt() -> None:
+    assert wish("cancel").ends(4, None, 2)
+    assert wish("again", 3).ends(4, None, 2)
+    assert not wish("again", 3).ends(4, None, 3)
+    assert not wish("again", 3).ends(6, None, 2)
+    assert not wish("hold", 3).ends(4, None, 2)
+
+
 def test_again_gives_one_more_attempt_and_takes_a_cancellation_back() -> None:
     asked = asked_of(JOB, 4, None, [wish("cancel"), wish("again", 2)])
 

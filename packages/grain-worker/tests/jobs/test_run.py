@@ -155,12 +155,15 @@ async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
     assert ended.how == "returned"
 
 
-async def test_a_wish_ends_a_run_without_any_scheduler(queue: Queue, work: Path) -> None:
+@pytest.mark.parametrize("wish", [{"what": "cancel"}, {"what": "again", "attempt": 2}])
+async def test_a_wish_ends_a_run_without_any_scheduler(
+    queue: Queue, work: Path, wish: dict[str, Any]
+) -> None:
     number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
-        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann", why="wrong basis"))
+        queue.wish(Wish(**wish, jobs=((number, number),), by="ann", why="wrong basis"))
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert (ended.how, ended.by, ended.message) == ("cancelled", "ann", "wrong basis")

@@ -90,7 +90,7 @@ class Plan:
         self._reopen(turn)
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
-        """Take in a wish; return the attempts that are under way and are to be cancelled."""
+        """Take in a wish; return the attempts that are under way and are to end."""
         stops = []
         for first, last in wish.jobs:
             for number in range(first, min(last, self._book.next_job - 1) + 1):
@@ -101,12 +101,11 @@ class Plan:
                     continue
                 turn.look_again()
                 self._reopen(turn)
-                if wish.what == "cancel":
-                    stops += [
-                        TaskAttempt(number, task, attempt)
-                        for task, attempt in turn.active.items()
-                        if wish.concerns(number, task)
-                    ]
+                stops += [
+                    TaskAttempt(number, task, attempt)
+                    for task, attempt in turn.active.items()
+                    if wish.ends(number, task, attempt)
+                ]
         return stops
 
     def note(self, number: int, task: int | None) -> None:

@@ -159,11 +159,11 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     Attributes:
         what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, or
-            only what has failed (`only_failed`); ``"signal"``.
+            only what has failed (`only_failed`), and end what runs; ``"signal"``.
         jobs: first and last number of each range of jobs.
         tasks: ranges of tasks of the one job; empty for all.
-        attempt: of ``"again"``: the attempt that may be made, so one more than the last that ended;
-            a task that has made it already does not run once more.
+        attempt: of ``"again"``: the attempt that may be made, so one more than the last; a task
+            that has made it already does not run once more.
         by: who, and on which host.
         at: Unix seconds.
         why: the user's reason, for display.
@@ -192,6 +192,18 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return any(first <= number <= last for first, last in self.jobs) and (
             not self.tasks
             or (task is not None and any(first <= task <= last for first, last in self.tasks))
+        )
+
+    def ends(self, number: int, task: int | None, attempt: int) -> bool:
+        """Return True if it ends an attempt that runs: it cancels, or asks for a later attempt.
+
+        Args:
+            number: the job's.
+            task: that of the task; None if the job is not an array.
+            attempt: that of the attempt.
+        """
+        return self.concerns(number, task) and (
+            self.what == "cancel" or (self.what == "again" and attempt < self.attempt)
         )
 
 

@@ -6,6 +6,7 @@ The executable files of the directory that `grain slurm` prints run it so.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ _OF_BAD_USE = {"sbatch": 255, "srun": 255, "salloc": 255}
 def main(argv: list[str]) -> int:
     """Run a command, and return its exit status."""
     name, folder, *words = argv
+    if name in ("scontrol", "scancel") and "SLURM_JOB_ID" in os.environ:
+        # It may end the very job that calls it, which then reads its status.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Names and comments of jobs may have any bytes.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]

@@ -214,7 +214,7 @@ def _wish(
     book: Book,
     facts: SlurmTask,
     by: str,
-    what: Literal["hold", "release", "cancel", "again"],
+    what: Literal["hold", "release", "again"],
     attempt: int = 0,
 ) -> None:
     tasks = () if facts.task is None else ((facts.task, facts.task),)
@@ -251,9 +251,7 @@ def _requeue(book: Book, facts: SlurmTask, by: str) -> str:
         return "Job is pending execution"
     if not facts.job.requeue:
         return "Requested operation is presently disabled"
-    if facts.state == "RUNNING":
-        # The worker ends it for this wish, and the next one takes the cancellation back.
-        _wish(book, facts, by, "cancel")
+    # One wish: this process may be a part of what it ends.
     _wish(book, facts, by, "again", facts.standing.attempt + 1)
     return ""
 

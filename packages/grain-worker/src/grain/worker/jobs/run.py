@@ -310,15 +310,13 @@ class _Runner:
                 scope.cancel()
 
     def _look(self) -> list[Wish]:
-        """Read new wishes; return those for a signal, and note a cancellation."""
+        """Read new wishes; return those for a signal, and note one that ends the run."""
         signals = []
         for number, wish in self._queue.wishes_from(self._next_wish):
             self._next_wish = number + 1
-            if not wish.concerns(self._what.number, self._what.task):
-                continue
-            if wish.what == "signal":
+            if wish.what == "signal" and wish.concerns(self._what.number, self._what.task):
                 signals.append(wish)
-            elif wish.what == "cancel":
+            elif wish.ends(*self._key):
                 self._cancelled = wish
         return signals
 
