@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 CACHE = "GRAIN_REAL_TOOLS"
 """The variable that names the directory of the environments."""
 
+GRAIN = tuple(
+    word for folder in sorted(ROOT.glob("packages/grain-*")) for word in ("-e", str(folder))
+)
+"""Requirements for a tool that imports Grain: this checkout."""
+
 
 class NotInstalled(Exception):
     """A tool could not be installed; the text says why."""

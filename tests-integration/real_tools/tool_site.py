@@ -28,14 +28,18 @@ class ToolSite:
 
     It is set up as docs/slurm.md says. Use `tool_site`, which ends all that runs in it.
 
+    Args:
+        home: its directory.
+        python: the interpreter of the environment of Grain; that of the test by default.
+
     Attributes:
         home: the home directory, in which everything is written, and programs are run.
         environ: the variables of a shell in it. No Slurm is on its ``PATH`` but Grain's.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, python: Path | None = None) -> None:
         self.home = home
-        own = str(Path(sys.executable).parent)
+        own = str((python or Path(sys.executable)).parent)
         self.environ = {name: os.environ[name] for name in _PASSED if name in os.environ}
         self.environ["PATH"] = f"{own}:{self.environ['PATH']}"
         self.environ["HOME"] = str(home)
@@ -126,10 +130,10 @@ class ToolSite:
 
 
 @contextmanager
-def tool_site(home: Path) -> Iterator[ToolSite]:
+def tool_site(home: Path, python: Path | None = None) -> Iterator[ToolSite]:
     """Have a site in a new directory; when the block ends, no process of it is left."""
     home.mkdir(parents=True, mode=0o700)
-    site = ToolSite(home)
+    site = ToolSite(home, python)
     try:
         site.start()
         yield site

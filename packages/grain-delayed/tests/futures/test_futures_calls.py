@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import threading
 import time
@@ -27,6 +28,10 @@ def look() -> tuple[str, str]:
     return repr(GVAR.res), GVAR.instance
 
 
+def count_cores(_: int = 0) -> int:
+    return len(GVAR.res.c)
+
+
 def test_a_call_has_its_resources() -> None:
     """A function in a thread sees them as a tasklet does, and may call trio's."""
 
@@ -43,6 +48,21 @@ def test_a_call_has_its_resources() -> None:
         assert (3, "CPU_Cores([0-1])") == pool.submit(calls_back).result()
     with executor() as pool:
         assert "CPU_Cores([0])" == pool.submit(look).result()[0]
+
+
+def test_other_requests_share_the_mission_which_lasts_as_long_as_one_of_them() -> None:
+    pool = executor(local=2)
+    wide = pool @ Cores(2)
+    one = wide @ Cores(1)
+    assert "CPU_Cores([0-1])" == wide.submit(look).result()[0]
+    assert [1, 1] == list(one.map(count_cores, range(2)))
+    del pool, wide
+    gc.collect()
+    assert 1 == one.submit(count_cores).result()
+    two = one @ Cores(2)
+    one.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        two.submit(look)
 
 
 def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:

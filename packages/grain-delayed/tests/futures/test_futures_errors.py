@@ -50,6 +50,8 @@ def test_bad_options_are_errors_of_the_constructor_and_leave_no_thread(tmp_path:
         Executor(2, Cores(1), config_file=False)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"local=2: give the resources of the local worker"):
         Executor(Cores(1), 2, config_file=False)  # type: ignore[arg-type]
+    with executor() as pool, pytest.raises(TypeError, match="resources of each call"):
+        pool @ 2  # type: ignore[operator]
     config = tmp_path / "grain.toml"
     config.write_text("nonsense = 1")
     with pytest.raises(ConfigError, match="nonsense"):
@@ -131,14 +133,14 @@ def test_a_mission_that_breaks() -> None:
 
             yield active
 
-    engine = Engine(Cores(1), breaking)
+    engine = Engine(breaking)
     engine.begin()
-    waiting = [engine.submit(trio.sleep_forever, (), {}) for _ in range(3)]
+    waiting = [engine.submit(Cores(1), trio.sleep_forever, (), {}) for _ in range(3)]
     breaks.set()
     for future in waiting:
         error = future.exception(timeout=120)
         assert error is not None
     engine.join()
     with pytest.raises(futures.BrokenExecutor, match="the executor's mission has failed") as caught:
-        engine.submit(int, (), {})
+        engine.submit(Cores(1), int, (), {})
     assert "broken" in repr(caught.value.__cause__)

@@ -87,10 +87,18 @@ class Future(futures.Future[T]):
                 super().exception(_WAKE)
 
 
+class _Submitted(NamedTuple):
+    """A call that the worksite has yet to submit."""
+
+    future: Future[Any]
+    call: Call
+    request: Resource
+
+
 class _Orders(NamedTuple):
     """News for the worksite."""
 
-    submitted: deque[tuple[Future[Any], Call]]
+    submitted: deque[_Submitted]
     cancelled: deque[Future[Any]]
     closed: bool  # it takes no more calls; the present ones go on
     interrupted: bool  # what runs is cancelled, as well as what waits
@@ -99,8 +107,7 @@ class _Orders(NamedTuple):
 class Engine:
     """The part of an executor that all threads share."""
 
-    def __init__(self, request: Resource, open_mission: Open) -> None:
-        self._request = request
+    def __init__(self, open_mission: Open) -> None:
         self._open_mission = open_mission
         self._pid = os.getpid()
         self._began: futures.Future[None] = futures.Future()
@@ -109,7 +116,7 @@ class Engine:
         self._lock = threading.RLock()
         # Under the lock: news for the worksite, the calls that are not resolved, and whether no
         # more are taken.
-        self._submitted: deque[tuple[Future[Any], Call]] = deque()
+        self._submitted: deque[_Submitted] = deque()
         self._cancelled: deque[Future[Any]] = deque()
         self._unresolved: set[Future[Any]] = set()
         self._closed = False
@@ -130,7 +137,9 @@ class Engine:
             self._thread.join()  # it has nothing left to do
         self._began.result()
 
-    def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
+    def submit(
+        self, request: Resource, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Future[Any]:
         """Queue a call; see `Executor.submit`."""
         if os.getpid() != self._pid:
             raise RuntimeError(
@@ -146,7 +155,7 @@ class Engine:
             if self._closed or self._interrupted:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._unresolved.add(future)
-            self._submitted.append((future, call))
+            self._submitted.append(_Submitted(future, call, request))
             self._notify()
         future.add_done_callback(self._on_done)
         return future
@@ -227,7 +236,7 @@ class Engine:
     async def _main(self) -> None:
         with trio.CancelScope() as scope:
             async with self._open_mission() as mission, trio.open_nursery() as nursery:
-                site = _Worksite(self, mission, self._request, scope)
+                site = _Worksite(self, mission, scope)
                 token = trio.lowlevel.current_trio_token()
                 with self._lock:
                     self._wake = partial(token.run_sync_soon, site.look, idempotent=True)
@@ -255,12 +264,9 @@ class _Worksite:
         scope: cancelled for an interrupt.
     """
 
-    def __init__(
-        self, engine: Engine, mission: Mission, request: Resource, scope: trio.CancelScope
-    ) -> None:
+    def __init__(self, engine: Engine, mission: Mission, scope: trio.CancelScope) -> None:
         self._engine = engine
         self._mission = mission
-        self._request = request
         self._scope = scope
         self._closed = trio.Event()
         self._failing = False
@@ -296,14 +302,14 @@ class _Worksite:
         if orders.closed:
             self._closed.set()
 
-    def _submit(self, future: Future[Any], call: Call) -> None:
+    def _submit(self, future: Future[Any], call: Call, request: Resource) -> None:
         if future.cancelled():
             return  # it is among the cancelled ones, too
         if self._mission.runs_in_process:
             call = Call(_Observed(self._engine, future, call), (), {})
         try:
             self._tasks[future] = self._mission.submit(
-                self._request, call, partial(self._deliver, future)
+                request, call, partial(self._deliver, future)
             )
         except ExecutorClosed:
             pass  # the mission is failing: its exception is the outcome, in the end

@@ -62,11 +62,8 @@ class Executor(futures.Executor):
         isolated: bool = False,
         env: Mapping[str, str | None] | None = None,
     ) -> None:
-        request = Cores(1) if request is None else request
-        if not isinstance(request, Resource):
-            raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
+        self._request = _checked(Cores(1) if request is None else request)
         self._engine = Engine(
-            request,
             partial(
                 mission,
                 local,
@@ -81,6 +78,8 @@ class Executor(futures.Executor):
             ),
         )
         self._handlers: list[ExitHandler] = []
+        # The mission ends when nothing refers to the executor that has begun it.
+        self._whole: Executor | None = None
         self._engine.begin()
         weakref.finalize(self, self._engine.close, cancel=False)
 
@@ -111,7 +110,22 @@ class Executor(futures.Executor):
             concurrent.futures.BrokenExecutor: the mission has failed, with the exception that is
                 the cause of this one.
         """
-        return self._engine.submit(fn, args, kwargs)
+        return self._engine.submit(self._request, fn, args, kwargs)
+
+    def __matmul__(self, request: Resource) -> Executor:
+        """Return an executor whose calls have another request, as in ``executor @ Cores(4)``.
+
+        The two have one mission: `shutdown` of either one ends both.
+
+        Raises:
+            TypeError: request is not a resource.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._request = _checked(request)
+        other._handlers = []
+        other._whole = self._whole or self
+        return other
 
     def map(
         self,
@@ -188,6 +202,12 @@ class Executor(futures.Executor):
 
     def __reduce__(self) -> Any:
         raise TypeError("an executor cannot be passed to a worker or pickled")
+
+
+def _checked(request: object) -> Resource:
+    if not isinstance(request, Resource):
+        raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
+    return request
 
 
 def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
