@@ -38,7 +38,7 @@ _REFUSED = {
     "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
                  "--deadline is not supported"),
     "exclusive": ("Requested node configuration is not available",
-                  "a job has cores of a node, not the node: ask for as many as you need"),
+                  "a job has cores of a node, not the node: leave out --exclusive; ask for cores"),
     "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
     "licenses": ("Invalid license specification", "there are no licenses"),
     "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
