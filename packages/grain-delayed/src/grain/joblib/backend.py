@@ -1,19 +1,15 @@
-"""A backend for `joblib <https://joblib.readthedocs.io>`_, whose calls run on Grain's workers.
-
-Nothing of Grain imports this module, nor does Grain require joblib: install it into the same
-environment.
-"""
+"""A backend of joblib, by an `Executor`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from grain.subproc import subprocify
+
 # AutoBatchingMixin is in no manual, but Dask's and Ray's backends have it, too: it joins calls of
 # milliseconds to batches.
 from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
-
-from grain.subproc import subprocify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,20 +1,15 @@
-"""An executor for `Parsl <https://parsl-project.org>`_, whose apps run on Grain's workers.
-
-Nothing of Grain imports this module, nor does Grain require Parsl: install it into the same
-environment.
-"""
+"""An executor of Parsl, by an `Executor`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from parsl.executors.base import ParslExecutor
-from parsl.executors.errors import InvalidResourceSpecification
-from parsl.utils import RepresentationMixin
-
 from grain.delayed import Executor
 from grain.resource import ZERO, Cores, GPUs, Memory, Resource
 from grain.subproc import subprocify
+from parsl.executors.base import ParslExecutor
+from parsl.executors.errors import InvalidResourceSpecification
+from parsl.utils import RepresentationMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
