@@ -128,8 +128,11 @@ async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool)
         assert await tool.call("srun", "-n2", "-l", "sh", "-c", "echo $SLURM_NTASKS") in (
             "0: 2\n1: 2\n", "1: 2\n0: 2\n",
         )  # fmt: skip
-        found = await tool.call("srun", "sh", "-c", "echo out; echo err >&2; exit 3", status=3)
+        script = "echo out $SLURM_STEP_ID $SLURM_NTASKS; echo err >&2; exit 3"
+        found = await tool.call("srun", "sh", "-c", script, status=3)
         assert sorted(found.splitlines()) == [
-            "err", "out", "srun: error: task 0: Exited with exit code 3",
+            "err", "out 0 1", "srun: error: task 0: Exited with exit code 3",
         ]  # fmt: skip
+        found = await tool.call("srun", "no-such-program", status=2)
+        assert found.startswith("slurmstepd: error: execve(): no-such-program: No such file")
         assert await tool.call("sbatch", "-W", "--wrap", "exit 4", status=4) != ""

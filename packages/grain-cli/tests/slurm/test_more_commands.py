@@ -315,6 +315,7 @@ def test_a_step_ends_at_its_limit(site: SlurmSite) -> None:
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-n2", "no-such-program"], NOT_FOUND, 2),
         (["no-such-program"], NOT_FOUND, 2),
+        (["/etc/passwd"], "slurmstepd: error: execve(): /etc/passwd: Permission denied", 13),
         (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
     ],
 )

@@ -42,12 +42,10 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         raise CommandFailed(f"srun: error: (Grain) {folder}: {error.strerror}") from None
     token = secrets.token_hex(8)
     files = [folder / f"{token}.{name}" for name in ("out", "err")]
-    words = [*command]
-    if given.get("ntasks", "1") != "1" or "label" in given or "mpi" in given:
-        # The job runs srun again, which starts the processes there.
-        step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
-                if name in given]  # fmt: skip
-        words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *words]
+    # The job runs srun again, which starts the processes there, with the variables of a step.
+    step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
+            if name in given]  # fmt: skip
+    words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *command]
     options = {
         name: value
         for name, value in given.items()

@@ -32,7 +32,6 @@ _FORWARDED = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM,
 )  # fmt: skip
 _GRACE = 30.0  # seconds from SIGTERM to SIGKILL at a time limit
-_NOT_FOUND = 2  # as slurmstepd has it
 
 
 def srun(words: list[str], here: Here) -> SlurmAnswer:
@@ -106,7 +105,7 @@ def _become(step: SrunStep, command: Sequence[str], here: Here, export: str) -> 
         variables = steps.variables(step, 0, here.environment, export)
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the user's command
     except OSError as error:
-        return SlurmAnswer("", _not_started(command, error), _NOT_FOUND)
+        return SlurmAnswer("", _not_started(command, error), error.errno or 1)
 
 
 def _not_started(command: Sequence[str], error: OSError) -> str:
@@ -181,7 +180,7 @@ def _run(step: SrunStep, command: Sequence[str], here: Here, export: str) -> int
             process.kill()
             process.wait()
         sys.stderr.write(f"{_not_started(command, error)}\n")
-        return _NOT_FOUND
+        return error.errno or 1  # as slurmstepd has it
     finally:
         for reader in readers:
             reader.join()
