@@ -18,6 +18,8 @@ from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
+from grain.queue.selectors import plain_number
+from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
 
 if TYPE_CHECKING:
@@ -184,6 +186,49 @@ async def test_the_receipt_says_how_it_ended(
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
     ended = await ran(queue, number)
     assert (ended.how, ended.status, ended.signal) == how
+
+
+async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(
+    queue: Queue, work: Path
+) -> None:
+    command = ("sh", "-c", "echo out; echo began > began; exec sleep 1000")
+    late = submit(queue, work, *command, timeout=0.5, stderr="err")
+    await ran(queue, late)
+    array = ArraySpec(ranges=((2, 2, 1),))
+    cancelled = submit(queue, work, *command, array=array, stdout="cancelled")
+    (work / "began").unlink()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, cancelled, 2))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((cancelled, cancelled),), by="ann"))
+    line = r"grain: error: \*\*\* JOB {} ON [^ .]+ CANCELLED AT \d{{4}}-\d\d-\d\dT[\d:]{{8}}{} \*\*\*\n"
+    assert (work / f"job-{late}.out").read_text() == "out\n"
+    assert re.fullmatch(line.format(late, " DUE TO TIME LIMIT"), (work / "err").read_text())
+    plain = plain_number(cancelled, 2)
+    assert re.fullmatch("out\n" + line.format(plain, ""), (work / "cancelled").read_text())
+
+
+def test_the_output_says_that_memory_ran_out_and_nothing_of_other_ends() -> None:
+    ended = [Ended(how=how, at=0.0) for how in ("memory", "exit", "signal", "start", "returned")]
+    assert [last_line(one, 7, "n1") for one in ended] == [
+        "grain: error: Detected 1 oom_kill event in StepId=7.batch.\n", "", "", "", "",
+    ]  # fmt: skip
+
+
+async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
+    queue: Queue, work: Path
+) -> None:
+    os.mkfifo(work / "err")
+    reader = os.open(work / "err", os.O_RDONLY | os.O_NONBLOCK)
+    number = submit(queue, work, "sh", "-c", "echo x > began; exec sleep 99", stderr="err")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        os.close(reader)
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ended.how == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,11 @@ def _end(facts: SlurmTask) -> str:
     return facts.time(start + facts.job.timeout) if facts.job.timeout else "NONE"
 
 
+_WITH_REASON = ("PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")
+
+
 def _node_or_reason(facts: SlurmTask) -> str:
-    if facts.state == "PENDING" or (not facts.node and facts.reason != "None"):
+    if facts.state in _WITH_REASON or (not facts.node and facts.reason != "None"):
         return f"({facts.reason})"
     return facts.node
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from grain.edge.meeting.host import start_time
@@ -97,6 +98,24 @@ def failure_text(ended: Ended) -> str:
     if ended.message:
         return ended.message
     return signal_name(ended.signal) if ended.how == "signal" else ended.how
+
+
+def last_line(ended: Ended, number: int, host: str) -> str:
+    """Return the line by which the output of an attempt says that it was ended; "" if it was not.
+
+    Some tools look for it, in the words of Slurm.
+
+    Args:
+        number: that no other job or task has.
+        host: its name.
+    """
+    if ended.how == "memory":
+        return f"grain: error: Detected 1 oom_kill event in StepId={number}.batch.\n"
+    if ended.how not in ("timeout", "cancelled"):
+        return ""
+    at = datetime.fromtimestamp(ended.at).isoformat(timespec="seconds")
+    why = " DUE TO TIME LIMIT" if ended.how == "timeout" else ""
+    return f"grain: error: *** JOB {number} ON {host} CANCELLED AT {at}{why} ***\n"
 
 
 def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:

@@ -19,9 +19,17 @@ from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain.worker.auto import batch_id, batch_system
+from grain.queue.selectors import plain_number
 from grain.worker.errors import ExternalError
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
-from grain.worker.jobs.program import command_line, failure_text, receipt, receipt_of_failure, send
+from grain.worker.jobs.program import (
+    command_line,
+    failure_text,
+    last_line,
+    receipt,
+    receipt_of_failure,
+    send,
+)
 from grain.worker.jobs.variables import Place, inherited, job_environment
 from grain.worker.processes.environment import MARKS, THREADS, allocated
 
@@ -148,6 +156,7 @@ class _Runner:
         self._what = what
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
+        self._stderr: Path | None = None
         self._began = time.time()
 
     @property
@@ -230,7 +239,22 @@ class _Runner:
         if ended is None:
             self._look()
             ended = self.returned() if self._cancelled is None else self._ended_on_request()
+        self._write_last_line(ended)
         self._queue.end(*self._key, ended)
+
+    def _write_last_line(self, ended: Ended) -> None:
+        """Have the output say, once, that the program was ended."""
+        path, self._stderr = self._stderr, None
+        number = plain_number(self._what.number, self._what.task)
+        host = socket.gethostname().partition(".")[0]
+        if path is not None and (line := last_line(ended, number, host)):
+            # Not to wait for the reader of a named pipe.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
+            with (
+                suppress(OSError),
+                open(path, "ab", opener=lambda name, _: os.open(name, flags)) as f,
+            ):
+                f.write(line.encode())
 
     def _ended_on_request(self) -> Ended:
         assert self._cancelled is not None  # by which the run was ended
@@ -262,6 +286,7 @@ class _Runner:
         for path in (out, err):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
+        self._stderr = err or out
         cores = len(allocated(GVAR.res, "c"))
         place = Place(host, cores or 1, self._queue.name)
         variables = job_environment(job, what.number, what.task, what.attempt, place)
