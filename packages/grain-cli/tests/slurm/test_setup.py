@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from grain.cli import main
 from grain.cli.batch.command import Commands
 from grain.cli.batch.system_commands import system_command, system_environment
-from grain.cli.slurm.setup.folder import COMMANDS
+from grain.cli.slurm.setup.folder import COMMANDS, script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,27 @@ def test_a_command_takes_no_module_from_the_working_directory(site: SlurmSite) -
             cwd=site.folder, env=site.environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+
+
+def test_commands_speak_to_one_queue_though_a_tool_hides_where_it_is(site: SlurmSite) -> None:
+    grain(site, "slurm")
+    hidden = {name: site.environment[name] for name in ("HOME", "PATH")}
+    words = [folder(site) / "sbatch", "--quiet", "--wrap=x"]
+    subprocess.run(words, env=hidden, cwd=site.folder, check=True)
+    assert site.queue.jobs.end() == 2
+
+
+def test_the_place_of_the_queue_may_have_any_letters_and_can_be_changed(tmp_path: Path) -> None:
+    lines = script("squeue", tmp_path, "/it's here").splitlines()[1:3]
+    text = "\n".join([*lines, "env"])
+    for environment, value in (
+        ({}, "/it's here"),
+        ({"XDG_STATE_HOME": "/not  there"}, "/not  there"),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", text], env=environment, stdout=subprocess.PIPE, check=True
+        )
+        assert f"XDG_STATE_HOME={value}" in done.stdout.decode().splitlines()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -26,22 +26,37 @@ def commands_folder(env: Mapping[str, str] = os.environ) -> Path:
     return state_folder(env) / "slurm"
 
 
-def make_commands(folder: Path) -> None:
+def make_commands(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     """Make the directory and the commands in it; those that are there are replaced.
+
+    Args:
+        folder: the directory.
+        env: where ``XDG_STATE_HOME`` says in which directory the queue is.
 
     Raises:
         OSError: they cannot be written, or another user could exchange them.
     """
     private_folder(folder)
     for name in COMMANDS:
-        write_script(folder / name, script(name, folder))
+        write_script(folder / name, script(name, folder, env.get("XDG_STATE_HOME", "")))
     (folder / MARK).touch(mode=0o600)
 
 
-def script(name: str, folder: Path) -> str:
+def script(name: str, folder: Path, state_home: str = "") -> str:
     """Return the text of a command.
 
     Python searches no module in the working directory, which may be another user's.
+
+    Args:
+        name: of the command.
+        folder: the directory of the commands.
+        state_home: the value of ``XDG_STATE_HOME``, which some tools (Toil) take from ``sbatch``,
+            but not from ``squeue``, so that these would not see the same queue.
     """
+    lines = ["#!/bin/sh"]
+    if state_home:
+        lines.append(f"XDG_STATE_HOME=${{XDG_STATE_HOME:-{shlex.quote(state_home)}}}")
+        lines.append("export XDG_STATE_HOME")
     words = [*python_command("grain.cli.slurm"), name, str(folder)]
-    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+    lines.append(f'exec {shlex.join(words)} "$@"')
+    return "".join(f"{line}\n" for line in lines)
