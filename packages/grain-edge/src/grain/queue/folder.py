@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 from contextlib import suppress
@@ -684,4 +683,7 @@ def _is_inline(script: bytes) -> bool:
 
 
 def _digest(content: bytes) -> str:
+    # Only submitters need it, and `squeue`, which tools call every second, begins without.
+    import hashlib
+
     return hashlib.sha256(content).hexdigest()
