@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import re
 import subprocess
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,13 +30,15 @@ class Tool:
     async def start(self) -> None:
         self._commands = (await self._jobs.grain("slurm")).strip()
 
-    async def call(self, *words: str, status: int = 0, stdin: str = "") -> str:
+    async def call(
+        self, *words: str, status: int = 0, stdin: str = "", folder: Path | None = None
+    ) -> str:
         """Return the output of a command, with standard error as many tools read it."""
         path = f"{self._commands}:{os.environ['PATH']}"
         run = partial(
-            subprocess.run, words, cwd=self.folder, env={**self._jobs.site.environ, "PATH": path},
-            input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-            check=False,
+            subprocess.run, words, cwd=folder or self.folder,
+            env={**self._jobs.site.environ, "PATH": path}, input=stdin, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
         )  # fmt: skip
         done = await trio.to_thread.run_sync(run)
         assert done.returncode == status, done.stdout
@@ -61,7 +65,7 @@ async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
     jobs = Jobs(Site(tmp_path))
     tool = Tool(jobs)
     await tool.start()
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2):
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2, Memory=1):
         yield tool
         await jobs.grain("queue", "stop")
 
@@ -120,7 +124,53 @@ async def test_a_script_can_trap_a_signal_and_have_itself_run_again(tool: Tool) 
             await trio.sleep(0.1)
         await tool.call("scancel", "-b", "-s", "USR2", number)
         await tool.until(number, "CD")
-        assert tool.text(f"slurm-{number}.out").splitlines() == ["run 0", "caught", "run 1"]
+        first, caught, ended, second = tool.text(f"slurm-{number}.out").splitlines()
+        assert (first, caught, second) == ("run 0", "caught", "run 1")
+        assert f"*** JOB {number} ON " in ended
+
+
+async def test_what_nextflow_calls(tool: Tool) -> None:
+    """As its executor ``slurm`` does, by its source, with what matters of the scripts it writes."""
+
+    async def submit(name: str, command: str, *directives: str) -> str:
+        work = tool.folder / "work" / name
+        work.mkdir(parents=True)
+        lines = [f"-J nf-{name}", f'-o "{work}/.command.log"', "--no-requeue",
+                 "--signal B:USR2@30", "--mem 100M", *directives]  # fmt: skip
+        script = [
+            "#!/bin/bash",
+            *(f"#SBATCH {line}" for line in lines),
+            "trap 'printf -- ${status:=0} > .exitcode' EXIT",
+            "trap 'status=143; kill $pid' TERM INT USR2",
+            f"({command}) > .command.out & pid=$!",
+            "wait $pid || status=$?",
+            "exit $status",
+        ]
+        (work / ".command.run").write_text("\n".join([*script, ""]))
+        said = await tool.call("sbatch", ".command.run", folder=work)
+        assert re.fullmatch(r"Submitted batch job \d+\n", said)
+        return said.split()[-1]
+
+    async def until(**states: str) -> None:
+        query = ("squeue", "--noheader", "-o", "%i %t", "-t", "all", "-u", getpass.getuser())
+        wanted = {f"{numbers[name]} {state}" for name, state in states.items()}
+        while not wanted <= set((await tool.call(*query)).splitlines()):
+            await trio.sleep(0.1)
+
+    with trio.fail_after(300):
+        numbers = {
+            "good": await submit("good", "echo result", "-c 2", "-t 00:10:00"),
+            "bad": await submit("bad", "exit 3"),
+            "late": await submit("late", "sleep 600", "-t 00:00:33"),
+        }
+        await until(good="CD", bad="F", late="F")
+        for name, status in {"good": "0", "bad": "3", "late": "143"}.items():
+            assert tool.text(f"work/{name}/.exitcode") == status
+        assert tool.text("work/good/.command.out") == "result\n"
+        numbers = {name: await submit(name, "sleep 600") for name in ("one", "two", "three")}
+        await until(one="R", two="R", three="PD")
+        assert await tool.call("scancel", *numbers.values()) == ""
+        await until(one="CA", two="CA", three="CA")
 
 
 async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool) -> None:

@@ -28,10 +28,7 @@ SUBMISSIONS = {
         "--chdir=.", "--output=shell:true.%j.out", "--error=shell:true.%j.err", "--partition=main",
     ],
     "maestrowf 1.2.1": ["-D", "."],
-    "nextflow, by its source": [
-        "--no-requeue", "--signal", "B:USR2@30", "--mem", "100M", "-t", "00:10:00", "-c", "2",
-        "-J", "nf-x", "-o", ".command.log", "--array", "0-3",
-    ],
+    "nextflow 26.08, by its source": [],
 }  # fmt: skip
 """Command lines of sbatch, without the script."""
 
@@ -176,6 +173,27 @@ SCRIPTS = {
 #SBATCH --time=5:00
 #SBATCH --partition=main
 """,
+    "nextflow 26.08, by its source": """\
+#!/bin/bash
+#SBATCH -J nf-align_(1)
+#SBATCH -o "work/a b/.command.log"
+#SBATCH --no-requeue
+#SBATCH --signal B:USR2@30
+#SBATCH -c 2
+#SBATCH -t 00:10:00
+#SBATCH --mem 100M
+#SBATCH -p main
+#SBATCH -A acct
+""",
+    "nextflow 26.08, an array, by its source": """\
+#!/bin/bash
+#SBATCH --array 0-3
+#SBATCH -J nf-align
+#SBATCH -o /dev/null
+#SBATCH --no-requeue
+#SBATCH --signal B:USR2@30
+#SBATCH --mem-per-cpu 50M
+""",
     "simple-slurm 0.3.6": """\
 #!/bin/sh
 
@@ -203,8 +221,11 @@ LISTS = {
         r" +JOBID +NAME +USER ST\n +JOB     name +ME  R",
     ),
     "myqueue 26.8.1": (["--user", "ME"], r" +JOBID .*\n +JOB .*"),
-    "nextflow, by its source": (
+    "nextflow 26.08, by its source": (
         ["--noheader", "-o", "%i %t", "-t", "all", "-p", "main", "-u", "ME"], r"JOB R",
+    ),
+    "nextflow 26.08 with onlyJobState, by its source": (
+        ["--noheader", "-o", "%i %t", "-t", "all", "--only-job-state"], r"JOB R",
     ),
     "Parsl and QCFractal, by their source": (
         ["--noheader", "--format=%i %t", "--job", "JOB"], r"JOB R",

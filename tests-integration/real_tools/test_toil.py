@@ -32,15 +32,15 @@ def work(job, what):
         time.sleep(600)
     return os.environ["SLURM_JOB_ID"]
 
-def several(job):
+def several(job, what):
     return [job.addChildJobFn(work, "succeed", **SMALL).rv() for _ in range(2)]
 
 if __name__ == "__main__":
     parser = Job.Runner.getDefaultArgumentParser()
     parser.add_argument("what")
     options = parser.parse_args()
-    what = options.what
-    first = Job.wrapJobFn(several if what == "several" else work, *[what] * (what != "several"), **SMALL)
+    function = several if options.what == "several" else work
+    first = Job.wrapJobFn(function, options.what, **SMALL)
     with Toil(options) as toil:
         print("result:", toil.start(first))
 """

@@ -201,7 +201,7 @@ async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(
         nursery.start_soon(run_job, call(queue, cancelled, 2))
         await begun_at(work / "began")
         queue.wish(Wish(what="cancel", jobs=((cancelled, cancelled),), by="ann"))
-    line = r"grain: error: \*\*\* JOB {} ON [^ .]+ CANCELLED AT \d{{4}}-\d\d-\d\dT[\d:]{{8}}{} \*\*\*\n"
+    line = r"grain: error: \*\*\* JOB {} ON [^ .]+ CANCELLED AT [\dT:-]{{19}}{} \*\*\*\n"
     assert (work / f"job-{late}.out").read_text() == "out\n"
     assert re.fullmatch(line.format(late, " DUE TO TIME LIMIT"), (work / "err").read_text())
     plain = plain_number(cancelled, 2)

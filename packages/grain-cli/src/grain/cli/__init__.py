@@ -30,6 +30,7 @@ Map:
 - ``queue/``: the queue as commands see it
 - ``init/``: `grain init`, which writes a configuration
 - ``batch/``: batch systems: scripts, submission, states, cancellation
+- ``hq/``: `grain hq`, and an ``hq`` for tools that speak HyperQueue
 - ``slurm/``: `grain slurm`, and commands that speak to the queue in Slurm's words
 - ``slurm_words/``: these words: options, values, formats, states
 """

@@ -29,7 +29,6 @@ LONGEST_SCRIPT = 10_000_000
 
 # Variables that belong to the shell of the submission.
 _OF_SHELL = {"_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID"}
-_DIRECTIVE = re.compile(r"#GRAIN(?:\s+(.*))?")
 _AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
 
 
@@ -77,22 +76,22 @@ class SubmittedFrom:
     now: float
 
 
-def directives(script: str) -> list[str]:
-    """Return the words of the lines ``#GRAIN`` of a script, up to its first command.
+def directives(script: str, mark: str = "#GRAIN") -> list[str]:
+    """Return the words of the lines of a script that begin with a mark, up to its first command.
 
     Raises:
         BadSubmission: a line has a quote that is not closed.
     """
     words: list[str] = []
     for number, line in enumerate(script.splitlines(), 1):
-        text = line.strip()
+        text = line.strip().replace("\t", " ")
         if text and not text.startswith("#"):
             break
-        match = _DIRECTIVE.fullmatch(text)
-        if match is None:
+        first, _, rest = text.partition(" ")
+        if first != mark:
             continue
         try:
-            words += shlex.split(match[1] or "", comments=True)
+            words += shlex.split(rest, comments=True)
         except ValueError:
             raise BadSubmission(f"line {number} has a quote that is not closed: {text}") from None
     return words

@@ -118,7 +118,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         lines = _lines(options.get("each_line"), options.get("stdin"))
         stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
         job = make_job(
-            options, words=words, script=script, script_name=name, around=_submitted_from(),
+            options, words=words, script=script, script_name=name, around=submitted_from(),
             lines=lines.count(b"\n"),
         )  # fmt: skip
         queue = open_queue(given["queue_name"], make=True)
@@ -193,7 +193,7 @@ def _context_of(ctx: click.Context, words: list[str]) -> click.Context:
     return inner
 
 
-def _submitted_from() -> SubmittedFrom:
+def submitted_from() -> SubmittedFrom:
     """Return where and by whom the job is submitted.
 
     Raises:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 _OPTIONS = options("""
     account,A= all,a array,r array-unique clusters,M= federation format,o= Format,O= help usage hide
     iterate,i= jobs,j=? licenses,L= local long,l me name,n= noconvert nodelist,w= noheader,h
-    partition,p= priority,P qos,q= reservation,R= sibling sort,S= start states,t= steps,s=? user,u=
-    verbose,v version,V
+    only-job-state partition,p= priority,P qos,q= reservation,R= sibling sort,S= start states,t=
+    steps,s=? user,u= verbose,v version,V
 """)
+# --only-job-state is of Slurm 23.11. Tools give it to spare the controller, and there is none.
 _USAGE = """\
 Usage: squeue [OPTIONS]
 

@@ -11,7 +11,7 @@ from grain.edge.trust import private_folder, python_command, write_script
 from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 COMMANDS = (
@@ -38,18 +38,17 @@ def make_commands(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     """
     private_folder(folder)
     for name in COMMANDS:
-        write_script(folder / name, script(name, folder, env.get("XDG_STATE_HOME", "")))
+        # Python searches no module in the working directory, which may be another user's.
+        words = [*python_command("grain.cli.slurm"), name, str(folder)]
+        write_script(folder / name, script(words, env.get("XDG_STATE_HOME", "")))
     (folder / MARK).touch(mode=0o600)
 
 
-def script(name: str, folder: Path, state_home: str = "") -> str:
+def script(words: Sequence[str], state_home: str = "") -> str:
     """Return the text of a command.
 
-    Python searches no module in the working directory, which may be another user's.
-
     Args:
-        name: of the command.
-        folder: the directory of the commands.
+        words: what it runs; its arguments follow.
         state_home: the value of ``XDG_STATE_HOME``, which some tools (Toil) take from ``sbatch``,
             but not from ``squeue``, so that these would not see the same queue.
     """
@@ -57,6 +56,5 @@ def script(name: str, folder: Path, state_home: str = "") -> str:
     if state_home:
         lines.append(f"XDG_STATE_HOME=${{XDG_STATE_HOME:-{shlex.quote(state_home)}}}")
         lines.append("export XDG_STATE_HOME")
-    words = [*python_command("grain.cli.slurm"), name, str(folder)]
     lines.append(f'exec {shlex.join(words)} "$@"')
     return "".join(f"{line}\n" for line in lines)
