@@ -234,3 +234,42 @@ async def test_a_dispatcher_that_cannot_serve_is_not_silent(jobs: Jobs) -> None:
         assert begun.returncode == 1
         assert "the dispatcher has ended at once: grain: " in begun.stderr
         assert "symbolic links" in begun.stderr
+
+
+async def loops(site: Site, shells: int, times: int, *command: str) -> list[list[int]]:
+    """Have shells run a command at once, each so many times; return the numbers each prints."""
+    script = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" || exit; n=$((n - 1)); done'
+    words = ["sh", "-c", script, "sh", str(times), *command]
+    found: list[list[int]] = []
+
+    async def one() -> None:
+        done = await trio.run_process(words, cwd=site.folder, env=site.environ, capture_stdout=True)
+        found.append([int(number) for number in done.stdout.split()])
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(shells):
+            nursery.start_soon(one)
+    return found
+
+
+@pytest.mark.nightly
+async def test_a_loop_of_sbatch_gives_each_number_once_and_all_jobs_end(jobs: Jobs) -> None:
+    """Of 200 jobs; docs/performance.md has the figures of 10,000."""
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
+        sbatch = (await jobs.grain("slurm")).strip() + "/sbatch"
+        words = ("--parsable", "-o", "/dev/null", "--wrap", "true")
+        assert await loops(jobs.site, 1, 200, sbatch, *words) == [list(range(1, 201))]
+        await jobs.grain("wait", "all")
+        assert {one["state"] for one in (await jobs.list()).values()} == {"done"}
+        assert len(list(jobs.folder.glob("live/attempts-*/*.ended"))) == 200
+
+
+@pytest.mark.nightly
+async def test_shells_that_submit_at_once_get_different_numbers(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
+        command = jobs.site.command("-m", "grain.cli", "submit", "--parsable", "--", "true")
+        found = await loops(jobs.site, 6, 20, *command)
+        assert all(numbers == sorted(numbers) for numbers in found)
+        assert sorted(n for numbers in found for n in numbers) == list(range(1, 121))
+        await jobs.grain("wait", "all")
+        assert {one["state"] for one in (await jobs.list()).values()} == {"done"}
