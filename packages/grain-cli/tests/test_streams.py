@@ -46,6 +46,7 @@ COMMANDS = {
     "resume": ["opt"],
     "run": ["true"],
     "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
+    "hq": [],
     "slurm": ["doctor"],
     "start": [],
     "submit": ["no-such-script"],  # which puts nothing into the queue

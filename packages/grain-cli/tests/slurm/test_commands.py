@@ -210,6 +210,22 @@ def test_lists_have_the_form_that_tools_read(site: SlurmSite, tool: str) -> None
     assert re.fullmatch(pattern + "\n", found), found
 
 
+def test_a_job_that_did_not_succeed_has_its_reason_where_others_have_their_node(
+    site: SlurmSite,
+) -> None:
+    ends: dict[str, dict[str, Any]] = {
+        "good": {},
+        "bad": {"status": 3},
+        "late": {"how": "timeout"},
+        "large": {"how": "memory"},
+    }
+    for name, end in ends.items():
+        site.run(site.submit("-J", name, "--wrap=x"), **end)
+    assert site.out("squeue", "-h", "-t", "all", "-S", "i", "-o", "%t %R").splitlines() == [
+        "CD n7", "F (NonZeroExitCode)", "TO (TimeLimit)", "OOM (OutOfMemory)",
+    ]  # fmt: skip
+
+
 def test_the_default_list(site: SlurmSite) -> None:
     site.submit("-J", "a-long-name", "--wrap=x")
     site.submit("-a", "0-1%1", "--wrap=x")

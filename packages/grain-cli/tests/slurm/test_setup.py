@@ -54,7 +54,7 @@ def test_a_command_takes_no_module_from_the_working_directory(site: SlurmSite) -
 def test_commands_speak_to_one_queue_though_a_tool_hides_where_it_is(site: SlurmSite) -> None:
     grain(site, "slurm")
     hidden = {name: site.environment[name] for name in ("HOME", "PATH")}
-    words = [folder(site) / "sbatch", "--quiet", "--wrap=x"]
+    words = [str(folder(site) / "sbatch"), "--quiet", "--wrap=x"]
     subprocess.run(words, env=hidden, cwd=site.folder, check=True)
     assert site.queue.jobs.end() == 2
 

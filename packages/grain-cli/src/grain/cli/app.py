@@ -34,7 +34,9 @@ OWN = {
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
     "hold": _Own("grain.cli.jobs.change", "Keep jobs from beginning until `grain release`."),
-    "hq": _Own("grain.cli.hq.setup", "Print the directory of a command like HyperQueue's."),
+    "hq": _Own(
+        "grain.cli.hq.setup", "Print the directory of a command that looks like HyperQueue's."
+    ),
     "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
     "jobs": _Own("grain.cli.jobs.listing", "List jobs, or the tasks of one job."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers, or of a task."),

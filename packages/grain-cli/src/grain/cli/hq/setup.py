@@ -25,6 +25,7 @@ def hq() -> None:
 
     \b
     Examples:
+      grain hq
       export PATH="$(grain hq):$PATH"
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.eventlog.names import state_folder

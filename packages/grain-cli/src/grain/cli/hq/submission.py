@@ -19,9 +19,7 @@ _UNITS = {
     "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "week": 604800.0,
 }  # fmt: skip
 _MB = 2**20 / 1e9
-_PLACES = {
-    "%{JOB_ID}": "%j", "%{TASK_ID}": "0", "%{INSTANCE_ID}": "0", "%{CWD}/": "", "%{CWD}": ".",
-}  # fmt: skip
+_PLACES = {"%{JOB_ID}": "%j", "%{TASK_ID}": "0", "%{INSTANCE_ID}": "0", "%{CWD}": "."}
 """Placeholders, in paths of outputs; a job has the only task 0 here."""
 
 
@@ -65,17 +63,9 @@ def path(text: str, directory: str) -> str:
     """
     if text == "none":
         return "/dev/null"
-    parts = re.split(r"(%\{[A-Z_]+\}/?)", text)
-    found = [
-        _PLACES[part] if part in _PLACES else _place(part, directory) for part in parts if part
-    ]
-    return "".join(found)
-
-
-def _place(part: str, directory: str) -> str:
-    if (place := part.rstrip("/")) in _PLACES:
-        return _PLACES[place] + "/"
-    return part.replace("%{SUBMIT_DIR}", directory).replace("%", "%%")
+    text = text.replace("%{SUBMIT_DIR}", directory).replace("%{CWD}/", "")
+    parts = re.split(r"(%\{[A-Z_]+\})", text)
+    return "".join(_PLACES.get(part) or part.replace("%", "%%") for part in parts)
 
 
 def seconds(option: str, text: str | None) -> float:
@@ -88,7 +78,7 @@ def seconds(option: str, text: str | None) -> float:
         return 0.0
     try:
         if ":" in text:
-            return float(WTime(T=text).T)
+            return WTime(T=text).T or 0.0
         parts = _SPAN.findall(text)
         if "".join(f"{number}{unit}" for number, unit in parts) == re.sub(r"\s", "", text):
             return sum(int(number) * _unit(unit) for number, unit in parts)
