@@ -127,6 +127,7 @@ async def test_a_script_can_trap_a_signal_and_have_itself_run_again(tool: Tool) 
         first, caught, ended, second = tool.text(f"slurm-{number}.out").splitlines()
         assert (first, caught, second) == ("run 0", "caught", "run 1")
         assert f"*** JOB {number} ON " in ended
+        assert ended.endswith(" DUE TO JOB REQUEUE ***")
 
 
 async def test_what_nextflow_calls(tool: Tool) -> None:

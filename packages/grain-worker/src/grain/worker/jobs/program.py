@@ -100,7 +100,7 @@ def failure_text(ended: Ended) -> str:
     return signal_name(ended.signal) if ended.how == "signal" else ended.how
 
 
-def last_line(ended: Ended, number: int, host: str) -> str:
+def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
     """Return the line by which the output of an attempt says that it was ended; "" if it was not.
 
     Some tools look for it, in the words of Slurm.
@@ -108,13 +108,16 @@ def last_line(ended: Ended, number: int, host: str) -> str:
     Args:
         number: that no other job or task has.
         host: its name.
+        again: True if it was ended to run again.
     """
     if ended.how == "memory":
         return f"grain: error: Detected 1 oom_kill event in StepId={number}.batch.\n"
     if ended.how not in ("timeout", "cancelled"):
         return ""
     at = datetime.fromtimestamp(ended.at).isoformat(timespec="seconds")
-    why = " DUE TO TIME LIMIT" if ended.how == "timeout" else ""
+    why = " DUE TO JOB REQUEUE" if again else ""
+    if ended.how == "timeout":
+        why = " DUE TO TIME LIMIT"
     return f"grain: error: *** JOB {number} ON {host} CANCELLED AT {at}{why} ***\n"
 
 

@@ -247,7 +247,8 @@ class _Runner:
         path, self._stderr = self._stderr, None
         number = plain_number(self._what.number, self._what.task)
         host = socket.gethostname().partition(".")[0]
-        if path is not None and (line := last_line(ended, number, host)):
+        again = self._cancelled is not None and self._cancelled.what == "again"
+        if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
             flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
             with (
