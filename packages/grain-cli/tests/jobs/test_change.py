@@ -41,6 +41,18 @@ def test_jobs_are_held_and_released(jobs: JobCommands) -> None:
     assert "PENDING" == state(jobs, 1)
 
 
+def test_jobs_of_another_queue_are_changed_by_its_name(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.done("submit", "--queue", "night", "true")
+
+    assert "job 1 is on hold" in jobs.done("hold", "night:1")
+    assert "on hold" in jobs.done("jobs", "night:1")
+    assert "on hold" not in jobs.done("jobs", "1")
+    assert "job 1 is released" in jobs.done("release", "night:1")
+    assert "0 tasks run again" in jobs.done("resubmit", "night:1")
+    assert "there is no job 2" in jobs.grain("wait", "night:2").stderr
+
+
 def test_tasks_are_held_and_released(jobs: JobCommands) -> None:
     jobs.submit("opt", "1-3")
 

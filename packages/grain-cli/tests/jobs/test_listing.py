@@ -11,8 +11,11 @@ import pytest
 from grain.cli.queue.rows import JobRow, TaskRow, jobs_text, tasks_text
 from grain.queue.records import Dependency, Wish
 from grain.queue.states import Run, Standing
+from grain_testkit.command_line import grain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from grain_testkit.job_commands import JobCommands
 
 
@@ -99,6 +102,19 @@ def test_jobs_are_selected(jobs: JobCommands, words: tuple[str, ...], numbers: l
     assert numbers == [one["job"] for one in json.loads(jobs.done("jobs", "--json", *words))]
 
 
+def test_the_name_of_a_queue_goes_before_its_jobs(jobs: JobCommands) -> None:
+    jobs.submit("day")
+    jobs.done("submit", "--queue", "night", "-J", "late", "true")
+
+    [late] = json.loads(jobs.done("jobs", "--json", "night:1"))
+    assert ("late", "night") == (late["name"], late["queue"])
+    [day] = json.loads(jobs.done("jobs", "--json", "--queue", "night", "queue:all"))
+    assert "day" == day["name"]
+    assert "jobs of several queues (night, queue)" in jobs.refused("jobs", "1", "night:1")
+    assert "there is no job 7" in jobs.refused("jobs", "night:7")
+    assert "there is no queue in" in jobs.refused("jobs", "morning:1")
+
+
 def test_tasks_are_selected(jobs: JobCommands) -> None:
     jobs.submit("opt", "1-9")
 
@@ -129,6 +145,12 @@ def test_an_empty_queue_says_how_to_fill_it(jobs: JobCommands) -> None:
     assert [] == json.loads(jobs.done("jobs", "--json"))
 
 
+def test_nothing_was_ever_submitted(alone: Path) -> None:
+    assert "[]\n" == grain("jobs", "--json").stdout
+    assert "no jobs are in queue queue" in grain("jobs").stdout
+    assert 1 == grain("jobs", "1").exit_code
+
+
 def test_a_queue_that_is_not_there_is_named(jobs: JobCommands) -> None:
     message = jobs.refused("jobs", "--queue", "night")
     assert "there is no queue in" in message
@@ -154,6 +176,14 @@ def test_the_attempts_of_a_job_are_in_its_json(jobs: JobCommands) -> None:
     assert [(1, 3), (2, 0)] == [
         (run["attempt"], run["exit_status"]) for run in one["attempts"]["1"]
     ]
+
+
+def test_what_a_job_asked_for_is_in_its_json(jobs: JobCommands) -> None:
+    jobs.submit(request={"Cores": 2, "Memory": 4}, timeout=60.0)
+
+    [one] = json.loads(jobs.done("jobs", "--json"))
+    assert ({"Cores": 2, "Memory": 4}, 60.0) == (one["request"], one["time_limit"])
+    assert ("ann", "queue") == (one["user"], one["queue"])
 
 
 def test_a_list_says_that_no_dispatcher_runs(idle: JobCommands) -> None:

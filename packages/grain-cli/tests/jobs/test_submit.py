@@ -95,6 +95,28 @@ def test_a_script_is_copied_with_its_directives_before_the_first_command(jobs: J
     assert ({"Cores": 4}, 7200.0, False) == (job.request, job.timeout, job.held)
 
 
+def test_ranks_share_the_cores(jobs: JobCommands) -> None:
+    jobs.done("submit", "-n", "2", "-r", "Cores=5", "true")
+    (jobs.home / "job.sh").write_text("#!/bin/sh\n#SBATCH -n 4 -c 2\n")
+    jobs.done("submit", "job.sh")
+    jobs.done("submit", "-r", "Cores=2", "job.sh")
+
+    command, script, fewer = (jobs.queue.job(number) for number in (1, 2, 3))
+    assert {"ntasks": "2", "cpus-per-task": "2"} == command.options
+    assert ({"Cores": 8}, {"ntasks": "4", "cpus-per-task": "2"}) == (script.request, script.options)
+    # The ranks belonged to cores that are not asked for any more.
+    assert ({"Cores": 2}, {}) == (fewer.request, fewer.options)
+
+
+def test_a_clean_environment_has_what_a_login_has(jobs: JobCommands) -> None:
+    jobs.done("submit", "--clean-env", "--env", "A=b", "true")
+
+    variables = jobs.queue.job(1).environment
+    assert {"HOME": str(jobs.home), "A": "b"}.items() <= variables.items()
+    assert "/usr/local/bin:/usr/bin:/bin" == variables["PATH"]
+    assert variables.keys() <= {"A", "HOME", "LOGNAME", "PATH", "SHELL", "USER"}
+
+
 def test_the_command_line_goes_before_directives(jobs: JobCommands) -> None:
     (jobs.home / "job.sh").write_text(SCRIPT)
     jobs.done("submit", "-J", "mine", "job.sh")
@@ -129,7 +151,7 @@ def test_each_line_of_a_file_is_a_task(jobs: JobCommands) -> None:
 
 def test_the_number_is_printed_for_programs(jobs: JobCommands) -> None:
     assert "1\n" == jobs.done("submit", "--parsable", "true")
-    assert {"job": 2} == json.loads(jobs.done("submit", "--json", "true"))
+    assert {"job": 2, "queue": "queue"} == json.loads(jobs.done("submit", "--json", "true"))
 
 
 def test_a_queue_of_another_name_is_made(jobs: JobCommands) -> None:
@@ -173,6 +195,8 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("--after", "0", "true"), "there is no job 0 to wait for"),
         (("-t", "soon", "true"), "--time soon: write a span of time"),
         (("-r", "Cores=x", "true"), "-r Cores=x"),
+        (("-n", "4", "-r", "Cores=2", "true"), "it asks for 2 cores, and each rank needs one"),
+        (("-n", "2", "-r", "Memory=2", "true"), "it asks for 0 cores"),
         (("--signal", "USR2", "true"), "add --time"),
         (("--each-line", "empty", "true"), "--each-line empty: there is no line in it"),
         (("--each-line", "null.sh", "true"), "--each-line null.sh: there is a null character"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.jobs.wait import wait_for
+from grain.queue.selectors import Selected
 
 if TYPE_CHECKING:
     from grain_testkit.job_commands import JobCommands
@@ -90,7 +91,7 @@ def test_a_job_that_runs_is_waited_for_with_progress_on_a_terminal(
 
     thread = threading.Thread(target=end)
     thread.start()
-    status = wait_for(jobs.queue, ["1"])
+    status = wait_for(jobs.queue, [Selected(1, 1)])
     thread.join()
     lines = "".join([*seen, capsys.readouterr().err]).split("\r\033[K")
 

@@ -246,6 +246,7 @@ def test_directives_become_options_of_grain_submit() -> None:
     )
     assert submit_options(script, "job.sh", 0.0) == {
         "name": "a",
+        "ranks": 2,
         "res": "Cores=6,Memory=1.048576",
         "time": "600s",
         "array": "1-3%2",
@@ -256,6 +257,8 @@ def test_directives_become_options_of_grain_submit() -> None:
         "no_requeue": True,
     }
     assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0) == {}
+    bare = submit_options("#!/bin/sh\n#SBATCH --export=NONE,A=b\n", "job.sh", 0.0)
+    assert bare == {"clean_env": True, "env": ("A=b",)}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +267,7 @@ def test_directives_become_options_of_grain_submit() -> None:
         ("-N 2", r"Requested node configuration is not available \(a job runs on one node here\)"),
         ("--time=x", "Invalid --time specification"),
         ("--no-such", "unrecognized option '--no-such'"),
-        ("--export=NONE", "--export without ALL"),
+        ("--export=NONE,A", "--export of single variables"),
     ],
 )
 def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ import trio
 from grain.edge.meeting.host import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
+from grain import GVAR
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.queue.selectors import plain_number
@@ -24,6 +26,8 @@ from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunctio
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grain.resource import Resource
 
 
 @pytest.fixture
@@ -381,6 +385,25 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     await ran(queue, number)
     # No variable of the worker is in it.
     assert (work / f"job-{number}.out").read_text() == "3\n"
+
+
+async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:
+    """By the real mpirun, which would bind each rank by itself, from core 0 on."""
+    if shutil.which("mpirun.openmpi") is None:
+        pytest.skip("mpirun.openmpi is not installed")
+    as_root = {f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")}
+    rank = "echo $OMP_NUM_THREADS $(grep -h Cpus_allowed_list /proc/self/status)"
+    cpus = sorted(os.sched_getaffinity(0))
+    for ranks, own in (("1", cpus[-1:]), ("2", cpus[-2:])):
+        number = submit(
+            queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
+            environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
+        )  # fmt: skip
+        with GVAR.scope(cast("Resource", SimpleNamespace(c=own))):
+            await ran(queue, number)
+        listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
+        line = f"1 Cpus_allowed_list: {listed}"
+        assert (work / f"job-{number}.out").read_text().splitlines() == [line] * int(ranks)
 
 
 async def test_a_queue_that_cannot_be_read_is_reported_and_nothing_runs(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from grain.queue.records import ArraySpec, Job
 from grain.queue.selectors import plain_number
-from grain.worker.jobs.variables import Place, job_environment
+from grain.worker.jobs.variables import Place, job_environment, threads_each
 
 JOB = Job(name="opt", at=0.0, host="login1", user="ann", directory="/home/ann/work")
 PLACE = Place(host="n07", cpus=4, queue="queue")
@@ -37,7 +38,9 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_NODEID": "0",
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
-        "SLURM_TASKS_PER_NODE": "1",
+        "SLURM_TASKS_PER_NODE": "4",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
         "GRAIN_QUEUE": "queue",
         "GRAIN_JOB_ID": "12",
         "GRAIN_JOB_NAME": "opt",
@@ -78,3 +81,29 @@ def test_counts_of_tasks_and_cpus_are_set_only_where_they_were_given() -> None:
     given = environment(options={"ntasks": "2", "cpus-per-task": "4"})
     assert (given["SLURM_NTASKS"], given["SLURM_NPROCS"]) == ("2", "2")
     assert given["SLURM_CPUS_PER_TASK"] == "4"
+
+
+def test_open_mpi_finds_a_slot_for_each_rank() -> None:
+    assert environment()["SLURM_TASKS_PER_NODE"] == "4"
+    assert environment(options={"ntasks": "2"})["SLURM_TASKS_PER_NODE"] == "2"
+    by_sbatch = environment(options={"submit-dir": "/home/ann"})
+    assert by_sbatch["SLURM_TASKS_PER_NODE"] == "1"
+
+
+def test_a_binding_that_the_user_has_chosen_stays() -> None:
+    chosen = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
+    assert environment(environment=chosen)["OMPI_MCA_hwloc_base_binding_policy"] == "core"
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ({}, 4),
+        ({"ntasks": "1"}, 4),
+        ({"ntasks": "2"}, 2),
+        ({"ntasks": "3"}, 1),
+        ({"ntasks": "8"}, 1),
+    ],
+)
+def test_ranks_share_the_cpus_of_their_job(options: dict[str, str], threads: int) -> None:
+    assert threads_each(msgspec.structs.replace(JOB, options=options), 4) == threads

@@ -109,7 +109,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal_before: so many seconds before `timeout`.
         signal_to: which processes get the warning.
         scratch: True for a private directory of the task, which is removed at its end.
-        options: what only a look-alike needs to show again: account, partition, comment ...
+        options: what its variables say, or a look-alike shows again: account, partition, comment
+            ...; ``ntasks`` is the number of processes that it starts, such as the ranks of MPI.
     """
 
     name: str

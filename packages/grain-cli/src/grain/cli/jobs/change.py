@@ -11,12 +11,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option
 from grain.cli.plugin import chosen_config, report_errors
-from grain.cli.queue.opening import (
-    open_queue,
-    queue_errors,
-    queue_option,
-    selected,
-)
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
 from grain.cli.queue.wishes import ask
 
 if TYPE_CHECKING:
@@ -46,8 +41,8 @@ def hold(queue_name: str | None, jobs: tuple[str, ...]) -> None:
       grain hold 12_3         task 3 of array 12
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
-        queue = open_queue(queue_name)
-        for line in _changed(queue, selected(queue, jobs), "hold"):
+        queue, chosen = queue_with_jobs(jobs, queue_name)
+        for line in _changed(queue, chosen, "hold"):
             click.echo(line)
 
 
@@ -69,8 +64,8 @@ def release(
     from grain.cli.jobs.dispatcher import wake_dispatcher
 
     with report_errors(), queue_errors():
-        queue = open_queue(queue_name)
-        for line in _changed(queue, selected(queue, jobs), "release"):
+        queue, chosen = queue_with_jobs(jobs, queue_name)
+        for line in _changed(queue, chosen, "release"):
             click.echo(line)
         if trouble := wake_dispatcher(queue, config_file or chosen_config(ctx)):
             click.echo(f"they wait: {trouble}", err=True)
@@ -106,8 +101,8 @@ def resubmit(
     from grain.cli.jobs.dispatcher import wake_dispatcher
 
     with report_errors(), queue_errors():
-        queue = open_queue(queue_name)
-        count, settled = run_again(queue, selected(queue, jobs), only_failed=failed, lost=lost)
+        queue, chosen = queue_with_jobs(jobs, queue_name)
+        count, settled = run_again(queue, chosen, only_failed=failed, lost=lost)
         click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
         if count and (trouble := wake_dispatcher(queue, config_file or chosen_config(ctx))):
             click.echo(f"they wait: {trouble}", err=True)

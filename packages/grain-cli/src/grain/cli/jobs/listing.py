@@ -12,10 +12,9 @@ from grain.cli.options import json_option
 from grain.cli.plugin import print_json, report_errors
 from grain.cli.queue.opening import (
     dispatcher_state,
-    open_queue,
     queue_errors,
     queue_option,
-    selected,
+    queue_with_jobs,
 )
 from grain.cli.show import terminal_width
 
@@ -38,15 +37,19 @@ def jobs(everything: bool, as_json: bool, queue_name: str | None, words: tuple[s
     Examples:
       grain jobs
       grain jobs 12             the tasks of job 12
+      grain jobs night:12-20    jobs of queue night
       grain jobs --json all     for programs
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import no_dispatcher
         from grain.cli.queue.rows import as_data, job_row, jobs_text, task_rows, tasks_text
         from grain.queue.book import Book
+        from grain.queue.folder import DEFAULT, queue_folder
 
-        queue = open_queue(queue_name)
-        chosen = selected(queue, words)
+        if not words and queue_name is None and not queue_folder().exists():
+            click.echo("[]" if as_json else _nothing(DEFAULT, 0, named=False))
+            return
+        queue, chosen = queue_with_jobs(words, queue_name)
         book = Book.read(queue)
         now = time.time()
         if words or everything:

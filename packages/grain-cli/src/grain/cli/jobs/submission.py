@@ -14,10 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from grain.cli.slurm_words.submission import plain_environment
 from grain.queue.arrays import MOST_TASKS, first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
 from grain.resource import WTime, from_text, to_data, unit_seconds
+from grain.resource.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +51,10 @@ class SubmitOptions:
     def __or__(self, other: SubmitOptions) -> SubmitOptions:
         """Return both; where both have an option, that of the other one counts."""
         return SubmitOptions({**self.given, **other.given})
+
+    def without(self, name: str) -> SubmitOptions:
+        """Return these without one of them."""
+        return SubmitOptions({key: value for key, value in self.given.items() if key != name})
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an option."""
@@ -187,6 +193,7 @@ def make_job(
     stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
+    request = _request(options)
     return Job(
         name=name,
         at=around.now,
@@ -199,7 +206,7 @@ def make_job(
         stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
         environment=_environment(options, around.environment),
         umask=around.umask,
-        request=_request(options),
+        request=request,
         priority=options.get("priority") or 0,
         stdout=stdout,
         stderr=options.get("stderr") or "",
@@ -216,6 +223,7 @@ def make_job(
         # A command is its own only step.
         signal_to=receivers if script else "all",
         scratch=bool(options.get("scratch")),
+        options=_ranks(options.get("ranks"), request),
     )
 
 
@@ -226,6 +234,20 @@ def _request(options: SubmitOptions) -> dict[str, object]:
         return dict(to_data(from_text(text)))
     except ValueError as error:
         raise BadSubmission(f"-r {text}: {error}") from None
+
+
+def _ranks(ranks: int | None, request: Mapping[str, object]) -> dict[str, str]:
+    """Return what the variables of the job say of its processes."""
+    if ranks is None:
+        return {}
+    cores = request.get("Cores", 0)
+    assert isinstance(cores, int)
+    if ranks > cores:
+        raise BadSubmission(
+            f"--ranks {ranks}: it asks for {counted(cores, 'core')}, and each rank needs one: add "
+            f"-r Cores={ranks}"
+        )
+    return {"ntasks": str(ranks), "cpus-per-task": str(cores // ranks)}
 
 
 def _array(options: SubmitOptions, lines: int) -> ArraySpec | None:
@@ -303,10 +325,15 @@ def _warning(text: str | None, limit: float) -> tuple[int, float, Receivers]:
 
 
 def _environment(options: SubmitOptions, environment: Mapping[str, str]) -> dict[str, str]:
-    variables = {name: value for name, value in environment.items() if name not in _OF_SHELL}
+    if options.get("clean_env"):
+        variables = plain_environment(environment)
+    else:
+        variables = {name: value for name, value in environment.items() if name not in _OF_SHELL}
     for text in options.get("env") or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise BadSubmission(f"--env {text}: write NAME=VALUE; all variables go along anyway")
+            raise BadSubmission(
+                f"--env {text}: write NAME=VALUE; without --clean-env, all variables go along"
+            )
         variables[name] = value
     return variables

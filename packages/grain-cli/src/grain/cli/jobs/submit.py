@@ -37,6 +37,10 @@ _GIVEN = ParameterSource.COMMANDLINE
     help="What each task needs, as Cores=4,Memory=8 (GB).  [default: Cores=1]",
 )  # fmt: skip
 @click.option(
+    "-n", "--ranks", type=click.IntRange(1, 100_000), metavar="N",
+    help="It starts N processes, as mpirun does, which share its cores.",
+)  # fmt: skip
+@click.option(
     "-t", "--time", metavar="SPAN",
     help="Time limit, as 2h or 1:30:00; a task begins only where so much time is left.",
 )  # fmt: skip
@@ -65,6 +69,7 @@ _GIVEN = ParameterSource.COMMANDLINE
 )
 @click.option("-D", "--cwd", metavar="DIR", help="Directory to run in.  [default: this one]")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable.")
+@click.option("--clean-env", is_flag=True, help="Pass on no variables but HOME and --env.")
 @click.option(
     "-o", "--stdout", metavar="FILE",
     help="File for the output; %j is the job, %a the task, %x the name.  [default: job-%j.out]",
@@ -107,14 +112,17 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import wake_dispatcher
         from grain.cli.jobs.submission import directives, make_job, read_script
+        from grain.queue.selectors import Selected
 
         options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
         if script:
             name, *words_left = words
             words = tuple(words_left)
             if given["directives"] == "on":
-                of_script = _options(_context_of(ctx, directives(script)))
-                options = _of_slurm(script, name) | of_script | options
+                options = _options(_context_of(ctx, directives(script))) | options
+                of_slurm = _of_slurm(script, name)
+                # Ranks share the cores that were asked for with them.
+                options = (of_slurm.without("ranks") if options.get("res") else of_slurm) | options
         lines = _lines(options.get("each_line"), options.get("stdin"))
         stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
         job = make_job(
@@ -125,13 +133,13 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         number = queue.submit(job, stdin, lines)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:
-            print_json({"job": number})
+            print_json({"job": number, "queue": queue.name})
         else:
             click.echo(number if given["parsable"] else f"job {number}")
         if why := wake_dispatcher(queue, given["config_file"] or chosen_config(ctx)):
             click.echo(f"job {number} waits: {why}", err=True)
         if given["wait"]:
-            ctx.exit(wait_for(queue, [str(number)]))
+            ctx.exit(wait_for(queue, [Selected(number, number)]))
 
 
 def _lines(name: str | None, stdin: str | None) -> bytes:

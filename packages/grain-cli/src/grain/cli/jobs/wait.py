@@ -11,14 +11,14 @@ import click
 
 from grain.cli import completion
 from grain.cli.plugin import report_errors
-from grain.cli.queue.opening import open_queue, queue_errors, queue_option, selected
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
 from grain.cli.show import clean
 from grain.queue.selectors import Selected
 from grain.queue.states import StateCounts
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from grain.queue.book import Book, Entry
     from grain.queue.folder import Queue
@@ -77,8 +77,7 @@ def wait(ctx: click.Context, queue_name: str | None, jobs: tuple[str, ...]) -> N
       grain wait 12-20 && grain submit next.sh
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with trouble(), report_errors(), queue_errors():
-        queue = open_queue(queue_name)
-        ctx.exit(wait_for(queue, jobs))
+        ctx.exit(wait_for(*queue_with_jobs(jobs, queue_name)))
 
 
 class _Awaited(NamedTuple):
@@ -103,16 +102,14 @@ class _Awaited(NamedTuple):
         return counts
 
 
-def wait_for(queue: Queue, words: Sequence[str]) -> int:
+def wait_for(queue: Queue, chosen: Iterable[Selected]) -> int:
     """Wait until jobs have ended, with progress on a terminal; return the exit status.
 
     Raises:
-        click.ClickException: there is no such job.
         grain.queue.errors.QueueError: the files of the queue cannot be read.
     """
     from grain.queue.book import Book
 
-    chosen = selected(queue, words)
     book = Book.read(queue)
     wanted = dict.fromkeys(
         Selected(number, number, one.tasks)

@@ -12,7 +12,7 @@ import click
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from grain.queue.folder import Queue
@@ -51,6 +51,29 @@ def open_queue(name: str | None, *, make: bool = False) -> Queue:
     from grain.queue.folder import DEFAULT, Queue, queue_folder
 
     return Queue.open(queue_folder(name or DEFAULT), make=make)
+
+
+def queue_with_jobs(words: Sequence[str], name: str | None) -> tuple[Queue, list[Selected]]:
+    """Return the queue of which words name jobs and tasks, as ``12`` or ``night:12``, and these.
+
+    Args:
+        words: as of `selected`, each with the name of the queue before it or not.
+        name: that of the queue where a word has none; None for the default one.
+
+    Raises:
+        click.ClickException: there is no such job or task, or they are of several queues.
+        grain.queue.errors.QueueError: as of `open_queue` and `selected`.
+    """
+    from grain.queue.folder import DEFAULT
+
+    pairs = [word.rpartition(":") for word in words]
+    names = {of or name or DEFAULT for of, _, _ in pairs} or {name or DEFAULT}
+    if len(names) > 1:
+        raise click.ClickException(
+            f"these are jobs of several queues ({', '.join(sorted(names))}): name those of one"
+        )
+    queue = open_queue(names.pop())
+    return queue, selected(queue, [jobs for _, _, jobs in pairs])
 
 
 def selected(queue: Queue, words: Iterable[str]) -> list[Selected]:

@@ -234,6 +234,8 @@ def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
     }
     return {
         "job": row.number,
+        "queue": book.queue.name,
+        "user": entry.job.user,
         "name": row.name,
         "state": row.state,
         "reason": row.reason,
@@ -242,6 +244,8 @@ def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
         "unsuccessful": row.unsuccessful,
         "submitted": entry.job.at,
         "directory": entry.job.directory,
+        "request": entry.job.request,
+        "time_limit": entry.job.timeout or None,
         "attempts": runs,
     }
 

@@ -270,8 +270,7 @@ def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
     if "ALL" in {kind.upper() for kind in kinds}:
         variables = dict(everything)
     else:
-        variables = {name: everything[name] for name in _OF_LOGIN if name in everything}
-        variables["PATH"] = _PLAIN_PATH
+        variables = plain_environment(everything)
     for part in parts:
         name, equals, value = part.partition("=")
         if equals:
@@ -282,6 +281,12 @@ def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
     if around.commands and around.commands not in path.split(":"):
         variables["PATH"] = f"{around.commands}:{path}"
     return variables
+
+
+def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a user who has just logged in, without those of their profile."""
+    variables = {name: environment[name] for name in _OF_LOGIN if name in environment}
+    return variables | {"PATH": _PLAIN_PATH}
 
 
 def _exported(text: str) -> list[str]:

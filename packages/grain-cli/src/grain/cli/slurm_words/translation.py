@@ -40,12 +40,14 @@ def submit_options(script: str, name: str, now: float) -> dict[str, Any]:
     except JobRefused as error:
         raise NotTranslated(f"{error} ({error.reason})") from None
     export = given.get("export", "ALL").split(",")
-    if not any(part.upper() == "ALL" for part in export):
-        raise NotTranslated("--export without ALL (all variables go along)")
+    everything = any(part.upper() == "ALL" for part in export)
+    if not everything and any("=" not in part and part.upper() != "NONE" for part in export):
+        raise NotTranslated("--export of single variables (write ALL, NONE or NAME=VALUE)")
     request = ",".join(f"{kind}={amount}" for kind, amount in job.request.items())
     after = tuple(f"{','.join(map(str, one.jobs))}:{one.until}" for one in job.after)
     found: dict[str, Any] = {
         "name": given.get("job-name"),
+        "ranks": int(job.options["ntasks"]) if "ntasks" in job.options else None,
         "res": request if any(option in given for option in _OF_CORES) else None,
         "time": f"{job.timeout:.0f}s" if job.timeout else None,
         "array": None if job.array is None else array_text(job.array),
@@ -57,6 +59,7 @@ def submit_options(script: str, name: str, now: float) -> dict[str, Any]:
         "signal": given.get("signal", "").removeprefix("R") if job.timeout else None,
         "cwd": given.get("chdir"),
         "env": tuple(part for part in export if "=" in part) or None,
+        "clean_env": not everything or None,
         "stdout": job.stdout if "output" in given else None,
         "stderr": job.stderr or None,
         "append": job.append or None,

@@ -30,7 +30,7 @@ from grain.worker.jobs.program import (
     receipt_of_failure,
     send,
 )
-from grain.worker.jobs.variables import Place, inherited, job_environment
+from grain.worker.jobs.variables import Place, inherited, job_environment, threads_each
 from grain.worker.processes.environment import MARKS, THREADS, allocated
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ class _Runner:
             STDOUT if append is not None or err is None else err,
             GRACE,
             bind=True,
-            threads=None,
+            threads=threads_each(job, cores) if cores else None,
             scratch=job.scratch,
             inherited=inherited(variables, MARKS),
             warned=True,

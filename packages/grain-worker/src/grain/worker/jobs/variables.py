@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 # the worker for its own: it starts its ranks there, or names its files by that job's number.
 _OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_", "PMI")
 
+# mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is bound to itself, so the
+# ranks of all jobs of a node would crowd there. Without that, they have the CPUs of their job.
+_UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+
 
 @dataclass(frozen=True)
 class Place:
@@ -47,7 +54,7 @@ def job_environment(
         task: the number of the task of an array; None for a job that is not one.
         attempt: from 1.
     """
-    variables = {
+    variables = _UNBOUND | {
         name: value for name, value in job.environment.items() if not name.startswith(_OUTER)
     }
     own = str(plain_number(number, task))
@@ -73,7 +80,9 @@ def job_environment(
     tasks = job.options.get("ntasks")
     if tasks is not None:
         facts |= {"NTASKS": tasks, "NPROCS": tasks}
-    facts["TASKS_PER_NODE"] = tasks or "1"
+    # Open MPI starts so many ranks at most. sbatch has one task where it was told of no others; a
+    # job of `grain submit` may have a rank on each of its cores.
+    facts["TASKS_PER_NODE"] = tasks or ("1" if "submit-dir" in job.options else str(place.cpus))
     each = job.options.get("cpus-per-task")
     if each is not None:
         facts["CPUS_PER_TASK"] = each
@@ -92,6 +101,11 @@ def job_environment(
     if task is not None:
         variables["GRAIN_ARRAY_TASK_ID"] = str(task)
     return variables
+
+
+def threads_each(job: Job, cpus: int) -> int:
+    """Return the threads of each process of a job: its ranks, if it has several, share its CPUs."""
+    return max(cpus // int(job.options.get("ntasks", "1")), 1)
 
 
 def inherited(variables: Mapping[str, str], mark: bytes) -> dict[bytes, bytes]:
