@@ -387,6 +387,14 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     assert (work / f"job-{number}.out").read_text() == "3\n"
 
 
+async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    with GVAR.scope(cast("Resource", SimpleNamespace(M=1e-6))):
+        ended = await ran(queue, number)
+    assert ended.how == "memory"
+    assert ended.message.startswith("killed for want of memory: ")
+
+
 async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:
     """By the real mpirun, which would bind each rank by itself, from core 0 on."""
     if shutil.which("mpirun.openmpi") is None:

@@ -149,7 +149,7 @@ class ExternalError(Exception):
 
     def __str__(self) -> str:
         failure = self.failure
-        lines = [f"{command_line(failure.argv)}: {self._reason()}", f"  on host {failure.host}"]
+        lines = [f"{command_line(failure.argv)}: {self.reason}", f"  on host {failure.host}"]
         if failure.cwd is not None:
             lines.append(f"  in directory {failure.cwd}")
         if failure.stdout_path is not None:
@@ -163,7 +163,9 @@ class ExternalError(Exception):
         # Names of files and the output of programs may be of a stranger's choosing.
         return printable("\n".join(lines))
 
-    def _reason(self) -> str:
+    @property
+    def reason(self) -> str:
+        """How it failed, without the command, such as ``ended by signal SIGSEGV``."""
         if self.failure.reason or self.returncode is None:
             return self.failure.reason
         if self.signal is not None:
@@ -219,7 +221,9 @@ class ExternalMemoryError(ExternalError, MemoryError):
         self.memory_limit = failure.memory_limit
         self.oom_kills = failure.oom_kills
 
-    def _reason(self) -> str:
+    @property
+    def reason(self) -> str:
+        """How it failed, with the evidence for the want of memory."""
         failure = self.failure
         asked, limit = failure.memory_request, failure.memory_limit
         facts = [
@@ -231,7 +235,7 @@ class ExternalMemoryError(ExternalError, MemoryError):
         if failure.oom_kills:
             whose = "its" if failure.own_group else "the worker's"
             facts.append(f"oom_kill {failure.oom_kills} in the events of {whose} control group")
-        return f"killed for want of memory: {super()._reason()} ({', '.join(facts)})"
+        return f"killed for want of memory: {super().reason} ({', '.join(facts)})"
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):

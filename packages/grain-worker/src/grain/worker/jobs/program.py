@@ -129,7 +129,8 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         at: Unix seconds.
     """
     how: How = "signal"
-    status, number, message = 0, int(signal.SIGKILL), str(error).partition("\n")[0]
+    # Without the command, which is not that of the user: it sets the umask first.
+    status, number, message = 0, int(signal.SIGKILL), error.reason
     if isinstance(error, ExternalTimeoutError):
         how, number = "timeout", int(signal.SIGTERM)
         message = f"ended at its time limit of {limit:g} s"
