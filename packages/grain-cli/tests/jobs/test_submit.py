@@ -95,6 +95,18 @@ def test_a_script_is_copied_with_its_directives_before_the_first_command(jobs: J
     assert ({"Cores": 4}, 7200.0, False) == (job.request, job.timeout, job.held)
 
 
+def test_a_script_names_its_queue_unless_the_command_line_does(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAIN_QUEUE", "dawn")
+    (jobs.home / "job.sh").write_text("#!/bin/sh\n#GRAIN --queue night\n")
+    submitted = [
+        json.loads(jobs.grain("submit", "--json", *words).stdout)
+        for words in (["job.sh"], ["--queue", "noon", "job.sh"], ["true"])
+    ]
+    assert ["night", "noon", "dawn"] == [one["queue"] for one in submitted]
+
+
 def test_ranks_share_the_cores(jobs: JobCommands) -> None:
     jobs.done("submit", "-n", "2", "-r", "Cores=5", "true")
     (jobs.home / "job.sh").write_text("#!/bin/sh\n#SBATCH -n 4 -c 2\n")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grain.cli.jobs.submission import SubmitOptions, SubmittedFrom
 
 # Options of the command, which a script cannot give.
-_NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "queue_name", "config_file", "words")
+_NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "config_file", "words")
 _GIVEN = ParameterSource.COMMANDLINE
 
 
@@ -129,7 +129,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             options, words=words, script=script, script_name=name, around=submitted_from(),
             lines=lines.count(b"\n"),
         )  # fmt: skip
-        queue = open_queue(given["queue_name"], make=True)
+        # Without the option, it may be that of the environment.
+        queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)
         number = queue.submit(job, stdin, lines)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:
