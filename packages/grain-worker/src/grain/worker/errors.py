@@ -165,7 +165,7 @@ class ExternalError(Exception):
 
     @property
     def reason(self) -> str:
-        """How it failed, without the command, such as ``ended by signal SIGSEGV``."""
+        """The failure in words, without the command: ``ended by signal SIGSEGV``."""
         if self.failure.reason or self.returncode is None:
             return self.failure.reason
         if self.signal is not None:
@@ -223,7 +223,7 @@ class ExternalMemoryError(ExternalError, MemoryError):
 
     @property
     def reason(self) -> str:
-        """How it failed, with the evidence for the want of memory."""
+        """The failure in words, with the evidence for the want of memory."""
         failure = self.failure
         asked, limit = failure.memory_request, failure.memory_limit
         facts = [
