@@ -82,7 +82,7 @@ def test_all_that_is_known_of_a_job(jobs: JobCommands) -> None:
     )
     assert ["n17"] == [machine.name for machine in info.allocated_machines]
     assert info.dispatch_time < info.finish_time
-    assert "queue:1" in info.serialize()
+    assert "queue:1" in json.dumps(info.get_dict())
 
 
 @pytest.mark.parametrize(
