@@ -28,6 +28,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
+# Their programs pin many libraries, so they are tested in environments of their own, and no other
+# environment has them.
+APART = ["aiida-grain"]
+TOGETHER = [package for package in PACKAGES if package not in APART]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 OLDEST, NEWEST = PYTHONS[0], PYTHONS[-1]
 
@@ -112,13 +116,16 @@ def editable(names: list[str]) -> list[str]:
 
 def install_declared(session: nox.Session, package: str, *options: str) -> None:
     """Install one package with its declared dependencies, and what its tests need."""
-    packages = editable(closure(package))
-    session.install(*packages, "-e", "tools/testkit", *group("test", package), *options)
+    needs = group("test", package)
+    # A plug-in needs no package of Grain, but its tests run the commands.
+    siblings = [name for each in needs if (name := each.split("==")[0]) in PACKAGES]
+    names = dict.fromkeys(each for one in [package, *siblings] for each in closure(one))
+    session.install(*editable([*names]), "-e", "tools/testkit", *needs, *options)
 
 
 def install_all(session: nox.Session, *requirements: str) -> None:
     """Install every package, and what their tests need."""
-    session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("test"), *requirements)
+    session.install(*editable(TOGETHER), "-e", "tools/testkit", *group("test"), *requirements)
 
 
 # ---- what runs side by side
@@ -158,7 +165,7 @@ def suite(session: nox.Session) -> None:
     """Run every test once, with lint, types and documentation: what a change has to pass."""
     # Tests that wait fill the gaps of what computes.
     with beside(session, "integration"), beside(session, "lint", "types", "docs"):
-        nox_again(session, "packages")
+        nox_again(session, "packages", *(f"isolated({package})" for package in APART))
 
 
 @nox.session(venv_backend="none")
@@ -181,7 +188,7 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Run the main job: factor Mersenne numbers with an external program on all cores."""
-    session.install(*editable(PACKAGES))
+    session.install(*editable(TOGETHER))
     session.run("python", "docs/examples/factor.py", *session.posargs)
 
 
@@ -273,7 +280,7 @@ SCHEMAS = {
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation as a site, into build/docs: no warnings, no dead links."""
-    session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("docs"))
+    session.install(*editable(TOGETHER), "-e", "tools/testkit", *group("docs"))
     site = ROOT / "build/docs"
     shutil.rmtree(site, ignore_errors=True)
     session.run("python", "tools/check_links.py")
@@ -395,21 +402,21 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def chaos(session: nox.Session) -> None:
     """Kill, stop and cut off real processes for ten minutes: nox -s chaos -- [--seconds S]."""
-    session.install(*editable(PACKAGES), *group("chaos"))
+    session.install(*editable(TOGETHER), *group("chaos"))
     session.run("python", "-m", "tools.chaos", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """Drive a million tasks through one Gnaw, and compare memory: nox -s soak -- [--tasks N]."""
-    session.install(*editable(PACKAGES), *group("chaos"))
+    session.install(*editable(TOGETHER), *group("chaos"))
     session.run("python", "-m", "tools.chaos.soak", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
-    session.install(*editable(PACKAGES), "-e", "tools/testkit", "numpy")
+    session.install(*editable(TOGETHER), "-e", "tools/testkit", "numpy")
     session.run("python", "-m", "tools.bench", *session.posargs)
 
 

@@ -23,8 +23,22 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
+
+
+def tool(name: str) -> ModuleType:
+    """A module of tools/, which is not a package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 PACKAGES = sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))
 NAMES = [package.name for package in PACKAGES]
+PLUGINS = list(tool("check_wheels").PLUGINS)
+OURS = [name for name in NAMES if name not in PLUGINS]
 PROJECTS = [ROOT, *PACKAGES]
 per_package = pytest.mark.parametrize("package", PACKAGES, ids=NAMES)
 
@@ -43,16 +57,6 @@ def pins(directory: Path) -> dict[str, str]:
         if name in NAMES:
             siblings[name] = version
     return siblings
-
-
-def tool(name: str) -> ModuleType:
-    """A module of tools/, which is not a package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -97,8 +101,8 @@ def test_pins_are_exact(directory: Path) -> None:
 
 
 def test_metapackage_has_all() -> None:
-    """grain-scheduler installs every package."""
-    assert NAMES == sorted(pins(ROOT))
+    """grain-scheduler installs every package but the plug-ins of other programs."""
+    assert OURS == sorted(pins(ROOT))
 
 
 def test_in_a_checkout_the_metapackage_requires_the_siblings_beside_it(checkout: Path) -> None:
@@ -110,7 +114,7 @@ def test_in_a_checkout_the_metapackage_requires_the_siblings_beside_it(checkout:
     faults = tool("check_wheels").addresses(wheel)
     packages = checkout / "packages"
     named = {"grain-cli": "grain-cli[displays]"}
-    wanted = [f"{named.get(n, n)} @ {(packages / n).as_uri()}" for n in NAMES]
+    wanted = [f"{named.get(n, n)} @ {(packages / n).as_uri()}" for n in OURS]
     assert [f"{wheel.name} requires {each}" for each in wanted] == faults
 
 
@@ -130,7 +134,7 @@ def test_a_metapackage_that_is_published_requires_exact_versions(checkout: Path)
 def test_uv_takes_every_sibling_of_a_checkout_from_its_folder() -> None:
     toml = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-    assert {n: {"path": f"packages/{n}"} for n in NAMES} == toml["tool"]["uv"]["sources"]
+    assert {n: {"path": f"packages/{n}"} for n in OURS} == toml["tool"]["uv"]["sources"]
 
 
 def test_resource_requires_nothing() -> None:
@@ -156,7 +160,8 @@ def test_each_package_has_metadata_readme_licence_types_and_tests(package: Path)
     assert package.name == project(package)["name"]
     assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
     assert any(package.glob("tests/**/test_*.py")), "no tests"
-    subpackages = [d for d in (package / "src/grain").iterdir() if d.is_dir() and d.name[0] != "_"]
+    own = package / "src" if package.name in PLUGINS else package / "src/grain"
+    subpackages = [d for d in own.iterdir() if d.is_dir() and d.name[0] != "_"]
     assert subpackages
     assert [] == [d.name for d in subpackages if not (d / "py.typed").is_file()]
 
@@ -421,6 +426,14 @@ class TestWheels:
             "grain/b.py is in a, but lies outside of its subpackages",
             "tests/test_a.py is in a, but lies outside of its subpackages",
         ] == faults[:2]
+
+    def test_a_plug_in_has_one_typed_package_of_its_name(self) -> None:
+        plugin, top = "aiida-grain", "aiida_grain"
+        assert [] == self.problems(**{plugin: {f"{top}/__init__.py", f"{top}/py.typed"}})
+        assert [
+            f"grain/x/py.typed is in {plugin}, but lies outside of its package",
+            f"{plugin} lacks py.typed",
+        ] == self.problems(**{plugin: {f"{top}/__init__.py", "grain/x/py.typed"}})
 
     def test_wheels_without_the_facade_are_refused(self) -> None:
         """Without the facade there is no `from grain import GVAR`."""

@@ -53,7 +53,7 @@ def problems(found: dict[str, list[Path]]) -> list[str]:
 
 def main() -> int:
     """Print every fault; return 1 if there is one."""
-    sources = sorted(ROOT.glob("packages/*/src/grain/**/*.py"))
+    sources = sorted(ROOT.glob("packages/*/src/**/*.py"))
     found = classes(sources)
     faults = problems({n: [p.relative_to(ROOT) for p in ps] for n, ps in found.items()})
     print("\n".join(faults) or f"each of {len(found)} class names means one thing")

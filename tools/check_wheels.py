@@ -23,6 +23,9 @@ INSTALLS = {
     "grain-cli": ["dill", "grain.head", "grain.worker", "jinja2", "rich", "textual"],
     "grain-scheduler": [],
 }
+# Plug-ins of other programs have one package of their own, by whose name these find them. The
+# metapackage does not bring them.
+PLUGINS = ["aiida-grain"]
 # Run with the modules that must be there, and the ones that must not.
 PROBE = """
 import importlib, importlib.util, sys
@@ -60,8 +63,15 @@ def problems(wheels: dict[str, set[str]]) -> list[str]:
                 out.append(f"{path} is in {owner[path]} and in {package}")
             owner[path] = package
             top, *rest = path.split("/")
-            if top != "grain" or (len(rest) == 1 and package != "grain-resource"):
+            if package in PLUGINS:
+                if top != package.replace("-", "_"):
+                    out.append(f"{path} is in {package}, but lies outside of its package")
+            elif top != "grain" or (len(rest) == 1 and package != "grain-resource"):
                 out.append(f"{path} is in {package}, but lies outside of its subpackages")
+        if package in PLUGINS:
+            if f"{package.replace('-', '_')}/py.typed" not in paths:
+                out.append(f"{package} lacks py.typed")
+            continue
         subs = sorted({path.split("/")[1] for path in paths if path.count("/") > 1})
         untyped = [sub for sub in subs if f"grain/{sub}/py.typed" not in paths]
         out += [f"{package} lacks grain/{sub}/py.typed" for sub in untyped]
@@ -91,7 +101,8 @@ def check_checkout(version: str, wheels: dict[str, set[str]]) -> None:
         python = Path(temp, "bin", "python")
         subprocess.run([uv, "venv", "-q", "--seed", "--python", sys.executable, temp], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "."], check=True, cwd=ROOT)
-        try_installed("the checkout", python, version, set().union(*wheels.values()), [])
+        paths = set().union(*(of for name, of in wheels.items() if name not in PLUGINS))
+        try_installed("the checkout", python, version, paths, [])
 
 
 def try_installed(

@@ -81,7 +81,9 @@ class AiiDA:
     def verdi(self, *words: str, status: int | None = 0) -> str:
         """Return what AiiDA's command prints."""
         path = f"{self._python.parent}:{self.site.environ['PATH']}"
-        return self.site.call(self._python.parent / "verdi", *words, status=status, environ={"PATH": path})
+        return self.site.call(
+            self._python.parent / "verdi", *words, status=status, environ={"PATH": path}
+        )
 
     def set_up(self, **computers: str) -> None:
         """Make a profile, and computers of the given YAML."""
