@@ -55,7 +55,7 @@ navigation = {
         "quotas",
         "examples",
     ],
-    "I have scripts": ["jobs", "slurm", "nextflow"],
+    "I have scripts": ["jobs", "slurm", "aiida", "nextflow"],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
     "My job waits": ["waiting", "scheduling", "blocking", "commands", "top", "metrics"],

@@ -248,7 +248,7 @@ outputs = run(computed(
     "quantumespresso.pw", {computer!r}, {shutil.which("pw.x")!r}, {options!r},
     structure=silicon, kpoints=points, pseudos={{"Si": pseudo}}, parameters=orm.Dict({{
         "CONTROL": {{"calculation": "scf"}}, "SYSTEM": {{"ecutwfc": 12.0}},
-        "ELECTRONS": {{"conv_thr": 1e-6}},
+        "ELECTRONS": {{"electron_maxstep": 50}},
     }}),
 ))
 found = outputs["output_parameters"]
