@@ -14,10 +14,10 @@ import msgspec
 import pytest
 import trio
 
+from grain import GVAR
 from grain.edge.meeting.host import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
-from grain import GVAR
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.queue.selectors import plain_number

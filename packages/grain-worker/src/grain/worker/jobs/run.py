@@ -18,8 +18,8 @@ from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
-from grain.worker.auto import batch_id, batch_system
 from grain.queue.selectors import plain_number
+from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
 from grain.worker.jobs.program import (
