@@ -65,6 +65,9 @@ def ends(written: Recorder) -> list[tuple[str, str, int, bool]]:
     [
         (Cores(4) & Memory(1.5), {"Cores": 4, "Memory": 1.5}),
         (Cores([3, 7]) & GPUs([0]), {"Cores": 2, "GPUs": 1}),
+        (Cores(0.25) & GPUs(0.5), {"Cores": 0.25, "GPUs": 0.5}),
+        (GPUs([2, [3, 0.5]]), {"GPUs": 1.5}),
+        (Cores(4, spread=True), {"Cores": 4}),
         (WTime(T=3600) & Token("licence"), {"WTime": 3600, "Token": 1}),
     ],
 )

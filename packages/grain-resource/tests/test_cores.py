@@ -106,15 +106,42 @@ def test_what_was_never_owned_cannot_be_given_back() -> None:
     assert Cores(2) == supply
 
 
-WHOLE = "a number of cores is a whole number, as in Cores(4), or a list of ids, as in Cores([0, 2])"
+WHOLE = (
+    "a number of cores is a whole number, as in Cores(4), or a part of one, as in Cores(0.5), "
+    "or a list of ids, as in Cores([0, 2])"
+)
 
 
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
         (-1, ValueError, "Cores(-1): a number of cores cannot be negative"),
-        (1.5, TypeError, f"Cores(1.5): {WHOLE}"),
-        (2.0, TypeError, f"Cores(2.0): {WHOLE}"),
+        (
+            1.5,
+            ValueError,
+            (
+                "Cores(1.5): a part of a core is a part of one core, so it is below 1, as in "
+                "Cores(0.5). For more than one core, ask for whole ones, as in Cores(2)"
+            ),
+        ),
+        (
+            2.0,
+            ValueError,
+            "Cores(2.0): a whole number of cores has no decimal point: write Cores(2)",
+        ),
+        (-0.5, ValueError, "Cores(-0.5): a number of cores cannot be negative"),
+        (
+            0.0000009,
+            ValueError,
+            "Cores(9e-07): a part of a core is a millionth (0.000001) at least",
+        ),
+        (
+            [[0, 1e-7]],
+            ValueError,
+            "Cores([[0, 1e-07]]): a part of a core is a millionth (0.000001) at least",
+        ),
+        ([[0, 0.5, 1]], TypeError, f"Cores([[0, 0.5, 1]]): {WHOLE}"),
+        ("ALL", TypeError, "Cores takes a number of cores or a list of ids, not 'ALL'"),
         (float("nan"), TypeError, f"Cores(nan): {WHOLE}"),
         (None, TypeError, f"Cores(None): {WHOLE}"),
         ([0.5], TypeError, f"Cores([0.5]): {WHOLE}"),

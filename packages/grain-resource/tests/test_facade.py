@@ -15,9 +15,8 @@ import grain.resource
 NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Infeasible", "Insufficient",
     "Limits", "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RunTimes",
-    "Supply", "Token", "UnknownKind", "WTime", "ZERO", "clock_seconds", "from_data", "from_text",
-    "resource_kind",
-    "to_data", "unit_seconds",
+    "Supply", "Token", "UnknownKind", "WTime", "ZERO", "check_offer", "clock_seconds", "from_data",
+    "from_text", "resource_kind", "to_data", "unit_seconds",
 }  # fmt: skip
 SOURCE = Path(grain.resource.__file__).parent
 

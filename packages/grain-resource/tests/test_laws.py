@@ -48,8 +48,19 @@ def a_memory(most: float) -> st.SearchStrategy[Resource]:
     return st.one_of(whole, parts).map(Memory)
 
 
+PARTS = st.one_of(st.sampled_from([0.5, 0.25, 0.1]), st.integers(1, 999_999).map(lambda n: n / 1e6))
+
+
 def ids(most: int) -> st.SearchStrategy[Any]:
-    return st.one_of(st.integers(0, most), st.sets(st.integers(0, 70), max_size=most).map(list))
+    """Numbers, ids, parts of one, and ids with parts of them."""
+    some = st.sets(st.integers(0, 70), max_size=most).map(list)
+    mixed = st.dictionaries(st.integers(0, 70), st.one_of(st.none(), PARTS), max_size=most)
+    return st.one_of(
+        st.integers(0, most),
+        some,
+        PARTS,
+        mixed.map(lambda parts: [i if part is None else [i, part] for i, part in parts.items()]),
+    )
 
 
 NAMES = st.sets(st.sampled_from("abcdefgh"), max_size=6).map(sorted)
@@ -86,20 +97,28 @@ def composites(most: int) -> st.SearchStrategy[Resource]:
 
 
 SUPPLIES = composites(10)
-REQUESTS = st.one_of(composites(3), *kinds(4))
+WISHES = st.sampled_from(
+    [Cores("all"), GPUs("all"), Cores("all") & Memory(1), GPUs(2, spread=True)]
+)
+REQUESTS = st.one_of(composites(3), *kinds(4), PARTS.map(GPUs), WISHES)
 # At each step: ask for a resource, or give back the allocation of this number among those held.
 STEPS = st.lists(st.one_of(REQUESTS, st.integers(0, 20)), max_size=25)
 
 
 def things(allocation: Resource) -> Counter[tuple[str, object]]:
-    """The named things that an allocation holds."""
-    parts = allocation.parts()
-    named: list[tuple[str, list[Any]]] = [
-        (kind, getattr(parts[kind], attribute))
-        for kind, attribute in [("Cores", "c"), ("GPUs", "g"), ("Seats", "names")]
-        if kind in parts
-    ]
-    return Counter((kind, thing) for kind, names in named for thing in names)
+    """The named things that an allocation holds, in millionths."""
+    held: Counter[tuple[str, object]] = Counter()
+    for kind, part in allocation.parts().items():
+        if kind == "Seats":
+            held.update({(kind, name): 1_000_000 for name in part.names})
+        if isinstance(part, Cores | GPUs):
+            data = to_data(part)[kind]
+            if isinstance(data, int):
+                data = list(range(data))
+            for one in [[0, data]] if isinstance(data, float) else data:
+                number, share = one if isinstance(one, list) else (one, 1)
+                held[kind, number] += round(share * 1_000_000)
+    return held
 
 
 def state(supply: Supply) -> tuple[Any, Any]:
@@ -234,9 +253,9 @@ def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> 
 
     implied = {"Capacity"} & have.keys()
     assert asked.keys() | implied == got.keys()
-    assert {k: asked[k].ask() for k in got if k in asked and k != "Seats"} == {
-        k: got[k].ask() for k in got if k in asked and k != "Seats"
-    }
+    for kind, part in got.items():
+        if kind in asked and kind != "Seats" and asked[kind] not in (Cores("all"), GPUs("all")):
+            assert asked[kind].ask().replace(", spread=True", "") == part.ask()
     assert "Capacity" not in implied or got["Capacity"] == asked.get("Capacity", Capacity(1))
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape
 from grain.cli.scaling.plan import AskedFor, Planning, WorkerPlan
-from grain.resource import Cores, GPUs, Memory, from_data
+from grain.cli.workers.autoscale import worker_of
+from grain.edge.questions import WorkerSupply
+from grain.resource import Cores, GPUs, Memory, Node, from_data
 
 CPU = WorkerShape("cpu", Cores(16) & Memory(60), seconds=3600.0)
 BIG = WorkerShape("big", Cores(64) & Memory(500), seconds=3600.0)
@@ -162,6 +164,19 @@ def test_a_kind_without_a_class_here_is_met_where_the_configuration_has_it() -> 
     assert {"cpu": 2} == planned(tasks(licence, 2), shapes=(licensed,)).needed
     [one] = planned(tasks(licence, 2), shapes=(CPU,)).impossible
     assert "it has no Licence at all" == one.reasons["cpu"]
+
+
+def test_parts_of_a_gpu_share_it_and_a_task_for_a_whole_worker_needs_an_unused_one() -> None:
+    assert {"gpu": 2} == planned(tasks(GPUs(0.25), 16), shapes=(GPU,)).needed
+    quarters, whole = (tasks(GPUs(n), count, mean=600.0) for n, count in ((0.25, 16), (1, 4)))
+    assert planned(whole, shapes=(GPU,)).worth == planned(quarters, shapes=(GPU,)).worth
+
+    busy = replace(worker(CPU, running=1), free=Cores(8).left_of(Cores(16)) & Memory(60))
+    assert {"cpu": 1} == planned(tasks(Node(), 1), workers=(busy,), shapes=(CPU,)).needed
+    assert {"cpu": 0} == planned(tasks(Node(), 1), workers=(worker(CPU),), shapes=(CPU,)).needed
+    answer = WorkerSupply("w", "w", "n1", "", {"Cores": 16}, {"Cores": 8}, None, 1, 0.0, False)
+    assert not worker_of(answer, None).free.request(Node())
+    assert worker_of(answer, None).free.request(Cores(8))
 
 
 def test_what_runs_on_a_draining_worker_is_work_that_it_does() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from grain.delayed.advice import Advice, ProgramCaller, note_mistakes
-from grain.resource import Capacity, Cores, Memory, Resource, Token, WTime
+from grain.resource import Capacity, Cores, Memory, Node, Resource, Token, WTime
 from grain.worker.messages import BlockingCode
 
 SLEEP = BlockingCode("relax", "sweep.py:7", "time.sleep(60)", 2.2, "write `await trio.sleep(...)`")
@@ -66,6 +66,8 @@ def test_each_function_that_runs_programs_in_the_mission_is_named_once() -> None
         (Cores(0) & Memory(1), False),
         (Cores(0) & Capacity(1), False),
         (Cores(1), False),
+        (Cores(0.1), False),
+        (Node(), False),
         (Memory(1), False),
     ],
 )

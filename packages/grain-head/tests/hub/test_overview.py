@@ -364,7 +364,7 @@ def test_cores_are_given_and_some_of_them_compute(harness: HubHarness) -> None:
     assert 0.9 == shown.computing
 
 
-def cores(harness: HubHarness) -> tuple[tuple[int, int], float | None]:
+def cores(harness: HubHarness) -> tuple[tuple[float, float], float | None]:
     answer = state(harness)
     return answer.cores, answer.computing
 

@@ -78,7 +78,7 @@ def maybe(*parts: Resource) -> st.SearchStrategy[Resource | None]:
 workers = st.tuples(
     st.sampled_from([Cores(1), Cores(4), Cores(8), Cores([3, 5, 6])]),
     maybe(Memory(8), Memory(16)),
-    maybe(GPUs(2)),
+    maybe(GPUs(2), GPUs(2)),
     maybe(Token("fast")),
     maybe(Capacity(3)),
     maybe(Licences(2)),
@@ -87,16 +87,32 @@ workers = st.tuples(
 
 # The first that a failing example shrinks to is the simplest.
 requests = st.tuples(
-    st.sampled_from([Cores(1), None, Cores(2), Cores(4), Cores(8)]),
+    st.sampled_from(
+        [Cores(1), None, Cores(2), Cores(4), Cores(8), Cores(0.5), Cores(0.25), Cores("all")]
+    ),
     maybe(Memory(2), Memory(5), Memory(7.5)),
-    maybe(GPUs(1)),
+    maybe(GPUs(1), GPUs(0.5), GPUs(0.3)),
     maybe(Token("fast")),
     maybe(Capacity(2)),
     maybe(Licences(1)),
     maybe(WTime(T=10), WTime(T=40, softT=20), WTime(group="g"), WTime(T=60, group="h")),
 ).map(joined)
 
-untimed = st.sampled_from([Cores(1), Cores(2), Cores(4), Cores(8), Cores(1) & Memory(3)])
+untimed = st.sampled_from(
+    [
+        Cores(1),
+        Cores(2),
+        Cores(4),
+        Cores(8),
+        Cores(1) & Memory(3),
+        Cores(0.25),
+        Cores(0.6),
+        Cores("all"),
+        GPUs(1),
+        GPUs(0.5) & Cores(1),
+        GPUs(0.3),
+    ]
+)
 
 
 def with_alternatives(of: st.SearchStrategy[Resource]) -> st.SearchStrategy[Resource]:
@@ -153,7 +169,7 @@ class Model:
                     start = actual[task.id]
                     assert ranks[start.worker] == best, f"{task} fits better elsewhere"
                     assert self.is_made_of(start.allocation, request), f"{task} took another"
-                    self.free[start.worker].alloc(start.allocation)
+                    self.free[start.worker].reclaim(start.allocation)
                     stuck.discard(task.queue)
                     break
         return tasks

@@ -314,6 +314,9 @@ def test_a_stated_walltime_is_all_for_the_tasks() -> None:
         {"Memory": {"auto": {"most": "8"}}},
         {"Cores": {"auto": {"most": True}}},
         {"WTime": "soon"},
+        {"Cores": 0.5},
+        {"Cores": "all"},
+        {"Cores": 1, "GPUs": 0.25},
     ],
 )
 def test_a_statement_without_sense_is_a_usage_error(stated: Any) -> None:

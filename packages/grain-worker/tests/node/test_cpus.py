@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.edge.cpu_locks import VARIABLE, taken_cpus, taking_cpus
-from grain.resource import ZERO, Cores, Memory
+from grain.resource import ZERO, Cores, GPUs, Memory
 from grain.worker import local_offer
 
 if TYPE_CHECKING:
@@ -74,6 +74,18 @@ def test_ids_that_the_process_may_not_use_are_bound_to_nothing(usable: set[int])
     with local_offer(Cores([0, 1])) as offer:
         remark = "local=Cores([0, 1]): this process may use only CPU 1, so programs are bound to"
         assert (Cores([0, 1]), False, f"{remark} no CPUs") == offer
+
+
+def test_all_cores_are_those_that_this_process_may_use() -> None:
+    with local_offer(Cores("all") & Memory(4)) as offer:
+        assert (Cores([1, 4, 5, 6]) & Memory(4), True, "") == offer
+
+
+@pytest.mark.parametrize("local", [Cores(0.5), Cores(2) & GPUs(0.5), GPUs("all")])
+def test_a_part_of_a_core_or_gpu_is_no_offer(local: Cores) -> None:
+    asked = "is what a task asks for; a worker offers whole"
+    with pytest.raises(ValueError, match=asked), local_offer(local):
+        pass
 
 
 @pytest.mark.parametrize("local", [ZERO, Memory(3), Cores(0)])

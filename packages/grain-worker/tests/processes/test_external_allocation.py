@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from grain import GVAR
+from grain.resource import Cores, GPUs, Memory, Supply
 from grain.worker.external import mpi_prefix, run_external
 from grain.worker.processes.environment import THREADS, binding, environment
 
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 def allocation(**ids: list[int]) -> Resource:
     return cast("Resource", SimpleNamespace(**ids))
+
+
+def test_a_part_of_a_core_or_gpu_is_one_device_and_one_thread() -> None:
+    supply = Supply(Cores([4, 6]) & GPUs([2, 3]))
+    res = supply.alloc(Cores(0.25) & GPUs(0.5))
+    env = environment(res, {}, {})
+
+    assert {b"1"} == {env[name.encode()] for name in THREADS}
+    assert b"2" == env[b"CUDA_VISIBLE_DEVICES"] == env[b"HIP_VISIBLE_DEVICES"]
+    assert [4] == binding(res, {4, 5, 6})
 
 
 def test_without_an_allocation_the_environment_is_inherited() -> None:
@@ -70,7 +81,7 @@ def test_a_program_is_bound_only_if_all_its_cpus_exist(
 
 def test_the_prefix_for_open_mpi_leaves_binding_to_the_inherited_affinity() -> None:
     """It hides the batch system from mpirun."""
-    prefix = mpi_prefix("openmpi", allocation(c=[0, 2, 5, 7]), threads=2)
+    prefix = mpi_prefix("openmpi", Cores([0, 2, 5, 7]), threads=2)
 
     assert prefix[0] == "env"
     assert "-u SLURM_JOBID -u SLURM_JOB_ID" in " ".join(prefix)
@@ -90,19 +101,29 @@ def test_the_prefix_for_open_mpi_leaves_binding_to_the_inherited_affinity() -> N
     ],
 )
 def test_the_prefix_names_the_allocated_cpus(flavour: str, threads: int, words: str) -> None:
-    prefix = mpi_prefix(flavour, allocation(c=[0, 2, 5, 7]), threads=threads)  # type: ignore[arg-type]
+    prefix = mpi_prefix(flavour, Cores([0, 2, 5, 7]), threads=threads)  # type: ignore[arg-type]
 
     assert [word for word in prefix if word in words.split()] == words.split()
+
+
+def test_a_part_of_a_core_is_too_little_for_mpi() -> None:
+    with pytest.raises(ValueError) as raised:
+        mpi_prefix("mpich", Supply(Cores(2) & Memory(1)).alloc(Cores(0.25) & Memory(1)))
+
+    assert (
+        "Cores(0.25) is a part of one core, and each rank of an MPI program needs a whole one: "
+        "ask for Cores(1) or more"
+    ) == str(raised.value)
 
 
 def test_the_prefix_stays_on_this_node_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "node7")
 
-    assert "--nodelist=node7" in mpi_prefix("srun", allocation(c=[1]))
+    assert "--nodelist=node7" in mpi_prefix("srun", Cores([1]))
 
 
 def test_the_prefix_takes_the_running_tasks_allocation_and_another_launcher() -> None:
-    with GVAR.scope(allocation(c=[3])):
+    with GVAR.scope(Cores([3])):
         assert mpi_prefix("mpich", launcher="/opt/mpich/mpiexec")[0] == "/opt/mpich/mpiexec"
 
 
@@ -114,7 +135,7 @@ def test_a_prefix_without_fitting_cpus_or_flavour_is_refused(
     cpus: list[int], threads: int, flavour: str
 ) -> None:
     with pytest.raises(ValueError, match=r"cannot be shared|flavour must be"):
-        mpi_prefix(flavour, allocation(c=cpus), threads=threads)  # type: ignore[arg-type]
+        mpi_prefix(flavour, Cores(cpus), threads=threads)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +161,7 @@ async def test_ranks_run_on_the_allocated_cpus(flavour: str, launcher: str) -> N
     for allocated in (cpus, cpus[:1], cpus[1:]):
         if not allocated:
             continue
-        with GVAR.scope(allocation(c=allocated)):
+        with GVAR.scope(Cores(allocated)):
             prefix = mpi_prefix(flavour, launcher=launcher)  # type: ignore[arg-type]
             done = await run_external([*prefix, sys.executable, "-c", code], env=env, threads=1)
 

@@ -102,7 +102,7 @@ class Advice:
 def _is_bounded(res: Resource) -> bool:
     """Return True if a request says how many such tasks may run at once."""
     cores, memory = res.get(Cores), res.get(Memory)
-    if cores is None or cores.N:
+    if not isinstance(cores, Cores) or cores.N or cores.is_all:
         return True
     others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token)}
     return bool(others) or (memory is not None and memory.M > 0)

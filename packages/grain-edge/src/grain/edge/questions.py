@@ -445,7 +445,7 @@ class OverviewAnswer(Part, frozen=True):
     at: float
     epoch: int
     tasks: TaskCounts
-    cores: tuple[int, int]
+    cores: tuple[float, float]
     computing: float | None
     worker_states: dict[str, int]
     workers: list[WorkerRow]
@@ -554,8 +554,8 @@ class LoadAnswer(Part, frozen=True):
             of the given ones.
     """
 
-    given: int
-    cores: int
+    given: float
+    cores: float
     computing: float | None
 
 

@@ -244,7 +244,7 @@ class Kinds:
 def cores_of(request: Resource) -> float:
     """Return the cores for which a request asks; of alternatives those of the first."""
     part = request.alternatives()[0].get(Cores)
-    return part.N if isinstance(part, Cores) else 0.0
+    return part.amount if isinstance(part, Cores) else 0.0
 
 
 T = TypeVar("T", bound=SubmittedTask)

@@ -31,7 +31,7 @@ from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.outlived import CRASHES, SOLO
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
-from grain.resource import ZERO, Infeasible, Resource, Supply, to_data
+from grain.resource import ZERO, Cores, GPUs, Infeasible, Resource, Supply, to_data
 from grain.worker import (
     Call,
     Computing,
@@ -102,7 +102,7 @@ def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
     needed = {**local.parts()}
     for kind, part in request.alternatives()[0].parts().items():
         if kind not in needed or not needed[kind].request(part):
-            needed[kind] = part
+            needed[kind] = part.whole() if isinstance(part, Cores | GPUs) else part
     enough = " & ".join(part.ask() for part in needed.values())
     return Infeasible(
         f"a task that asks for {request.ask()} can never run here ({why}), and no other worker can "

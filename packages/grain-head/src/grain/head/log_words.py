@@ -61,8 +61,12 @@ def amounts(data: dict[str, Any]) -> dict[str, float]:
                 numbers[kind] = 1
             case int() | float():
                 numbers[kind] = part
-            case list():
-                numbers[kind] = len(part)
+            case list():  # of ids, some with the part of it that counts
+                numbers[kind] = sum(one[1] if isinstance(one, list) else 1 for one in part)
+            case {"N": int() as number} | {"ids": int() as number}:
+                numbers[kind] = number
+            case {"ids": list() as ids}:
+                numbers[kind] = len(ids)
             case {"T": float() | int() as seconds}:
                 numbers[kind] = seconds
             case dict() if kind == "WTime":

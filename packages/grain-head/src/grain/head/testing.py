@@ -527,13 +527,13 @@ def _check_reservation(reservation: Reservation, worker: WorkerAccount) -> None:
     for held in reservation.beside.values():
         future.dealloc(held)
     needed = Supply(worker.supply.total)
-    needed.alloc(reservation.by.space)
+    needed.alloc_whole(reservation.by.space)
     assert future.level() == needed.level()
     if reservation.start != math.inf:
         for task in worker.tasks.values():
             if task.until > reservation.start:
                 # Raises if the task could not start in time.
-                needed.alloc(task.held)
+                needed.alloc_whole(task.held)
 
 
 def _check_time_left(scheduler: Scheduler, now: float) -> None:

@@ -61,7 +61,7 @@ class _Worker:
 
     __slots__ = ("cores", "draining", "joined")
 
-    def __init__(self, cores: int, joined: float) -> None:
+    def __init__(self, cores: float, joined: float) -> None:
         self.cores = cores
         self.joined = joined
         self.draining = False
@@ -86,7 +86,7 @@ class _Progress:
         self.queued = queued
         self.run = self.begun = self.losses = 0
         self.began = 0.0
-        self.cores = 0
+        self.cores = 0.0
         self.cut = False
 
 
@@ -447,6 +447,6 @@ class _Replay:
             self._never["", "the tasks that they wait for never end"] += rest
 
 
-def _cores(resources: Resource) -> int:
+def _cores(resources: Resource) -> float:
     cores = resources.get(Cores)
-    return 0 if cores is None else cores.N
+    return cores.amount if isinstance(cores, Cores) else 0.0

@@ -12,6 +12,7 @@ Map:
 - ``spans``: spans of time as users write them
 - ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B``, ``ZERO``, ``A | B``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
+- ``topology``: which ids are near each other, and the choice among those that are free
 - ``amounts``: ``Memory`` and ``Capacity``, plain quantities; ``Node``
 - ``token``: ``Token``
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
@@ -44,6 +45,7 @@ from grain.resource.spans import clock_seconds as clock_seconds
 from grain.resource.spans import unit_seconds as unit_seconds
 from grain.resource.supply import Fit as Fit
 from grain.resource.supply import Supply as Supply
+from grain.resource.supply import check_offer as check_offer
 from grain.resource.text import from_text as from_text
 from grain.resource.token import Token as Token
 from grain.resource.walltime import Limits as Limits

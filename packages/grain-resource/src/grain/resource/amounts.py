@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from grain.resource.base import Resource, with_usage
 from grain.resource.identities import Cores
@@ -166,13 +166,21 @@ ONE_INSTANCE = Capacity(1)
 Capacity._implied = ONE_INSTANCE
 
 
-@with_usage(
-    lambda given: (
-        f"Node({given[0]}, 8), with the memory in GB, or Cores({given[0]}) for only the cores"
-        if given
-        else "Node(N=4, M=8), with the memory in GB"
-    )
-)
-def Node(N: int, M: float) -> Resource:  # noqa: N802, N803 - it stands for a resource class
-    """Return ``Cores(N) & Memory(M)``: N cores and M GB of memory."""
-    return Cores(N) & Memory(M)
+@with_usage(lambda _: "Node(N=4, M=8), with the memory in GB, or Node() for a whole worker")
+def Node(  # noqa: N802 - it stands for a resource class
+    N: float | Literal["all"] = "all",  # noqa: N803
+    M: float | None = None,  # noqa: N803
+) -> Resource:
+    """Return ``Cores(N) & Memory(M)``: N cores and M GB of memory.
+
+    ``Node()`` is a whole worker: all of its cores, however many it has. ``Node(M=8)`` is one that
+    has 8 GB free.
+    """
+    if M is not None:
+        return Cores(N) & Memory(M)
+    if N != "all":
+        raise TypeError(
+            f"Node({N!r}): write Node({N}, 8), with the memory in GB, or Cores({N}) for only the "
+            "cores"
+        )
+    return Cores(N)

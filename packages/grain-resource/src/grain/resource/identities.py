@@ -1,53 +1,122 @@
-"""Cores and GPUs: requested by number, allocated by identity."""
+"""Cores and GPUs: requested by number, allocated by identity; and parts of one of them.
+
+A supply is a mask of the ids that are wholly free. Most supplies, requests and allocations are only
+that, and the scheduler's hot path knows nothing else. All else is in a `_More`, which few have: the
+ids that are free in part, a wish, and the topology of a worker.
+"""
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from grain.resource.base import Resource, with_usage
+from grain.resource.topology import MOST, Topology, bits, lowest, mask_of, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Mapping
 
     from typing_extensions import Self
 
 
-# Ids are bits of one integer: a larger one, from a typing error or from a peer, would take
-# memory in proportion. No node comes near it.
-_MOST = 1 << 20
-# So many ids are read off the bits one by one, which is the fastest way for few.
-_FEW = 16
+_WHOLE = 1_000_000
+"""The units of one core or GPU: parts are exact, in millionths."""
+
+
+class _More(NamedTuple):
+    """What a resource has beside the mask of whole ids. It is replaced, never changed.
+
+    Attributes:
+        parts: units by id, of ids that are free, asked for or held in part: more than none of one,
+            and less than all.
+        owned: of a supply, the same of ids that it never had whole.
+        topology: of a supply, the ids that are near each other.
+        stated: True if the topology is a part of the value, as a worker states it. In the account
+            of what a worker has it is not, so accounts look alike with and without one.
+        is_all: True for a request for whatever the worker has.
+        spread: True for a request for ids that are far from each other.
+    """
+
+    parts: Mapping[int, int] = {}
+    owned: Mapping[int, int] = {}
+    topology: Topology | None = None
+    stated: bool = False
+    is_all: bool = False
+    spread: bool = False
+
+
+_NOTHING = _More()
 
 
 class Identities(Resource):
     """Numbered things, one bit each in ``_mask``, so that taking and giving back are exact.
 
-    As a request only the number counts; as a supply, a number N stands for the ids 0 to N-1.
+    As a request only the number counts; as a supply, a number N stands for the ids 0 to N-1, and a
+    number below 1 for a part of the id 0.
     """
 
-    # The last one is there only if the resource was stated as a number.
-    __slots__ = ("_mask", "_owned", "_stated")
+    # The last one is there only if the resource was not stated by its ids.
+    __slots__ = ("_mask", "_more", "_owned", "_stated")
+
+    _mask: int
+    _owned: int
+    _more: _More | None
 
     _noun: ClassVar[str]
     _label: ClassVar[str]
 
     @with_usage(lambda _: "only the number, as in Cores(4) or GPUs(1)")
-    def __init__(self, N: int | Iterable[int]) -> None:  # noqa: N803 - the user's name for it
-        self._mask = self._owned = _mask_of(type(self).__name__, self._noun, N)
-        if hasattr(N, "__index__"):
-            self._stated = int(N)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        N: float | Literal["all"] | Iterable[int | list[float]],  # noqa: N803 - the user's name
+        *,
+        spread: bool = False,
+    ) -> None:
+        kind = type(self).__name__
+        self._mask, self._more = _parsed(kind, self._noun, N)
+        self._owned = self._mask
+        if isinstance(N, str | numbers.Real) or hasattr(N, "__index__"):
+            self._stated = True
+        if spread:
+            if self._more is not None or not self.by_number:
+                raise ValueError(
+                    f"{kind}({N!r}, spread=True): spread goes with a number of {self._noun}s, as "
+                    f"in {kind}(4, spread=True)"
+                )
+            self._more = _More(spread=True)
 
     @classmethod
-    def _of_mask(cls, mask: int) -> Self:
+    def _of_mask(cls, mask: int, more: _More | None = None) -> Self:
         new = cls.__new__(cls)
         new._mask = new._owned = mask
+        new._more = more
         return new
 
     @property
     def N(self) -> int:  # noqa: N802 - the user's name for it
-        """The number of them."""
-        return self._mask.bit_count()
+        """The number of them; one that is held in part counts as one."""
+        more = self._more
+        return self._mask.bit_count() + (0 if more is None else len(more.parts))
+
+    @property
+    def amount(self) -> int | float:
+        """The number of them with the parts, such as 0.5 for half of one."""
+        more = self._more
+        if more is None or not more.parts:
+            return self._mask.bit_count()
+        return (self._mask.bit_count() * _WHOLE + sum(more.parts.values())) / _WHOLE
+
+    @property
+    def share(self) -> int | float:
+        """The part of one that this is, such as 0.5; 1 if it is made of whole ones."""
+        return self.amount if self._more is not None and self._more.parts else 1
+
+    @property
+    def is_all(self) -> bool:
+        """True for a request for whatever the worker has; its number is 0."""
+        return self._more is not None and self._more.is_all
 
     @property
     def by_number(self) -> bool:
@@ -56,77 +125,258 @@ class Identities(Resource):
 
     @property
     def ids(self) -> list[int]:
-        """The ids, ascending."""
-        ids = []
-        left = self._mask
-        for _ in range(min(left.bit_count(), _FEW)):
-            lowest = left & -left
-            ids.append(lowest.bit_length() - 1)
-            left ^= lowest
-        if left:  # many: by their digits, in a time that grows with their number, not its square
-            ids += [i for i, bit in enumerate(bin(left)[:1:-1]) if bit == "1"]
-        return ids
+        """The ids, ascending; also one of which there is only a part."""
+        more = self._more
+        return bits(self._mask if more is None else self._mask | mask_of(more.parts))
 
     def _request(self, res: Self) -> bool:
+        if res._more is not None:
+            return self._gives(res, res._more)
         return res._mask.bit_count() <= self._mask.bit_count()
 
+    def _gives(self, res: Self, want: _More) -> bool:
+        """Return True if this supply can hand out more than a number of whole ids."""
+        if want.is_all:
+            return self._all_free and bool(self.ids)
+        new = self._begun(want)[1]
+        return res._mask.bit_count() + new <= self._mask.bit_count()
+
+    @property
+    def _all_free(self) -> bool:
+        more = self._more
+        return self._mask == self._owned and (more is None or more.parts == more.owned)
+
     def _alloc(self, res: Self) -> Self:
-        free = self._mask
-        n = res._mask.bit_count()
-        # The lowest free ids, which most often are n in a row: n bits from the lowest free one on.
-        taken = ((1 << n) - 1) * (free & -free)
-        if taken & ~free:
-            # There is a gap: clear the lowest bit n times, and take what is missing then.
-            left = free
-            for _ in range(n):
-                left &= left - 1
-            taken = free ^ left
-        self._mask = free ^ taken
+        if self._more is not None or res._more is not None:
+            got = self._choose(res)
+            self._reclaim(got)
+            return got
+        taken = lowest(self._mask, res._mask.bit_count())
+        self._mask ^= taken
         return self._of_mask(taken)
 
+    def _choose(self, res: Self, prefer: int = 0) -> Self:
+        """Return what a request would get now, without taking it.
+
+        Args:
+            prefer: ids that are taken before others.
+        """
+        want = res._more or _NOTHING
+        if want.is_all:
+            parts = (self._more or _NOTHING).parts
+            return self._of_mask(self._mask, _More(parts, parts) if parts else None)
+        taken = self._pick(self._mask, res._mask.bit_count(), want.spread, prefer)
+        if not want.parts:
+            return self._of_mask(taken)
+        begun, new = self._begun(want)
+        opened = bits(self._pick(self._mask & ~taken, new, want.spread, prefer))
+        held = {opened[one] if one < 0 else one: units for one, units in begun.items()}
+        mask, more = _of_units(held)
+        return self._of_mask(taken | mask, more)
+
+    def _pick(self, free: int, n: int, spread: bool, prefer: int) -> int:
+        """Return ``n`` of some free ids."""
+        topology = (self._more or _NOTHING).topology
+        choose = lowest if topology is None else topology.spread if spread else topology.compact
+        near = free & prefer
+        if not near:
+            return choose(free, n)
+        if near.bit_count() >= n:
+            return choose(near, n)
+        return near | choose(free & ~near, n - near.bit_count())
+
+    def _begun(self, want: _More) -> tuple[dict[int, int], int]:
+        """Return the units to take by id, and the number of whole ids to begin: -1, -2 and so on.
+
+        Each part is taken of the id with the least left that has enough, so that few are begun.
+        """
+        left = dict((self._more or _NOTHING).parts)
+        taken: dict[int, int] = {}
+        new = 0
+        for units in sorted(want.parts.values(), reverse=True):
+            room = [(free, one) for one, free in left.items() if free >= units]
+            if not room:
+                new += 1
+            free, one = min(room) if room else (_WHOLE, -new)
+            left[one] = free - units
+            taken[one] = taken.get(one, 0) + units
+        return taken, new
+
     def _dealloc(self, res: Self) -> None:
-        if res._mask & ~self._owned:
+        mask = res._mask
+        if self._more is not None or res._more is not None:
+            self._give_back(res)
+            return
+        if mask & ~self._owned:
             raise ValueError(f"{res!r} was not allocated from {self._of_mask(self._owned)!r}")
-        if self._mask & res._mask:
+        if self._mask & mask:
             raise ValueError(f"{res!r} was given back twice")
-        self._mask |= res._mask
+        self._mask |= mask
+
+    def _give_back(self, res: Self) -> None:
+        more = self._more or _NOTHING
+        mask, parts = self._mask, dict(more.parts)
+        returned = dict.fromkeys(bits(res._mask), _WHOLE) if parts else {}
+        if not parts:
+            self._check_owned(res, res._mask & ~self._owned)
+            if mask & res._mask:
+                raise ValueError(f"{res!r} was given back twice")
+            mask |= res._mask
+        returned |= (res._more or _NOTHING).parts
+        for one, units in returned.items():
+            owned = _WHOLE if self._owned >> one & 1 else more.owned.get(one, 0)
+            self._check_owned(res, not owned)
+            free = (_WHOLE if mask >> one & 1 else parts.pop(one, 0)) + units
+            if free > owned:
+                raise ValueError(f"{res!r} was given back twice")
+            if free == _WHOLE:
+                mask |= 1 << one
+            else:
+                parts[one] = free
+        self._mask = mask
+        self._set_parts(parts)
+
+    def _check_owned(self, res: Self, foreign: object) -> None:
+        if foreign:
+            more = self._more or _NOTHING
+            owned = self._of_mask(self._owned, _More(more.owned) if more.owned else None)
+            raise ValueError(f"{res!r} was not allocated from {owned!r}")
 
     def _reclaim(self, res: Self) -> None:
-        if res._mask & ~self._mask:
+        mask = self._mask
+        if res._mask & ~mask:
             raise ValueError(f"{res!r} is not free in {self!r}")
-        self._mask &= ~res._mask
+        mask ^= res._mask
+        if res._more is not None and res._more.parts:
+            parts = dict((self._more or _NOTHING).parts)
+            for one, units in res._more.parts.items():
+                free = _WHOLE if mask >> one & 1 else parts.pop(one, 0)
+                if free < units:
+                    raise ValueError(f"{res!r} is not free in {self!r}")
+                mask &= ~(1 << one)
+                if free > units:
+                    parts[one] = free - units
+            self._set_parts(parts)
+        self._mask = mask
+
+    def _set_parts(self, parts: dict[int, int]) -> None:
+        more = (self._more or _NOTHING)._replace(parts=parts)
+        self._more = None if more == _NOTHING else more
+
+    def whole(self) -> Self:
+        """Return a request for as many whole ones as this holds or asks for, whole or in part."""
+        return self if self.is_all else self._of_mask((1 << self.N) - 1)
+
+    def left_of(self, total: Identities) -> Self:
+        """Return this as what is free of a worker: all of it is only what all of `total` is."""
+        new = self._supplied()
+        new._owned = total._owned
+        return new
 
     def _repr(self) -> str:
-        return f"{self._label}([{_spans(self.ids)}])"
+        more = self._more or _NOTHING
+        if more.is_all:
+            return f"{self._label}(all)"
+        shown = [spans(bits(self._mask))] if self._mask else []
+        shown += [f"{one}:{units / _WHOLE}" for one, units in sorted(more.parts.items())]
+        return f"{self._label}([{','.join(shown)}]{', spread=True' if more.spread else ''})"
 
     def _ask(self) -> str:
-        return f"{type(self).__name__}({self.N})"
+        if self.is_all:
+            return f'{type(self).__name__}("all")'
+        spread = ", spread=True" if (self._more or _NOTHING).spread else ""
+        return f"{type(self).__name__}({self.amount}{spread})"
 
     def _stat(self) -> tuple[int, int]:
-        return (self._mask.bit_count(), self._owned.bit_count())
+        more = self._more
+        if more is None or not (more.parts or more.owned):
+            return (self._mask.bit_count(), self._owned.bit_count())
+        return (
+            self._mask.bit_count() * _WHOLE + sum(more.parts.values()),
+            self._owned.bit_count() * _WHOLE + sum(more.owned.values()),
+        )
 
-    def _data(self) -> int | list[int]:
+    def _data(self) -> Any:
         n = self._mask.bit_count()
-        return n if self._mask == (1 << n) - 1 else self.ids
+        data: Any = n if self._mask == (1 << n) - 1 else bits(self._mask)
+        more = self._more
+        if more is None:
+            return data
+        if more.is_all:
+            return "all"
+        if more.parts:
+            parts = {one: units / _WHOLE for one, units in sorted(more.parts.items())}
+            alone = not n and len(parts) == 1
+            data = [*bits(self._mask), *([one, part] for one, part in parts.items())]
+            data = parts.get(0, data) if alone else data
+        if more.spread:
+            return {"N": data, "spread": True}
+        if more.stated and more.topology is not None:
+            return {"ids": data, **more.topology.data(self.ids)}
+        return data
 
-    def _level(self) -> int:
-        return self._mask.bit_count()
+    @classmethod
+    def _from_data(cls, data: Any) -> Self:
+        """Make it of a number, a list, or the ids of a worker with their topology."""
+        if not isinstance(data, dict) or "ids" not in data:
+            return super()._from_data(data)
+        new = cls(data["ids"])
+        if new._more is not None:
+            raise ValueError("a topology goes with whole ids")
+        topology = Topology.of_data(new.ids, data)
+        if topology is not None:
+            new._more = _More(topology=topology, stated=True)
+        return new
+
+    def _level(self) -> Hashable:
+        n = self._mask.bit_count()
+        more = self._more
+        if more is not None and (more.parts or more.owned):
+            return (n, tuple(sorted(more.parts.values())), self._all_free)
+        # A worker of which all is free answers a request for all of it, unlike a larger one.
+        return ~n if self._mask == self._owned else n
 
     # Equal to those of Resource but faster, as requests are looked up at every submission.
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._mask == other._mask
+        if self._mask != other._mask:
+            return False
+        return self._more is other._more or self._data() == other._data()
 
     def __hash__(self) -> int:
-        return hash((self._kind, self._mask))
+        more = self._more
+        if more is None:
+            return hash((self._kind, self._mask))
+        parts = frozenset(more.parts.items())
+        if not parts and not more.is_all and not more.spread:
+            return hash((self._kind, self._mask))
+        return hash((self._kind, self._mask, parts, more.is_all, more.spread))
 
     def _slack(self, res: Self) -> float:
-        free = self._mask.bit_count()
-        return (free - res._mask.bit_count()) / free if free else 0.0
+        free, n = self._mask.bit_count(), res._mask.bit_count()
+        want = res._more
+        if want is None:
+            return (free - n) / free if free else 0.0
+        if want.is_all:
+            return 0.0
+        begun, new = self._begun(want)
+        left = (free - n - new) / free if free else 0.0
+        if not want.parts:
+            return left
+        if new:  # ids that are begun go first, whatever they have left
+            return 0.5 + left / 2
+        have = (self._more or _NOTHING).parts
+        return sum(have[one] - units for one, units in begun.items()) / _WHOLE / 2 / len(begun)
 
     def _supplied(self) -> Self:
-        return self._of_mask(self._mask)
+        new = self._of_mask(self._mask)
+        new._owned = self._owned  # what is free of a worker does not become all of another
+        more = self._more
+        if more is not None:
+            more = _More(more.parts, more.owned, more.topology)
+            new._more = None if more == _NOTHING else more
+        return new
 
 
 class Cores(Identities):
@@ -178,8 +428,33 @@ class GPUs(Identities):
         """The GPU ids, ascending."""
         return self.ids
 
+    @property
+    def knows_near(self) -> bool:
+        """True for a supply that knows which CPUs are near its GPUs."""
+        return self._more is not None and bool(self._more.topology)
 
-def _mask_of(kind: str, noun: str, given: Any) -> int:
+    def with_cores(self, cores: Cores, asked: Cores, asked_gpus: GPUs) -> tuple[Cores, GPUs]:
+        """Return what two requests would get now: GPUs, and the cores near them.
+
+        Args:
+            cores: the free cores of the same worker; there are enough of both.
+        """
+        topology = (self._more or _NOTHING).topology or Topology()
+        # Of the groups of GPUs with the same CPUs, one with enough of both, and as few as possible.
+        fitting = []
+        for group in topology.levels[0] if topology.levels else ():
+            free = group & self._mask
+            near = cores._mask & topology.near_any(group)
+            if free.bit_count() >= asked_gpus.N and near.bit_count() >= asked.N:
+                fitting.append((near.bit_count(), free.bit_count(), free))
+        got = self._choose(asked_gpus, min(fitting)[-1] if fitting else 0)
+        return cores._choose(asked, topology.near_any(mask_of(got.ids))), got
+
+
+def _parsed(kind: str, noun: str, given: Any) -> tuple[int, _More | None]:
+    """Return the mask of whole ids, and what else an argument states."""
+    if isinstance(given, str) and given == "all":
+        return 0, _More(is_all=True)
     if isinstance(given, (bool, str, bytes)):
         write = ""
         if isinstance(given, str) and given.strip().isdecimal():
@@ -192,35 +467,64 @@ def _mask_of(kind: str, noun: str, given: Any) -> int:
     else:
         if n < 0:
             raise ValueError(f"{kind}({n}): a number of {noun}s cannot be negative")
-        if n > _MOST:
-            raise ValueError(f"{kind}({n}): more than {_MOST} {noun}s on one worker")
-        return (1 << n) - 1
+        if n > MOST:
+            raise ValueError(f"{kind}({n}): more than {MOST} {noun}s on one worker")
+        return (1 << n) - 1, None
+    if isinstance(given, numbers.Real) and math.isfinite(given):
+        return _of_units({0: _units(f"{kind}({given})", kind, noun, float(given))})
+    return _of_units(_listed(kind, noun, given))
+
+
+def _listed(kind: str, noun: str, given: Any) -> dict[int, int]:
+    """Return the units by id of a list."""
     try:
-        ids = [operator.index(i) for i in given]
+        items = [_item(i, kind, noun, given) for i in given]
     except TypeError:
         raise TypeError(
-            f"{kind}({given!r}): a number of {noun}s is a whole number, as in {kind}(4), "
-            f"or a list of ids, as in {kind}([0, 2])"
+            f"{kind}({given!r}): a number of {noun}s is a whole number, as in {kind}(4), or a "
+            f"part of one, as in {kind}(0.5), or a list of ids, as in {kind}([0, 2])"
         ) from None
-    mask = 0
-    for i in ids:
+    units_of: dict[int, int] = {}
+    for i, units in items:
         if i < 0:
             raise ValueError(f"{kind}({given!r}): the {noun} id {i} is negative")
-        if i >= _MOST:
-            raise ValueError(f"{kind}({given!r}): the {noun} id {i} is not below {_MOST}")
-        if mask >> i & 1:
+        if i >= MOST:
+            raise ValueError(f"{kind}({given!r}): the {noun} id {i} is not below {MOST}")
+        if i in units_of:
             raise ValueError(f"{kind}({given!r}): the {noun} id {i} appears twice")
-        mask |= 1 << i
-    return mask
+        units_of[i] = units
+    return units_of
 
 
-def _spans(ids: list[int]) -> str:
-    """Return ascending ids as ``0-2,5``."""
-    out: list[str] = []
-    start = None
-    for k, i in enumerate(ids):
-        start = i if start is None else start
-        if k + 1 == len(ids) or ids[k + 1] != i + 1:
-            out.append(str(i) if i == start else f"{start}-{i}")
-            start = None
-    return ",".join(out)
+def _of_units(units_of: dict[int, int]) -> tuple[int, _More | None]:
+    parts = {i: units for i, units in units_of.items() if units < _WHOLE}
+    return mask_of(units_of.keys() - parts.keys()), _More(parts, parts) if parts else None
+
+
+def _item(item: Any, kind: str, noun: str, given: Any) -> tuple[int, int]:
+    """Return an id of a list and its units; an id with a part is a list of both."""
+    if not isinstance(item, list | tuple):
+        return operator.index(item), _WHOLE
+    part = item[1] if len(item) == len(("id", "part")) else None
+    if isinstance(part, bool) or not isinstance(part, numbers.Real) or not math.isfinite(part):
+        raise TypeError
+    return operator.index(item[0]), _units(f"{kind}({given!r})", kind, noun, float(part))
+
+
+def _units(shown: str, kind: str, noun: str, part: float) -> int:
+    """Return a part of one id in units."""
+    if part < 0:
+        raise ValueError(f"{shown}: a number of {noun}s cannot be negative")
+    if part >= 1 and part == math.floor(part):
+        raise ValueError(
+            f"{shown}: a whole number of {noun}s has no decimal point: write {kind}({int(part)})"
+        )
+    if part > 1:
+        raise ValueError(
+            f"{shown}: a part of a {noun} is a part of one {noun}, so it is below 1, as in "
+            f"{kind}(0.5). For more than one {noun}, ask for whole ones, as in "
+            f"{kind}({math.ceil(part)})"
+        )
+    if part * _WHOLE < 1:
+        raise ValueError(f"{shown}: a part of a {noun} is a millionth (0.000001) at least")
+    return round(part * _WHOLE)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from grain.resource.base import gives, take
-from grain.resource.errors import Infeasible, Insufficient
+from grain.resource.base import gives, join, joined, take
+from grain.resource.errors import Infeasible
+from grain.resource.identities import Cores, GPUs, Identities
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from grain.resource.base import Resource
 
@@ -20,6 +21,21 @@ class Fit(enum.Enum):
     NOW = "now"
     NOT_NOW = "not now"  # enough is there, but part of it is in use
     NEVER = "never"  # not enough is there even when nothing is in use
+
+
+def check_offer(resource: Resource) -> None:
+    """Check that a worker can offer a resource.
+
+    Raises:
+        ValueError: it is a request, for a part of a core or for all of a worker.
+    """
+    for part in resource.parts().values():
+        if isinstance(part, Cores | GPUs) and (part.is_all or part.share < 1):
+            noun = part._noun
+            raise ValueError(
+                f"{part.ask()} is what a task asks for; a worker offers whole {noun}s, as in "
+                f"{type(part).__name__}(4)"
+            )
 
 
 class Supply:
@@ -33,7 +49,7 @@ class Supply:
         free: what of it is not handed out.
     """
 
-    __slots__ = ("_implied", "_kinds", "_own", "free", "total")
+    __slots__ = ("_implied", "_kinds", "_knows_near", "_own", "free", "total")
 
     def __init__(self, total: Resource) -> None:
         self.total = total._supplied()
@@ -43,6 +59,9 @@ class Supply:
         self._own = dict(self.free.parts())
         self._kinds = tuple(self._own)
         self._implied = any(part._implied is not None for part in self._own.values())
+
+        gpus = self._own.get("GPUs")
+        self._knows_near = isinstance(gpus, GPUs) and gpus.knows_near and "Cores" in self._own
 
     def fit(self, request: Resource) -> Fit:
         """Return whether the request can be met now, later, or never."""
@@ -61,19 +80,39 @@ class Supply:
             Infeasible: never.
         """
         # The hot path of a scheduler, which asks for what fits, and most often for one kind.
-        if not self._implied:
-            own = self._own.get(request._kind)
-            if own is not None and own._request(request):
-                return own._alloc(request)
-            wanted = request.parts()
-            if gives(self._own, wanted):
-                return take(self._own, wanted)
-        try:
-            return self.free.alloc(request)
-        except (Insufficient, Infeasible):
-            if self.total.request(request):
-                raise
-            raise Infeasible(self.why_never(request)) from None
+        own = None if self._implied else self._own.get(request._kind)
+        if own is not None and own._request(request):
+            return own._alloc(request)
+        wanted = self.free._wanted(request) if self._implied else request.parts()
+        if gives(self._own, wanted):
+            if self._knows_near and "Cores" in wanted and "GPUs" in wanted:
+                return self._take_near(wanted)
+            return take(self._own, wanted)
+        if self.total.request(request):
+            raise self.free._refusal(request)
+        raise Infeasible(self.why_never(request))
+
+    def alloc_whole(self, request: Resource) -> Resource:
+        """Take the request out of what is free, with a whole core or GPU for each part of one.
+
+        An account of what will be free uses it. A part does not move, so parts that would fit on
+        one device may hold two: only what is whole can be counted on.
+
+        Raises:
+            Insufficient, Infeasible: as `alloc`.
+        """
+        whole = join(
+            part.whole() if isinstance(part, Cores | GPUs) else part
+            for part in request.parts().values()
+        )
+        return self.alloc(whole if self.free.request(whole) else request)
+
+    def given(self, kind: type[Identities]) -> tuple[float, float]:
+        """Return how many cores or GPUs are handed out, and how many there are; parts count."""
+        free, total = self.free.get(kind), self.total.get(kind)
+        if not isinstance(free, kind) or not isinstance(total, kind):
+            return 0, 0
+        return total.amount - free.amount, total.amount
 
     def dealloc(self, allocation: Resource) -> None:
         """Give back an allocation.
@@ -140,6 +179,23 @@ class Supply:
             if own is not None and not own._request(part):
                 return f"it has {own!r}, asked for {part.ask()}"
         return "its parts together cannot meet it"
+
+    def _take_near(self, wanted: Mapping[str, Resource]) -> Resource:
+        """Take the parts of a request that the supply `gives`, with the cores near the GPUs."""
+        cores, gpus, asked_cores, asked_gpus = (
+            parts[kind] for parts in (self._own, wanted) for kind in ("Cores", "GPUs")
+        )
+        assert isinstance(cores, Cores)
+        assert isinstance(gpus, GPUs)
+        assert isinstance(asked_cores, Cores)
+        assert isinstance(asked_gpus, GPUs)
+        got_cores, got_gpus = gpus.with_cores(cores, asked_cores, asked_gpus)
+        got: dict[str, Resource] = {"Cores": got_cores, "GPUs": got_gpus}
+        rest = {kind: part for kind, part in wanted.items() if kind not in got}
+        taken = {**take(self._own, rest).parts(), **got}
+        cores._reclaim(got_cores)
+        gpus._reclaim(got_gpus)
+        return joined({kind: taken[kind] for kind in wanted})
 
     def __repr__(self) -> str:
         return f"<Supply of {self.total!r}, free {self.free!r}>"

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import Resource, WTime, from_data
+from grain.resource import Resource, WTime, check_offer, from_data
 from grain.worker.errors import UsageError
 from grain.worker.node.cgroup import parse_ids
 
@@ -157,7 +157,7 @@ def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
             offered[kind] = amount
     try:
         resources = from_data(offered)
-        resources.parts()  # raises TypeError for alternatives
+        check_offer(resources)
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
     time = resources.get(WTime)

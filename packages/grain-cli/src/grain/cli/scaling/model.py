@@ -20,10 +20,10 @@ CHARGE_OF_GPU = 16.0
 """The charge of a GPU where none is configured, in cores."""
 
 
-def count_of(kind: type[Cores | GPUs], resource: Resource) -> int:
+def count_of(kind: type[Cores | GPUs], resource: Resource) -> float:
     """Return the number of cores or GPUs in a resource."""
     part = resource.get(kind)
-    return part.N if isinstance(part, Cores | GPUs) else 0
+    return part.amount if isinstance(part, Cores | GPUs) else 0
 
 
 def without(resource: Resource, kinds: frozenset[str]) -> Resource:
@@ -58,12 +58,12 @@ class WorkerShape:
     worth: float = WORTH
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> float:
         """The number of GPUs of such a worker."""
         return count_of(GPUs, self.total)
 
     @property
-    def cores(self) -> int:
+    def cores(self) -> float:
         """The number of cores of such a worker, at least 1."""
         return max(count_of(Cores, self.total), 1)
 

@@ -261,7 +261,6 @@ def _used(worker: CurrentWorker) -> float:
     """Return the part of a worker that is in use."""
     if not worker.running:
         return 0.0
-    total, free = worker.total.get(Cores), worker.free.get(Cores)
-    if total is None or free is None:
+    if worker.total.get(Cores) is None or worker.free.get(Cores) is None:
         return 1.0
-    return 1 - free._stat()[0] / max(total._stat()[0], 1)
+    return 1 - count_of(Cores, worker.free) / max(count_of(Cores, worker.total), 1)

@@ -88,9 +88,13 @@ def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
     parts = []
     for kind in _MEASURED:
         want, own = one.space.get(kind), shape.total.get(kind)
-        if want is not None and own is not None and own._stat()[0]:
-            parts.append(want._stat()[0] / own._stat()[0])
+        if want is not None and own is not None and _size(own):
+            parts.append(_size(want) / _size(own))
     return max([part for part in parts if part > 0] or [1 / fit])
+
+
+def _size(part: Resource) -> float:
+    return part.amount if isinstance(part, Cores | GPUs) else part._stat()[0]
 
 
 def why_never(one: TaskClass, shape: WorkerShape) -> str:

@@ -12,7 +12,7 @@ import click
 from grain.cli.batch import BatchError, is_mark, open_system, state_folder
 from grain.cli.batch.records import submitted_name
 from grain.cli.query import NoScheduler, ask
-from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape
+from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape, without
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
 from grain.cli.workers.jobs import joined, report_ended
@@ -21,7 +21,7 @@ from grain.cli.workers.scaling_state import ScalingState
 from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
 from grain.cli.workers.submission import memory_share, submit_workers
 from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
-from grain.resource import from_data
+from grain.resource import Cores, GPUs, from_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -293,13 +293,18 @@ def worker_of(answer: WorkerSupply, job: str | None) -> CurrentWorker:
         ValueError, LookupError, TypeError: its resources make no sense.
     """
     total, free = (
-        {k: v for k, v in one.items() if k != "WTime"} for one in (answer.total, answer.free)
+        from_data({k: v for k, v in one.items() if k != "WTime"}, unknown="keep")
+        for one in (answer.total, answer.free)
     )
+    for kind in (Cores, GPUs):
+        own, left = total.get(kind), free.get(kind)
+        if isinstance(own, Cores | GPUs) and isinstance(left, Cores | GPUs):
+            free = without(free, frozenset({kind.__name__})) & left.left_of(own)
     return CurrentWorker(
         answer.id,
         clean(answer.name),
-        from_data(total, unknown="keep"),
-        from_data(free, unknown="keep"),
+        total,
+        free,
         float("inf") if answer.left is None else answer.left,
         answer.running,
         answer.idle,

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from grain.edge.version import own_versions
+from grain.resource import GPUs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +143,7 @@ class HubCollector:
         tasks = asdict(hub.counts())
         given, cores = hub.overview.cores
         computing = hub.overview.computing
-        memory, gpus = _given_and_all(hub, "Memory"), _given_and_all(hub, "GPUs")
+        memory, gpus = _memory(hub), _gpus(hub)
         waiting = [queue for _, _, queue in hub.scheduler.in_order_of_service]
         missions = hub.registry.missions.values()
         states = [
@@ -179,14 +180,20 @@ class HubCollector:
         }
 
 
-def _given_and_all(hub: Hub, kind: str) -> tuple[int, int]:
-    """Return how many units of a kind of resource tasks were given, and how many there are."""
+def _memory(hub: Hub) -> tuple[int, int]:
+    """Return how many units of memory tasks were given, and how many there are."""
     given = owned = 0
     for worker in hub.scheduler.workers.values():
-        free, total = worker.supply.free.stat().get(kind, (0, 0))
+        free, total = worker.supply.free.stat().get("Memory", (0, 0))
         given += total - free
         owned += total
     return given, owned
+
+
+def _gpus(hub: Hub) -> tuple[float, float]:
+    """Return how many GPUs tasks were given, and how many there are."""
+    pairs = [worker.supply.given(GPUs) for worker in hub.scheduler.workers.values()]
+    return sum(given for given, _ in pairs), sum(owned for _, owned in pairs)
 
 
 class Exposition:

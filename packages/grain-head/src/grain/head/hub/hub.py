@@ -452,7 +452,7 @@ class Hub:
         Workers that have just begun are left out of the last one.
         """
         given, cores = self.scheduler.cores()
-        computing, unknown = 0.0, 0
+        computing = unknown = 0.0
         for worker in self.registry.numbered.values():
             scheduled = self.scheduler.workers[worker.number]
             if not scheduled.tasks:
@@ -460,10 +460,7 @@ class Hub:
             if worker.computing is not None:
                 computing += worker.computing
             else:
-                part = scheduled.supply.free.get(Cores)
-                if part is not None:
-                    free, owned = part._stat()
-                    unknown += owned - free
+                unknown += scheduled.supply.given(Cores)[0]
         return LoadAnswer(given, cores, measured(computing, unknown, given))
 
     def _view(self, ask: Ask, now: float) -> Any:

@@ -61,7 +61,7 @@ def reservation_on(by: Alternative, worker: WorkerAccount, now: float) -> tuple[
     running = sorted(worker.tasks.values(), key=lambda task: task.until, reverse=True)
     for k, task in enumerate(running):
         if future.free.request(task.held):
-            beside[task.id] = future.alloc(task.held)
+            beside[task.id] = future.alloc_whole(task.held)
             continue
         if task.until == math.inf:
             # Any of the runs may be the next to end, so none is counted on to stay.
@@ -73,5 +73,5 @@ def reservation_on(by: Alternative, worker: WorkerAccount, now: float) -> tuple[
 def beside_task(by: Alternative, worker: WorkerAccount) -> Supply:
     """Return an account of what the worker has beside the task, all else being free."""
     future = Supply(worker.supply.total)
-    future.alloc(by.space)
+    future.alloc_whole(by.space)
     return future

@@ -451,16 +451,12 @@ class Scheduler:
         """The number of running tasks."""
         return len(self.tasks) - self._waiting
 
-    def cores(self) -> tuple[int, int]:
+    def cores(self) -> tuple[float, float]:
         """Return how many cores of the workers are in use, and how many there are."""
-        busy = total = 0
+        busy = total = 0.0
         for worker in self.workers.values():
-            cores = worker.supply.free.get(Cores)
-            if cores is None:
-                continue
-            free, owned = cores._stat()
-            returned = sum(_cores(held) for _, held in worker.returned)
-            busy += owned - free - returned
+            given, owned = worker.supply.given(Cores)
+            busy += given - sum(_cores(held) for _, held in worker.returned)
             total += owned
         return busy, total
 
@@ -684,6 +680,6 @@ class Scheduler:
         task.queue.running -= 1
 
 
-def _cores(held: Resource) -> int:
+def _cores(held: Resource) -> float:
     cores = held.get(Cores)
-    return cores.N if isinstance(cores, Cores) else 0
+    return cores.amount if isinstance(cores, Cores) else 0

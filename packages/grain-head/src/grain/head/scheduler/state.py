@@ -465,7 +465,7 @@ class Reservation:
     def on_started(self, task: int, by: Alternative, now: float) -> None:
         """Account for a task of another queue that `allows` has let pass."""
         if not self._ends_before(by, now):
-            self.beside[task] = self.future.alloc(by.space)
+            self.beside[task] = self.future.alloc_whole(by.space)
             self.beside_mask = None
 
     def on_finished(self, task: int) -> None:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.cpu_locks import CpuLocks
-from grain.resource import Cores, Resource
+from grain.resource import Cores, Resource, check_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
 
 class LocalOffer(NamedTuple):
@@ -33,10 +33,18 @@ class LocalOffer(NamedTuple):
 def local_offer(local: Resource) -> Iterator[LocalOffer]:
     """Take the CPUs of a local worker during the block.
 
-    A number of cores becomes so many free CPUs of those that this process may use. CPUs that were
-    named by their ids are taken as they are, whoever else has them.
+    A number of cores becomes so many free CPUs of those that this process may use, and
+    ``Cores("all")`` all of these. CPUs that were named by their ids are taken as they are, whoever
+    else has them.
+
+    Raises:
+        ValueError: it is a part of a core, which no worker can offer.
     """
     cores = local.parts().get("Cores")
+    if isinstance(cores, Cores) and cores.is_all:
+        cores = Cores(len(os.sched_getaffinity(0)))
+        local = _with_cores(local, cores)
+    check_offer(local)
     if not isinstance(cores, Cores) or not cores.N:
         yield LocalOffer(local)
         return
@@ -66,7 +74,7 @@ def _offer(local: Resource, cores: Cores, usable: list[int], locks: CpuLocks) ->
         if locks.take(cpu):
             taken.append(cpu)
             if len(taken) == number:
-                return LocalOffer(_with_cores(local, taken))
+                return LocalOffer(_with_cores(local, Cores(taken)))
     locks.close()
     if len(usable) == 1:
         why = f"{may_use}, and another mission or worker on this machine has it"
@@ -78,14 +86,15 @@ def _offer(local: Resource, cores: Cores, usable: list[int], locks: CpuLocks) ->
             f"{'the others' if taken else 'them'}"
         )
     return LocalOffer(
-        _with_cores(local, usable[:number]),
+        _with_cores(local, Cores(usable[:number])),
         bind=False,
         remark=f"local=Cores({number}): {why}, {unbound} and compete with theirs",
     )
 
 
-def _with_cores(local: Resource, ids: Collection[int]) -> Resource:
-    parts = {**local.parts(), "Cores": Cores(ids)}
+def _with_cores(local: Resource, cores: Cores) -> Resource:
+    """Return a resource with other cores."""
+    parts = {**local.parts(), "Cores": cores}
     return functools.reduce(operator.and_, parts.values())
 
 

@@ -25,6 +25,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from grain import GVAR
+from grain.resource import Cores
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
@@ -59,10 +60,17 @@ def mpi_prefix(
             ``mpiexec`` (MPICH), ``mpiexec.hydra`` (Intel) or ``srun``.
 
     Raises:
-        ValueError: no CPUs are allocated, `threads` does not divide their number, or the
-            flavour is unknown.
+        ValueError: no CPUs are allocated, or a part of one, `threads` does not divide their number,
+            or the flavour is unknown.
     """
-    cpus = allocated(GVAR.res if res is None else res, "c")
+    res = GVAR.res if res is None else res
+    cores = res.get(Cores)
+    if isinstance(cores, Cores) and cores.share < 1:
+        raise ValueError(
+            f"{cores.ask()} is a part of one core, and each rank of an MPI program needs a whole "
+            "one: ask for Cores(1) or more"
+        )
+    cpus = allocated(res, "c")
     if threads < 1 or not cpus or len(cpus) % threads:
         raise ValueError(f"{len(cpus)} allocated CPUs cannot be shared by ranks of {threads} each")
     domains = [cpus[first : first + threads] for first in range(0, len(cpus), threads)]

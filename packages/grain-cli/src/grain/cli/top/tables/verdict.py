@@ -92,7 +92,7 @@ def _amounts(request: str) -> dict[str, float]:
     amounts = {}
     for kind, text in _KIND.findall(request):
         try:
-            amounts[kind] = float(text)
+            amounts[kind] = float(text.removesuffix(", spread=True"))
         except ValueError:
             amounts[kind] = text.count(",") + 1.0 if text.startswith("[") else 1.0
     return amounts

@@ -77,7 +77,7 @@ _CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest 
 _MISSIONS = 100  # missions in an answer
 _FUNCTIONS = 200  # functions in an answer; at least one of each mission
 
-_NO_CORES = (0, 0, 0.0, 0)
+_NO_CORES = (0.0, 0.0, 0.0, 0.0)
 _UNKNOWN = 0.05  # the share of the given cores whose use may be unknown
 
 _name = attrgetter("name")
@@ -131,8 +131,7 @@ class Overview:
         self._outlooks: dict[int, tuple[Outlook, int, msgspec.Raw]] = {}
         self._shown_outlooks: dict[int, tuple[Outlook, int, msgspec.Raw]] = {}
         self._states: Counter[str] = Counter()
-        self._given = self._cores = self._unknown = 0
-        self._computing = 0.0
+        self._given = self._cores = self._unknown = self._computing = 0.0
         self._answer = b""
         self._at = -math.inf
 
@@ -187,9 +186,10 @@ class Overview:
         return RunsAnswer(runs, more, self._registry.wall_time(now))
 
     @property
-    def cores(self) -> tuple[int, int]:
+    def cores(self) -> tuple[float, float]:
         """The number of cores that tasks were given, and that of all, by the last looks."""
-        return self._given, self._cores
+        # Parts of cores leave rounding errors in sums that are kept for long.
+        return round(self._given, 6), self._cores
 
     @property
     def computing(self) -> float | None:
@@ -270,15 +270,13 @@ class Overview:
             at=at,
         )
         row.encoded = msgspec.Raw(_encode(seen))
-        cores = scheduled.supply.free.get(Cores)
-        free, total = (0, 0) if cores is None else cores._stat()
-        given = total - free
+        given, total = scheduled.supply.given(Cores)
         if computing is None:
             self._count(row, state, (given, total, 0.0, given))
         else:
             self._count(row, state, (given, total, computing, 0))
 
-    def _count(self, row: _Row, state: str, cores: tuple[int, int, float, int]) -> None:
+    def _count(self, row: _Row, state: str, cores: tuple[float, float, float, float]) -> None:
         """Put a row's new state and cores into the sums, in the place of the former."""
         if row.state:
             self._states[row.state] -= 1
