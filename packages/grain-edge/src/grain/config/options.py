@@ -35,7 +35,8 @@ class _Key(NamedTuple):
 
     @property
     def word(self) -> str:
-        return f"--{(self.option.name or self.name).replace('_', '-')}"
+        no = "no-" if self.default is True else ""
+        return f"--{no}{(self.option.name or self.name).replace('_', '-')}"
 
 
 def option_words(table: type[ConfigTable], settings: ConfigTable) -> list[str]:
@@ -51,9 +52,11 @@ def option_words(table: type[ConfigTable], settings: ConfigTable) -> list[str]:
     stated = []
     for key in _keys(table):
         value = getattr(settings, key.name)
-        if value is True and key.type is bool:
+        if value == key.default:
+            continue
+        if key.type is bool:
             stated.append(key.word)
-        elif value != key.default:
+        else:
             text = value if key.type is str else msgspec.json.encode(value).decode()
             stated.append(f"{key.word} {shlex.quote(text)}")
     return stated
@@ -64,7 +67,8 @@ def add_options(parser: argparse.ArgumentParser, table: type[ConfigTable]) -> No
     for key in _keys(table):
         more: dict[str, Any] = {"dest": key.name, "default": key.default, "help": key.option.help}
         if key.type is bool:
-            parser.add_argument(key.word, action="store_true", **more)
+            action = "store_false" if key.default else "store_true"
+            parser.add_argument(key.word, action=action, **more)
         else:
             more["metavar"] = key.option.metavar
             parser.add_argument(key.word, type=partial(_read, key), **more)

@@ -186,6 +186,7 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
             where the node has it. "." is the directory in which the job runs.
         cluster: the display name of the cluster; empty for its name in the batch system.
         contextmod: context module of the workers; `Config.contextmod` unless set.
+        hyperthreads: False to offer one CPU of each core, where cores have several.
     """
 
     cwd: Annotated[
@@ -207,6 +208,11 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
         kind.FILE_BESIDE,
         Option("MODULE", "context module, a file or a module's name", "context"),
     ] = ""
+    hyperthreads: Annotated[
+        bool,
+        kind.FLAG,
+        Option("", "offer one CPU of each core, where cores have several hardware threads"),
+    ] = True
 
 
 class Worker(WorkerSettings, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ class Identities(Resource):
 
     @classmethod
     def _of_mask(cls, mask: int, more: _More | None = None) -> Self:
-        new = cls.__new__(cls)
+        new = object.__new__(cls)
         new._mask = new._owned = mask
         new._more = more
         return new
@@ -151,9 +151,18 @@ class Identities(Resource):
             got = self._choose(res)
             self._reclaim(got)
             return got
-        taken = lowest(self._mask, res._mask.bit_count())
-        self._mask ^= taken
-        return self._of_mask(taken)
+        # Attributes cost more than all else here, as the class has a `__getattr__`.
+        free = self._mask
+        n = res._mask.bit_count()
+        # The lowest free ids, which most often are n in a row: n bits from the lowest free one on.
+        taken = ((1 << n) - 1) * (free & -free)
+        if taken & ~free:
+            taken = lowest(free, n)
+        self._mask = free ^ taken
+        new = object.__new__(type(self))
+        new._mask = new._owned = taken
+        new._more = None
+        return new
 
     def _choose(self, res: Self, prefer: int = 0) -> Self:
         """Return what a request would get now, without taking it.
@@ -203,15 +212,15 @@ class Identities(Resource):
         return taken, new
 
     def _dealloc(self, res: Self) -> None:
-        mask = res._mask
         if self._more is not None or res._more is not None:
             self._give_back(res)
             return
+        mask, free = res._mask, self._mask
         if mask & ~self._owned:
             raise ValueError(f"{res!r} was not allocated from {self._of_mask(self._owned)!r}")
-        if self._mask & mask:
+        if free & mask:
             raise ValueError(f"{res!r} was given back twice")
-        self._mask |= mask
+        self._mask = free | mask
 
     def _give_back(self, res: Self) -> None:
         more = self._more or _NOTHING
@@ -329,12 +338,11 @@ class Identities(Resource):
         return new
 
     def _level(self) -> Hashable:
-        n = self._mask.bit_count()
-        more = self._more
+        mask, more = self._mask, self._more
         if more is not None and (more.parts or more.owned):
-            return (n, tuple(sorted(more.parts.values())), self._all_free)
+            return (mask.bit_count(), tuple(sorted(more.parts.values())), self._all_free)
         # A worker of which all is free answers a request for all of it, unlike a larger one.
-        return ~n if self._mask == self._owned else n
+        return ~mask.bit_count() if mask == self._owned else mask.bit_count()
 
     # Equal to those of Resource but faster, as requests are looked up at every submission.
     def __eq__(self, other: object) -> bool:

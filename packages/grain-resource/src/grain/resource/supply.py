@@ -49,7 +49,7 @@ class Supply:
         free: what of it is not handed out.
     """
 
-    __slots__ = ("_implied", "_kinds", "_knows_near", "_own", "free", "total")
+    __slots__ = ("_implied", "_kinds", "_knows_near", "_levels", "_own", "free", "total")
 
     def __init__(self, total: Resource) -> None:
         self.total = total._supplied()
@@ -58,6 +58,8 @@ class Supply:
         # The parts of `free`, which change but are never replaced.
         self._own = dict(self.free.parts())
         self._kinds = tuple(self._own)
+        # Bound once: to look up a method of a resource costs as much as a short one takes.
+        self._levels = [part._level for part in self._own.values()]
         self._implied = any(part._implied is not None for part in self._own.values())
 
         gpus = self._own.get("GPUs")
@@ -101,11 +103,14 @@ class Supply:
         Raises:
             Insufficient, Infeasible: as `alloc`.
         """
-        whole = join(
-            part.whole() if isinstance(part, Cores | GPUs) else part
-            for part in request.parts().values()
-        )
-        return self.alloc(whole if self.free.request(whole) else request)
+        parts = (request,) if isinstance(request, Identities) else request.parts().values()
+        for one in parts:
+            if isinstance(one, Identities) and one._more is not None and one.share < 1:
+                whole = join(
+                    part.whole() if isinstance(part, Identities) else part for part in parts
+                )
+                return self.alloc(whole if self.free.request(whole) else request)
+        return self.alloc(request)
 
     def given(self, kind: type[Identities]) -> tuple[float, float]:
         """Return how many cores or GPUs are handed out, and how many there are; parts count."""
@@ -151,7 +156,7 @@ class Supply:
 
     def level(self) -> Hashable:
         """Return a key: supplies of equal keys answer requests alike, but for time limits."""
-        return (self._kinds, *[part._level() for part in self._own.values()])
+        return (self._kinds, *[level() for level in self._levels])
 
     def slack(self, request: Resource) -> float:
         """Return how loosely the request fits what is free; the least is the tightest fit.

@@ -91,15 +91,10 @@ class Topology(NamedTuple):
 
 def lowest(free: int, n: int) -> int:
     """Return the ``n`` lowest ids of a mask that has as many."""
-    # Most often they are n in a row: n bits from the lowest free one on.
-    taken = ((1 << n) - 1) * (free & -free)
-    if taken & ~free:
-        # There is a gap: clear the lowest bit n times, and take what is missing then.
-        left = free
-        for _ in range(n):
-            left &= left - 1
-        taken = free ^ left
-    return taken
+    left = free
+    for _ in range(n):
+        left &= left - 1
+    return free ^ left
 
 
 def simple(levels: Iterable[Iterable[int]], owned: int) -> tuple[tuple[int, ...], ...]:

@@ -22,9 +22,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import Resource, WTime, check_offer, from_data
+from grain.resource import Cores, GPUs, Resource, WTime, check_offer, from_data
 from grain.worker.errors import UsageError
 from grain.worker.node.cgroup import parse_ids
+from grain.worker.node.topology import with_groups, with_near
 
 if TYPE_CHECKING:
     from grain.worker.node.host_info import HostInfo
@@ -124,8 +125,10 @@ def batch_cluster(environ: Mapping[str, str]) -> str:
     return environ.get(_CLUSTERS.get(system, ""), "")
 
 
-def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
+def detect_resources(stated: Any, info: HostInfo, *, hyperthreads: bool = True) -> NodeOffer:
     """Return what a worker offers.
+
+    Its CPUs and GPUs know which of them are near each other, as far as the host does.
 
     Args:
         stated: ``"auto"``, which stands for `AUTO`; or a dict from kind to its data. With
@@ -133,6 +136,7 @@ def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
             may be ``"auto"``: the detected amount, if there is any; or ``{"auto": {"less": 0.5,
             "most": 8}}``: the detected amount less 0.5, and 8 at most (of cores and GPUs that many
             of the detected ones); or None: nothing of this kind.
+        hyperthreads: False to detect one CPU of each core.
 
     Raises:
         UsageError: ``stated`` is none of these.
@@ -152,17 +156,36 @@ def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
     offered = {}
     for kind, data in {**(AUTO if rest else {}), **kinds}.items():
         bounds = _bounds_of(kind, data)
-        amount = data if bounds is None else _detect(kind, bounds, info, remarks)
+        amount = data if bounds is None else _detect(kind, bounds, info, hyperthreads, remarks)
         if amount is not None:
             offered[kind] = amount
     try:
         resources = from_data(offered)
         check_offer(resources)
+        resources = _with_topology(resources, info)
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
     time = resources.get(WTime)
     left = time.T if isinstance(time, WTime) else None
     return NodeOffer(resources, left, tuple(remarks))
+
+
+def _with_topology(resources: Resource, info: HostInfo) -> Resource:
+    """Return what a worker offers, with the groups of its CPUs, and the CPUs near its GPUs.
+
+    There are none where the ids are mere numbers, because this process may not use such CPUs, or
+    where a batch system may have given the GPUs other numbers.
+    """
+    cores, gpus = resources.get(Cores), resources.get(GPUs)
+    ids = cores.c if isinstance(cores, Cores) else []
+    if info.affinity.issuperset(ids):
+        resources = with_groups(resources, info.groups)
+    numbers = gpus.g if isinstance(gpus, GPUs) else []
+    renumbered = batch_system(info.environ) and len(numbers) < len(info.devices)
+    # It says nothing if all cores are near all GPUs.
+    if not renumbered and not all(info.near.get(n, frozenset()).issuperset(ids) for n in numbers):
+        resources = with_near(resources, info.near)
+    return resources
 
 
 def _bounds_of(kind: str, data: Any) -> Bounds | None:
@@ -188,7 +211,9 @@ def _bounds_of(kind: str, data: Any) -> Bounds | None:
     return Bounds(**given)
 
 
-def _detect(kind: str, bounds: Bounds, info: HostInfo, remarks: list[str]) -> Any:
+def _detect(
+    kind: str, bounds: Bounds, info: HostInfo, hyperthreads: bool, remarks: list[str]
+) -> Any:
     """Return the data of one kind within its bounds; None if there is nothing of it."""
     match kind:
         case "Cores":
@@ -198,7 +223,7 @@ def _detect(kind: str, bounds: Bounds, info: HostInfo, remarks: list[str]) -> An
                     f"{bounds.most:g} CPUs were asked for, and this process may use {len(ids)}: "
                     "no more are offered"
                 )
-            return _first(ids, bounds)
+            return _first(ids if hyperthreads else info.groups.one_of_each_core(ids), bounds)
         case "GPUs":
             return _first(gpu_ids(info, remarks), bounds) or None
         case "Memory":

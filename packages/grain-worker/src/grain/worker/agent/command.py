@@ -207,7 +207,9 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     info = read_host_info()
     try:
-        offer = detect_resources(stated_resources(options.res), info)
+        offer = detect_resources(
+            stated_resources(options.res), info, hyperthreads=options.hyperthreads
+        )
     except UsageError as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return USAGE

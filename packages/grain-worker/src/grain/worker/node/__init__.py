@@ -20,6 +20,7 @@ Map:
 - ``host_info``: the snapshot
 - ``cgroup``: the control groups' part of it, and the count of processes killed for lack of memory
 - ``delegation``: the control group that the site has handed over, to make groups in it
+- ``topology``: the CPUs that are near each other, and near each GPU
 - ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 - ``library_threads``: how many threads numeric libraries use for what tasks compute in this process

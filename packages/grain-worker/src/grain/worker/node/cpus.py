@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.cpu_locks import CpuLocks
 from grain.resource import Cores, Resource, check_offer
+from grain.worker.node.topology import read_cpu_groups, with_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,11 @@ def local_offer(local: Resource) -> Iterator[LocalOffer]:
         return
     locks = CpuLocks()
     try:
-        yield _offer(local, cores, sorted(os.sched_getaffinity(0)), locks)
+        offer = _offer(local, cores, sorted(os.sched_getaffinity(0)), locks)
+        if offer.bind:
+            ids = getattr(offer.resources, "c", ())
+            offer = offer._replace(resources=with_groups(offer.resources, read_cpu_groups(ids)))
+        yield offer
     finally:
         locks.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.worker.node.cgroup import Cgroups, read_cgroups, text_of
+from grain.worker.node.topology import CpuGroups, read_cpu_groups, read_gpu_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,9 @@ class HostInfo:
     Attributes:
         affinity: the CPUs that this process may use, see sched_getaffinity(2).
         memory: the machine's memory in bytes; None if unknown.
+        groups: the groups that these CPUs form.
         devices: the numbers of the machine's NVIDIA GPUs.
+        near: the CPUs near each of those, by its number, as far as the kernel says.
         node_file: the lines of the file that PBS_NODEFILE or OAR_NODEFILE names.
         machine_ad: the attributes of the machine as HTCondor divided it, by name.
         flux_left: the seconds that Flux leaves to its job; None without one.
@@ -33,7 +36,9 @@ class HostInfo:
     affinity: frozenset[int] = frozenset({0})
     cgroups: Cgroups = field(default_factory=Cgroups)
     memory: int | None = None
+    groups: CpuGroups = field(default_factory=CpuGroups)
     devices: frozenset[int] = frozenset()
+    near: Mapping[int, frozenset[int]] = field(default_factory=dict)
     node_file: tuple[str, ...] = ()
     machine_ad: Mapping[str, str] = field(default_factory=dict)
     flux_left: float | None = None
@@ -43,12 +48,16 @@ class HostInfo:
 
 def read_host_info() -> HostInfo:
     """Return a snapshot; what cannot be read counts as absent."""
+    affinity = frozenset(os.sched_getaffinity(0))
+    devices = _devices()
     return HostInfo(
         environ=dict(os.environ),
-        affinity=frozenset(os.sched_getaffinity(0)),
+        affinity=affinity,
+        groups=read_cpu_groups(affinity),
+        near=read_gpu_cpus() if devices else {},
         cgroups=read_cgroups(),
         memory=_memory(),
-        devices=_devices(),
+        devices=devices,
         node_file=_lines(os.environ.get("PBS_NODEFILE") or os.environ.get("OAR_NODEFILE", "")),
         machine_ad=_attributes(os.environ.get("_CONDOR_MACHINE_AD", "")),
         flux_left=_flux_left() if "FLUX_JOB_ID" in os.environ else None,
