@@ -13,8 +13,7 @@ Map:
 - ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B``, ``ZERO``, ``A | B``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``topology``: which ids are near each other, and the choice among those that are free
-- ``amounts``: ``Memory`` and ``Capacity``, plain quantities; ``Node``
-- ``token``: ``Token``
+- ``amounts``: ``Memory``, ``Capacity`` and ``Token``, which have no identities; ``Node``
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
@@ -27,6 +26,7 @@ from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node
+from grain.resource.amounts import Token as Token
 from grain.resource.base import ZERO as ZERO
 from grain.resource.base import Either as Either
 from grain.resource.base import Resource as Resource
@@ -47,7 +47,6 @@ from grain.resource.supply import Fit as Fit
 from grain.resource.supply import Supply as Supply
 from grain.resource.supply import check_offer as check_offer
 from grain.resource.text import from_text as from_text
-from grain.resource.token import Token as Token
 from grain.resource.walltime import Limits as Limits
 from grain.resource.walltime import RunTimes as RunTimes
 from grain.resource.walltime import WTime as WTime

@@ -1,4 +1,4 @@
-"""Plain quantities: memory, and the number of tasks that a worker takes."""
+"""Kinds without identities: memory, the number of tasks that a worker takes, and tags."""
 
 from __future__ import annotations
 
@@ -164,6 +164,49 @@ class Capacity(Amount):
 
 ONE_INSTANCE = Capacity(1)
 Capacity._implied = ONE_INSTANCE
+
+
+class Token(Resource):
+    """A tag: a task that carries one runs only on a worker with exactly that one.
+
+    Any number of tasks may carry it at once, and a worker with a token also takes tasks without.
+
+    Attributes:
+        token: the tag.
+
+    Raises:
+        TypeError: the tag is not a str.
+        ValueError: the tag is empty.
+    """
+
+    __slots__ = ("token",)
+    _kind = "Token"
+    _exports = ("token",)
+
+    def __init__(self, token: str) -> None:
+        if not isinstance(token, str):
+            raise TypeError(f"Token({token!r}): a tag is a str")
+        if not token:
+            raise ValueError("Token(''): a tag cannot be empty")
+        self.token = token
+
+    def _request(self, res: Self) -> bool:
+        return res.token == self.token
+
+    def _alloc(self, res: Self) -> Self:
+        return res
+
+    def _dealloc(self, res: Self) -> None:
+        pass
+
+    def _repr(self) -> str:
+        return f"Token({self.token!r})"
+
+    def _stat(self) -> tuple[int, int]:
+        return (1, 1)
+
+    def _data(self) -> str:
+        return self.token
 
 
 @with_usage(lambda _: "Node(N=4, M=8), with the memory in GB, or Node() for a whole worker")

@@ -26,7 +26,7 @@ _WHOLE = 1_000_000
 
 
 class _More(NamedTuple):
-    """What a resource has beside the mask of whole ids. It is replaced, never changed.
+    """The rest of a resource beside the mask of whole ids. It is replaced, never changed.
 
     Attributes:
         parts: units by id, of ids that are free, asked for or held in part: more than none of one,
