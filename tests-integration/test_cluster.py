@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ import outcome
 import pytest
 import trio
 
+from grain import GVAR
 from grain.edge import dial
 from grain.edge.errors import ChannelBroken, DialError
 from grain.edge.questions import StateAnswer, unpack
@@ -21,8 +24,9 @@ from grain.head.events import TaskOutlived
 from grain.head.messages import Ask
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, RemoteExecutor
-from grain.resource import Cores
+from grain.resource import Cores, GPUs
 from grain.worker import Call
+from grain.worker.external import run_external
 from grain.worker.messages import TIME_OVER
 from grain_testkit.programs import start
 
@@ -140,6 +144,49 @@ async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
             values = {job: ended.unwrap() async for job, ended in executor.results}
 
     assert {job: 2 * i for i, job in enumerate(ids)} == values
+
+
+async def seen(gate: str) -> tuple[Any, str]:
+    """Return the allocation, and the GPUs that a program sees, once the file of a gate is there."""
+    done = await run_external([sys.executable, "-c", VISIBLE])
+    while not Path(gate).exists():
+        await trio.sleep(0.02)
+    return GVAR.res, done.stdout_text.strip()
+
+
+VISIBLE = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+
+
+async def test_a_real_worker_gives_parts_of_gpus_and_cores_that_are_near_them(
+    address: str, tmp_path: Path
+) -> None:
+    """The topology travels from its command line through Gnaw; the parts survive another Gnaw."""
+    offer = {
+        "Cores": {"ids": 8, "groups": [["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"]]},
+        "GPUs": {"ids": 2, "near": ["0-1,4-5", "2-3,6-7"]},
+    }
+    gate = tmp_path / "gate"
+    requests = [Cores(2) & GPUs(1), Cores(2) & GPUs(0.5), Cores(2) & GPUs(0.5)]
+    words = ("grain.worker", "--url", address, "--res", json.dumps(offer))
+    with running(*words), trio.fail_after(120):
+        async with mission(address) as executor:
+            with gnaw(address):
+                ids = [executor.submit(request, seen, str(gate)) for request in requests]
+                await until_running(address, 3)
+            with gnaw(address):
+                late = executor.submit(GPUs(0.25), seen, str(gate))
+                executor.close()
+                await until(address, lambda state: state.tasks.running == 3)
+                gate.touch()
+                values = {job: ended.unwrap() async for job, ended in executor.results}
+
+    whole, first, second = (values[job] for job in ids)
+    one, other = ({0, 1, 4, 5}, {2, 3, 6, 7})
+    assert ([0], "0") == (whole[0].g, whole[1])
+    assert [([1], "1")] * 2 == [(res.g, visible) for res, visible in (first, second)]
+    assert set(whole[0].c) < one
+    assert set(first[0].c) | set(second[0].c) == other
+    assert values[late][0].g in ([0], [1])
 
 
 async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from grain import GVAR
 from grain.delayed import delayed, each, mission, run
 from grain.delayed.futures.executor import Executor
 from grain.head.errors import TaskCrashed
-from grain.resource import Cores, Infeasible
+from grain.resource import Cores, GPUs, Infeasible, Node
 from grain.worker.external import run_external
 
 if TYPE_CHECKING:
@@ -75,6 +76,63 @@ async def test_two_missions_on_one_machine_are_bound_to_different_cpus() -> None
 
     assert ([USABLE[0]], [USABLE[0]]) == one == again
     assert ([USABLE[1]], [USABLE[1]]) == two
+
+
+PARTS = [
+    sys.executable,
+    "-c",
+    (
+        "import os; print(*os.sched_getaffinity(0));"
+        "print(os.environ['OMP_NUM_THREADS'], os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    ),
+]
+
+
+@delayed
+async def seen(gate: trio.Event | None = None, together: list[object] | None = None) -> Any:
+    """Return the allocation, and the CPUs, threads and GPUs that a program of it sees."""
+    done = await run_external(PARTS)
+    if gate is not None and together is not None:
+        together.append(done)
+        if len(together) == 4:
+            gate.set()
+        await gate.wait()
+    cpus, rest = done.stdout_text.splitlines()
+    threads, gpus = rest.split()
+    return GVAR.res, [int(word) for word in cpus.split()], int(threads), gpus
+
+
+@pytest.mark.skipif(len(USABLE) < 2, reason="this machine has one CPU")
+async def test_programs_of_parts_share_one_cpu_and_one_gpu_and_those_of_all_have_all() -> None:
+    """Four run at the same time on half of what there is, each bound to what it was given."""
+    gate, together = trio.Event(), list[object]()
+    async with mission(Cores(USABLE[:2]) & GPUs([5, 6]), config_file=False):
+        quarter = seen @ (Cores(0.25) & GPUs(0.25))
+        four = await each([quarter(gate, together) for _ in range(4)])
+        whole = await (seen @ (Node() & GPUs("all")))()
+        spread = await (seen @ (Cores(2, spread=True) & GPUs(1)))()
+
+    assert [([USABLE[0]], 1, "5")] * 4 == [result[1:] for result in four]
+    for res, *_ in four:
+        assert ([USABLE[0]], 1, [5]) == (res.c, res.N, res.g)
+        assert 0.25 == res.get(Cores).share == res.get(GPUs).share
+    assert (USABLE[:2], 2, "5,6") == whole[1:]
+    assert (USABLE[:2], [5, 6]) == (whole[0].c, whole[0].g)
+    assert (USABLE[:2], 2, "5") == spread[1:]
+
+
+async def test_all_cores_of_this_machine_are_those_that_the_process_may_use() -> None:
+    async with mission(Cores("all"), config_file=False):
+        res, cpus, *_ = await (seen @ Node())()
+
+    assert cpus == res.c
+    assert set(cpus) <= set(USABLE)
+
+
+async def test_a_part_of_a_core_is_no_local_worker() -> None:
+    with pytest.raises(ValueError, match="a worker offers whole cores"):
+        async with mission(Cores(0.5), config_file=False):
+            pass
 
 
 CPUS = """

@@ -36,6 +36,41 @@ def test_a_successor_adopts_runs_with_their_resources() -> None:
     assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
 
 
+def test_a_successor_adopts_a_run_with_its_part_of_a_core() -> None:
+    """What is left of the same core goes to others, and no more than that."""
+    harness = HubHarness(epoch=2)
+    running = InventoryRun("m", 1, (1, 7), {"Cores": [[1, 0.75]]}, 100.0)
+    mission = harness.mission(cores=0.25)
+    harness.submit(mission, 1, worker="w")
+    harness.submit(mission, 2, 3)
+    harness.send(mission, Synced())
+    worker = harness.worker("w", 2, (running,))
+
+    first, second = harness.sent(worker, Lease)
+    assert [{"Cores": [[1, 0.25]]}, {"Cores": 0.25}] == [first.res, second.res]
+    harness.send(worker, RunEnded("m", 1, (1, 7), "value"), payload=b"old")
+    assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_worker_states_its_topology_to_a_successor_that_adopts_its_runs() -> None:
+    harness = HubHarness(epoch=2)
+    offer = {"ids": 8, "groups": [["0,4", "1,5", "2,6", "3,7"]]}
+    running = InventoryRun("m", 1, (1, 7), {"Cores": [1, 5]}, 100.0)
+    mission = harness.mission(cores=2)
+    harness.submit(mission, 1, worker="w")
+    harness.submit(mission, 2, 3)
+    harness.send(mission, Synced())
+    worker = harness.worker("w", offer, (running,))
+
+    assert [{"Cores": [0, 4]}, {"Cores": [2, 6]}] == [
+        lease.res for lease in harness.sent(worker, Lease)
+    ]
+    [shown] = harness.hub.snapshot(harness.now).workers
+    assert {"Cores": 8} == shown.total
+    assert {"Cores": [3, 7]} == shown.free
+
+
 def test_a_task_that_ran_on_a_worker_waits_until_that_worker_reports_or_the_grace_period_ends(
     harness: HubHarness,
 ) -> None:

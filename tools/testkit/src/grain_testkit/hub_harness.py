@@ -75,7 +75,7 @@ class HubHarness:
     def worker(
         self,
         name: str,
-        cores: int = 2,
+        cores: Any = 2,
         held: tuple[InventoryRun, ...] = (),
         link: str = "",
         seconds: float | None = None,
@@ -92,7 +92,7 @@ class HubHarness:
         return link
 
     def mission(
-        self, name: str = "m", cores: int = 1, link: str = "", interpreter: str = "", **more: Any
+        self, name: str = "m", cores: Any = 1, link: str = "", interpreter: str = "", **more: Any
     ) -> str:
         """Register a mission with one request; return its link."""
         link = link or name
