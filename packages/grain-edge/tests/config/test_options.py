@@ -23,6 +23,7 @@ class Sample(ConfigTable, frozen=True, kw_only=True):
     span: Annotated[int, kinds.SPAN, Option("TIME", "a time")] = 60
     most: Annotated[int | None, kinds.LIMIT, Option("N", "a limit")] = None
     loud: Annotated[bool, kinds.FLAG, Option("", "a flag")] = False
+    waits: Annotated[bool, kinds.FLAG, Option("", "a flag that is set")] = True
     more: Annotated[tuple[str, ...], kinds.STRINGS, Option("JSON", "words")] = ()
     other: Annotated[str, kinds.LINE] = "no option"
 
@@ -48,6 +49,7 @@ samples = st.builds(
     span=st.integers(0, 10**6),
     most=st.none() | st.integers(1, 1000),
     loud=st.booleans(),
+    waits=st.booleans(),
     more=st.lists(lines).map(tuple),
     besides=lines,
 )
@@ -63,6 +65,12 @@ def test_the_options_that_a_job_gets_state_what_was_configured(wanted: Wider) ->
 def test_what_is_as_by_default_is_not_stated() -> None:
     assert [] == option_words(Sample, Wider(besides="x", other="y"))
     assert ["--how-many 4", "--loud"] == option_words(Sample, Sample(how_many=4, loud=True))
+
+
+def test_a_flag_that_is_set_by_default_has_an_option_that_clears_it() -> None:
+    assert ["--no-waits"] == option_words(Sample, Sample(waits=False))
+    assert not parsed("--no-waits").waits
+    assert parsed("").waits
 
 
 def test_a_person_may_write_values_as_in_the_file() -> None:

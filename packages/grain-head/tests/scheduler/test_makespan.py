@@ -7,7 +7,7 @@ import random
 import pytest
 
 from grain.head.testing import SimulatedTask, simulate
-from grain.resource import Cores
+from grain.resource import Cores, GPUs
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -23,3 +23,19 @@ def test_a_mixed_workload_takes_at_most_3_or_4_percent_more_than_it_has_to(
     least = max(area / 8 / workers, *(job.duration for job in jobs))
 
     assert simulate([Cores(8)] * workers, jobs).makespan <= most * least
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tasks_that_share_devices_take_little_more_than_they_have_to(seed: int) -> None:
+    """A third of them needs a whole device, for which others have to wait now and then."""
+    rng = random.Random(seed)
+    parts = [rng.choice([0.1, 0.25, 0.3, 0.5, 1, 1]) for _ in range(200)]
+    durations = [rng.uniform(5, 50) for _ in parts]
+
+    def makespan(asked: list[float]) -> float:
+        jobs = [SimulatedTask(GPUs(n), span) for n, span in zip(asked, durations, strict=True)]
+        return simulate([GPUs(2)] * 3, jobs).makespan
+
+    least = sum(n * span for n, span in zip(parts, durations, strict=True)) / 6
+    assert makespan(parts) <= 1.15 * least
+    assert makespan(parts) <= 0.65 * makespan([1] * len(parts))

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from grain.worker.agent import command
 from grain.worker.agent.agent import DONE, FAILED, GAVE_UP, USAGE
 from grain.worker.agent.command import main, parser
+from grain.worker.node.host_info import HostInfo
+from grain.worker.node.topology import CpuGroups
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,22 @@ def test_the_manual_has_a_line_for_every_option_and_exit_code() -> None:
         word for word in options if word not in ("-h", "--help") and f"| `{word}" not in text
     ]
     assert all(f"\n| {number} | " in text for number in (DONE, FAILED, USAGE, GAVE_UP))
+
+
+@pytest.mark.parametrize(("options", "offered"), [([], "[0-3]"), (["--no-hyperthreads"], "[0-1]")])
+def test_without_hyperthreads_one_cpu_of_each_core_is_offered(
+    options: list[str],
+    offered: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cores = (frozenset({0, 2}), frozenset({1, 3}))
+    host = HostInfo(affinity=frozenset(range(4)), groups=CpuGroups(cores=cores), hostname="n1")
+    monkeypatch.setattr(command, "read_host_info", lambda: host)
+    with caplog.at_level("INFO", logger="grain.worker"):
+        assert 0 == main(["--dry", *options])
+
+    assert f"this worker, n1, offers CPU_Cores({offered})" in caplog.messages
 
 
 def test_a_dry_run_reports_the_resources_to_offer(caplog: pytest.LogCaptureFixture) -> None:
