@@ -43,7 +43,20 @@ SENSE: Values = {
     "bool": st.booleans(),
     "bytes": st.sampled_from([b"f" * 16, b"g" * 16]),
     "dict[str, Any]": st.sampled_from(
-        [{}, {"Cores": 1}, {"Cores": [1]}, {"Cores": 2}, {"Unknown": 1}, {"WTime": {"T": 90.0}}]
+        [
+            {},
+            {"Cores": 1},
+            {"Cores": [1]},
+            {"Cores": 2},
+            {"Cores": 0.5},
+            {"Cores": [0, [1, 0.25]]},
+            {"Cores": "all"},
+            {"Cores": {"N": 1, "spread": True}},
+            {"Cores": {"ids": 4, "groups": [["0,2", "1,3"]]}, "GPUs": {"ids": 1, "near": ["0"]}},
+            {"Cores": 1, "GPUs": 0.5},
+            {"Unknown": 1},
+            {"WTime": {"T": 90.0}},
+        ]
     ),
     "Attempt": st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 8)),
     "Any": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0))]),
@@ -63,9 +76,18 @@ ODD: Values = {
         st.sampled_from(["Cores", "Memory", "WTime", "GPUs", "Capacity", "Token", "Unknown"]),
         st.one_of(
             st.sampled_from(
-                [1, 2, 0, -5, 2**40, math.nan, math.inf, 1e300, "", "tag", None, True, b""]
+                [1, 2, 0, -5, 2**40, math.nan, math.inf, 1e300, "", "tag", "all", None, True, b""]
             ),
-            st.lists(st.sampled_from([0, 1, 1, 2, -1, "x"]), max_size=3),
+            st.lists(
+                st.sampled_from([0, 1, 1, 2, -1, "x", [1, 0.5], [2, math.nan], [0]]), max_size=3
+            ),
+            st.fixed_dictionaries(
+                {"ids": st.sampled_from([2, [0, 1], [[0, 0.5]], "all", -1])},
+                optional={
+                    "groups": st.sampled_from([[], [["0", "1"]], [["0-9999999"]], [[[0], [0]]], 3]),
+                    "near": st.sampled_from([[], ["0", "1"], [[2**40]], "01"]),
+                },
+            ),
             st.fixed_dictionaries(
                 {},
                 optional={
