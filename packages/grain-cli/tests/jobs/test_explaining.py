@@ -45,6 +45,14 @@ def test_a_job_says_for_which_job_it_waits(jobs: JobCommands) -> None:
     ] == jobs.done("why", "2").splitlines()
 
 
+def test_a_task_says_what_its_input_is(jobs: JobCommands) -> None:
+    jobs.done("submit", "--each-line", "-", "-H", "--", "echo", "{}", input="a\nb \x1b[1m\n")
+
+    assert ["task 1_2 waits", "  its input is b ?[1m", "  it waits on hold"] == jobs.done(
+        "why", "1_2"
+    ).splitlines()
+
+
 def test_tasks_that_are_alike_are_explained_once(jobs: JobCommands) -> None:
     jobs.submit("opt", "1-50")
     jobs.end(1, 1)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.submission import (
-    BadSubmission,
     SubmitOptions,
     SubmittedFrom,
     directives,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from grain.queue.records import TaskInput
     from grain_testkit.job_commands import JobCommands
 
 SCRIPT = """\
@@ -147,18 +148,65 @@ def test_standard_input_goes_along(jobs: JobCommands) -> None:
     assert "piped\n" == path.read_text()
 
 
+def inputs(jobs: JobCommands, number: int) -> list[tuple[int, TaskInput]]:
+    """Return the inputs of a job."""
+    return list(jobs.queue.inputs(jobs.queue.job(number)))
+
+
 def test_each_line_of_a_file_is_a_task(jobs: JobCommands) -> None:
-    (jobs.home / "mols").write_bytes(b"H2O\r\n\nC H 4\n  \nC2H6")
-    jobs.done("submit", "--each-line", "mols", "--", "echo", "a-{}")
+    (jobs.home / "mols").write_bytes(b"H2O.xyz\r\n\nC H 4\n  \nd/C2H6\xff")
+    jobs.done("submit", "--each-line", "mols", "--", "echo", "a-{}", "{/.}", "{#}")
     jobs.done("submit", "--each-line", "-", "-a", "2-3%1", "--", "echo", input="a\nb\nc\n")
     (jobs.home / "mols").unlink()
 
     first, second = jobs.queue.job(1), jobs.queue.job(2)
     assert ArraySpec(ranges=((1, 3, 1),)) == first.array
-    assert ("echo", "a-{}") == first.command
-    assert [b"H2O", b"C H 4", b"C2H6"] == [jobs.queue.entry(first, n) for n in (1, 2, 3)]
+    assert ("echo", "a-{}", "{/.}", "{#}") == first.command
+    assert [
+        (1, ("H2O.xyz", ("H2O.xyz",), ("echo", "a-H2O.xyz", "H2O", "1"))),
+        (2, ("C H 4", ("C H 4",), ("echo", "a-C H 4", "C H 4", "2"))),
+        (3, ("d/C2H6\udcff", ("d/C2H6\udcff",), ("echo", "a-d/C2H6\udcff", "C2H6\udcff", "3"))),
+    ] == inputs(jobs, 1)
     assert ArraySpec(ranges=((2, 3, 1),), at_once=1) == second.array
-    assert b"c" == jobs.queue.entry(second, 3)
+    assert [(2, ("b", ("b",), ("echo",))), (3, ("c", ("c",), ("echo",)))] == inputs(jobs, 2)
+    assert ("c", ("c",), ("echo",)) == jobs.queue.input(second, 3)
+
+
+def test_each_row_of_a_table_is_a_task_and_a_script_gets_its_columns(jobs: JobCommands) -> None:
+    (jobs.home / "job.sh").write_text("#!/bin/sh\n#GRAIN --each-line other\n")
+    (jobs.home / "runs.csv").write_text('molecule,T\n"my\nwater",300\nethanol,350\n')
+    jobs.done("submit", "--csv", "runs.csv", "--header", ":", "job.sh", "{molecule}", "{2}")
+    jobs.done("submit", "--csv", "-", "echo", "{}", "x{}", input="a,b\nc,d\n")
+
+    assert ("molecule", "T") == jobs.queue.job(1).columns
+    assert [
+        (1, ('"my\nwater",300', ("my\nwater", "300"), ("my\nwater", "300"))),
+        (2, ("ethanol,350", ("ethanol", "350"), ("ethanol", "350"))),
+    ] == inputs(jobs, 1)
+    assert [("echo", "a", "b", "xa b"), ("echo", "c", "d", "xc d")] == [
+        one.command for _, one in inputs(jobs, 2)
+    ]
+
+
+def test_each_item_of_a_list_is_a_task(jobs: JobCommands) -> None:
+    (jobs.home / "a.json").write_text('[{"x": 1.5, "name": "ü"}, {"name": [1, null], "x": true}]')
+    jobs.done("submit", "--from-json", "a.json", "echo", "{name}", "{x}")
+    jobs.done("submit", "--from-json", "-", "echo", "{}", input='["a.b", 2]')
+
+    assert [
+        (1, ('{"x": 1.5, "name": "ü"}', ("1.5", "ü"), ("echo", "ü", "1.5"))),
+        (
+            2,
+            (
+                '{"name": [1, null], "x": true}',
+                ("true", "[1, null]"),
+                ("echo", "[1, null]", "true"),
+            ),
+        ),
+    ] == inputs(jobs, 1)
+    assert [(1, ("a.b", ("a.b",), ("echo", "a.b"))), (2, ("2", ("2",), ("echo", "2")))] == inputs(
+        jobs, 2
+    )
 
 
 def test_the_number_is_printed_for_programs(jobs: JobCommands) -> None:
@@ -212,11 +260,27 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("--signal", "USR2", "true"), "add --time"),
         (("--each-line", "empty", "true"), "--each-line empty: there is no line in it"),
         (("--each-line", "null.sh", "true"), "--each-line null.sh: there is a null character"),
-        (("--each-line", "many", "true"), "it has 100,001 lines, at most 100,000 may be"),
+        (("--each-line", "many", "true"), "has 100,001 lines, and a job has at most 100,000 tasks"),
         (("--each-line", "missing", "true"), "missing"),
-        (("--each-line", "text", "-a", "1-2", "true"), "--each-line has the lines 1 to 1"),
-        (("--each-line", "text", "-a", "0-1", "true"), "--each-line has the lines 1 to 1"),
+        (("--each-line", "text", "-a", "1-2", "true"), "--each-line text has the inputs 1 to 1"),
+        (("--each-line", "text", "-a", "0-1", "true"), "--each-line text has the inputs 1 to 1"),
         (("--each-line", "-", "-i", "-", "cat"), "both read what is piped"),
+        (("--each-line", "text", "sh", "-c", "cat {}"), "a shell would run commands that are in"),
+        (("--each-line", "text", "echo", "{%}"), "{%}: a task of a job has no slot"),
+        (("--each-line", "text", "echo", "{2}"), "{2}: an input has 1 column, counted from 1"),
+        (("--each-line", "wide", "echo", *["{}"] * 20), "are longer than 100 MB: put what is the"),
+        (("--each-line", "text", "--csv", "text", "true"), "--each-line and --csv both make an"),
+        (("--header", ":", "true"), "--header : names the columns of --csv FILE"),
+        (("--csv", "a.csv", "echo", "{3}"), "{3}: input 2 has only 2 columns"),
+        (("--csv", "a.csv", "--header", ":", "true"), "row 1 has 2 columns, where the header has"),
+        (("--csv", "b.csv", "--header", ":", "true"), "the name 'x' of a column in b.csv is there"),
+        (("--csv", "c.csv", "true"), "the file ends within a quoted column"),
+        (("--csv", "c.csv", "--header", "x", "true"), "'x' is not ':'"),
+        (("--from-json", "text", "true"), "--from-json text: it is not JSON"),
+        (("--from-json", "a.json", "true"), "--from-json a.json: it has to be a list"),
+        (("--from-json", "b.json", "true"), "item 2 has other keys than item 1, which has x"),
+        (("--from-json", "c.json", "true"), "--from-json c.json: there is no item in it"),
+        (("--from-json", "d.json", "true"), "item 1 has a null character in it"),
         (("--env", "A", "true"), "--env A: write NAME=VALUE"),
         (("--queue", "../x", "true"), "cannot be the name of a queue"),
     ],
@@ -228,6 +292,14 @@ def test_a_submission_that_makes_no_sense_submits_nothing(
         "text": "a text\n",
         "empty": "\n \n",
         "many": "x\n" * 100_001,
+        "wide": f"{'x' * 1_000_000}\n" * 9,
+        "a.csv": "a,b,c\n1,2\n",
+        "b.csv": "x,x\n1,2\n",
+        "c.csv": '"a\n',
+        "a.json": '{"x": 1}',
+        "b.json": '[{"x": 1}, {"y": 1}]',
+        "c.json": "[]",
+        "d.json": '["\\u0000"]',
         "dos.sh": "#!/bin/sh\r\ntrue\r\n",
         "null.sh": "#!/bin/sh\n\0\n",
         "option.sh": "#!/bin/sh\n#GRAIN --no-such\n",

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from grain.delayed import mission
+from grain.inputs.splitting import Columns
 from grain.map.halting import Tally, parse_halt
-from grain.map.inputs.splitting import Columns
 from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob
 from grain.map.output import OutputPrinter, tagged
 from grain.map.plan import MapOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grain.map.errors import InputError
+from grain.inputs.errors import InputError
 from grain.map.results import Results, WorkingDirectory
 
 
@@ -36,3 +36,21 @@ def test_an_input_leads_no_file_out_of_the_directory_before_it(name: str) -> Non
 def test_other_names_are_those_of_the_inputs(name: str, value: str, expected: str) -> None:
     """One that begins with a replacement is where its input says."""
     assert Path(expected).absolute() == WorkingDirectory(name).of(1, [value])
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "err"),
+    [
+        ("r", "r/4/stdout", "r/4/stderr"),
+        ("r/", "r/4/stdout", "r/4/stderr"),
+        ("r/{/.}.log", "r/b.log", "r/b.log.err"),
+        ("r/{#}/", "r/4/stdout", "r/4/stderr"),
+        ("T=1 r/{#}/", "T=1 r/4/stdout", "T=1 r/4/stderr"),
+    ],
+)
+def test_outputs_go_to_a_directory_for_each_job_or_by_a_template(
+    name: str, out: str, err: str
+) -> None:
+    stdout, stderr = Results(name).files(4, ["a/b.c"])
+
+    assert (out, err) == tuple("/".join(p.parts[-len(out.split("/")) :]) for p in (stdout, stderr))

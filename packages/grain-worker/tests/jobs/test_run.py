@@ -22,6 +22,7 @@ from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.queue.selectors import plain_number
 from grain.worker.jobs.program import last_line
+from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
 
 if TYPE_CHECKING:
@@ -110,18 +111,34 @@ async def test_a_script_is_run_as_it_was_when_it_was_submitted(queue: Queue, wor
     assert (work / f"out-{number}-004").read_text() == f"word {number} 4\n"
 
 
-async def test_a_task_of_an_array_has_its_line_of_a_file(queue: Queue, work: Path) -> None:
+async def test_a_task_of_an_array_has_its_own_words(queue: Queue, work: Path) -> None:
     job = Job(
-        name="opt", at=0.0, host="login1", user="ann", directory=str(work),
-        command=("sh", "-c", 'echo "$1" "$GRAIN_ENTRY"', "sh", "<{}|{}>"),
-        array=ArraySpec(ranges=((1, 3, 1),)), stdout="%a",
+        name="opt", at=0.0, host="login1", user="ann", directory=str(work), command=("echo", "{}"),
+        array=ArraySpec(ranges=((2, 3, 1),)), stdout="%a",
         environment={"PATH": os.environ["PATH"]},
     )  # fmt: skip
-    number = queue.submit(job, lines="a\nb c\nü\n".encode())
+    words = ("sh", "-c", 'printf "%s|" "$@" "$GRAIN_ENTRY"', "sh")
+    inputs = [
+        TaskInput("b\nc", ("b", "c"), (*words, "b", "{}")),
+        TaskInput("ü\udcff", ("ü",), (*words, "ü\udcff")),
+    ]
+    number = queue.submit(job, inputs=b"\n" + b"".join(one.line() for one in inputs))
     await ran(queue, number, 2)
     await ran(queue, number, 3)
-    assert (work / "2").read_text() == "<b c|b c> b c\n"
-    assert (work / "3").read_text() == "<ü|ü> ü\n"
+    assert (work / "2").read_text() == "b|{}|b\nc|"
+    assert (work / "3").read_bytes() == b"\xc3\xbc\xff|\xc3\xbc\xff|"
+
+
+async def test_a_task_without_its_input_says_so(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 2, 1),)))
+    job = msgspec.structs.replace(queue.job(number), inputs_blob="0" * 64)
+    number = queue.submit(job)
+    (queue.folder / "blobs" / job.inputs_blob).write_text('["a"]\n')
+
+    for task in (1, 2):
+        ended = await ran(queue, number, task)
+        assert (ended.how, ended.status) == ("start", 127)
+        assert f"the input of task {task} cannot be read" in ended.message
 
 
 async def test_an_attempt_begins_once(queue: Queue, work: Path) -> None:

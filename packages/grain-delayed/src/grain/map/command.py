@@ -265,9 +265,9 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     Raises:
         MapError: the options contradict one another.
     """
+    from grain.inputs.splitting import Columns
     from grain.map.detached import resume_mode
     from grain.map.inputs.requests import parse_jobs
-    from grain.map.inputs.splitting import Columns
     from grain.map.plan import MapOptions
 
     try:
@@ -427,6 +427,7 @@ def _sentence(error: Exception) -> str | None:
     """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
     from grain.edge.errors import EdgeError
+    from grain.inputs.errors import InputsError
     from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
@@ -438,6 +439,6 @@ def _sentence(error: Exception) -> str | None:
         return f"{problem}{advice} by -r, or give more by --local" if advice else problem
     if isinstance(error, EdgeError):
         return f"{error}\nTo run only on this machine, without a scheduler, add -j N."
-    if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
+    if isinstance(error, (MapError, InputsError, ConfigError, ResourceError, OSError)):
         return str(error)
     return None

@@ -64,8 +64,9 @@ def detach_if(
         ctx: ends with the exit status of ``grain run``.
 
     Raises:
-        MapError: its inputs come from standard input, which ends with the terminal; or template
-            and inputs do not go together; or there is a delimiter in the place of the program.
+        MapError: its inputs come from standard input, which ends with the terminal; or there is a
+            delimiter in the place of the program.
+        grain.inputs.errors.InputsError: template and inputs do not go together.
         OSError: a file of inputs cannot be read.
     """
     if not wanted or is_detached():

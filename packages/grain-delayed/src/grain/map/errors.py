@@ -5,14 +5,6 @@ class MapError(Exception):
     """Base of the errors of this package; the sentence says what to change."""
 
 
-class TemplateError(MapError, ValueError):
-    """The command template cannot be filled in."""
-
-
-class InputError(MapError, ValueError):
-    """An input cannot be read, or does not fit the template."""
-
-
 class RequestError(MapError, ValueError):
     """The text of a request is not a resource."""
 

@@ -16,9 +16,10 @@ from grain.delayed.missions.opening import opened
 from grain.delayed.missions.options import MissionOptions
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
-from grain.map.errors import MapError, TemplateError
+from grain.inputs.errors import InputsError, TemplateError
+from grain.inputs.template import Template
+from grain.map.errors import MapError
 from grain.map.inputs.sources import Inputs
-from grain.map.inputs.template import Template
 from grain.map.job_log.entries import History, Past
 from grain.map.job_log.file import JobLog
 from grain.map.job_log.table import ResultTable, is_table
@@ -30,8 +31,8 @@ from grain.worker.errors import printable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from grain.inputs.splitting import Record
     from grain.map.halting import Tally
-    from grain.map.inputs.splitting import Record
     from grain.map.plan import MapOptions
 
 
@@ -39,7 +40,7 @@ async def check(plan: MapOptions) -> None:
     """Check template and inputs, as far as that is possible before a job runs; run nothing.
 
     Raises:
-        MapError: they do not go together.
+        InputsError: they do not go together.
         OSError: a file of inputs cannot be read.
     """
     async with _inputs(plan) as inputs:
@@ -52,7 +53,7 @@ async def dry_run(plan: MapOptions) -> None:
     On a terminal no name of a file can hide a part of its command.
 
     Raises:
-        MapError: template and inputs do not go together.
+        InputsError: template and inputs do not go together.
         OSError: a file cannot be read, or the reader of the output has gone.
     """
     async with _inputs(plan) as inputs:
@@ -73,7 +74,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
     to be unusable, the jobs that run by then end and are written down before that is raised.
 
     Raises:
-        MapError: template, inputs and result log do not go together.
+        InputsError, MapError: template, inputs and result log do not go together.
         OSError: a file cannot be read or written; BrokenPipeError if the reader of the output has
             ended.
         grain.resource.Infeasible: no worker can ever run such a job.
@@ -206,7 +207,7 @@ class _Feed:
                             break
                         jobs.start(self._maker.job(seq, record, command, jobs.take_slot()))
                         self.started += 1
-            except (MapError, OSError) as error:
+            except (MapError, InputsError, OSError) as error:
                 return error
         return None
 

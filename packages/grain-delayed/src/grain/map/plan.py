@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal
 
-    from grain.map.inputs.splitting import Columns
+    from grain.inputs.splitting import Columns
     from grain.map.inputs.words import InputSource
     from grain.resource import Resource
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.map.errors import InputError
-from grain.map.inputs.template import Template
+from grain.inputs.errors import InputError
+from grain.inputs.template import Template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

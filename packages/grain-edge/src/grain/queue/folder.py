@@ -24,7 +24,16 @@ from grain.queue.errors import (
     Unusable,
 )
 from grain.queue.files import INCOMING, LocalDisk, WholeFiles
-from grain.queue.records import UNREADABLE, VERSION, Begun, Ended, Job, QueueFormat, Wish
+from grain.queue.records import (
+    UNREADABLE,
+    VERSION,
+    Begun,
+    Ended,
+    Job,
+    QueueFormat,
+    TaskInput,
+    Wish,
+)
 from grain.queue.sequence import BUCKET, Buckets, Pack, Sequence, read_pack
 
 if TYPE_CHECKING:
@@ -229,13 +238,14 @@ class Queue:
 
     # Submitting.
 
-    def submit(self, job: Job, stdin: bytes = b"", lines: bytes = b"") -> int:
+    def submit(self, job: Job, stdin: bytes = b"", inputs: bytes = b"") -> int:
         """Submit a job, and return its number: from now on it is a promise.
 
         Args:
             job: a long script goes to ``blobs`` by itself.
             stdin: its standard input.
-            lines: the entries of the tasks of an array, a line each; see `entry`.
+            inputs: those of the tasks of an array, a line of `TaskInput` for each from task 1 on;
+                a line may be empty for a number that the array lacks.
 
         Raises:
             BadInput: it depends on a job that there is not, or has text that is not UTF-8.
@@ -253,9 +263,9 @@ class Queue:
             if stdin:
                 job = msgspec.structs.replace(job, stdin_blob=_digest(stdin))
                 blobs.append(stdin)
-            if lines:
-                job = msgspec.structs.replace(job, lines_blob=_digest(lines))
-                blobs.append(lines)
+            if inputs:
+                job = msgspec.structs.replace(job, inputs_blob=_digest(inputs))
+                blobs.append(inputs)
             content = encode_job(job)
             for blob in blobs:
                 self._keep_blob(blob)
@@ -309,16 +319,38 @@ class Queue:
             raise CannotWrite(str(error), error.errno) from error
         return self.folder / "blobs" / _digest(script)
 
-    def entry(self, job: Job, task: int | None) -> bytes | None:
-        """Return the entry of a task of an array; None for a job without entries.
+    def inputs(self, job: Job) -> Iterator[tuple[int, TaskInput]]:
+        """Yield the tasks of a job that have inputs, ascending, and these.
 
         Raises:
-            OSError: the entries cannot be read.
+            OSError: the inputs cannot be read.
+            QueueError: they are not inputs.
         """
-        if not job.lines_blob or task is None:
+        if not job.inputs_blob:
+            return
+        try:
+            with (self.folder / "blobs" / job.inputs_blob).open("rb") as lines:
+                for task, line in enumerate(lines, 1):
+                    if not line.isspace():
+                        yield task, TaskInput.of(line)
+        except ValueError as error:
+            raise QueueError(f"the inputs of the job cannot be read: {error}") from error
+
+    def input(self, job: Job, task: int | None) -> TaskInput | None:
+        """Return the input of a task; None for a job without inputs.
+
+        Raises:
+            OSError: the inputs cannot be read.
+            QueueError: the task has none.
+        """
+        if not job.inputs_blob or task is None:
             return None
-        with (self.folder / "blobs" / job.lines_blob).open("rb") as lines:
-            return next(islice(lines, task - 1, None), b"").rstrip(b"\n")
+        with (self.folder / "blobs" / job.inputs_blob).open("rb") as lines:
+            line = next(islice(lines, task - 1, None), b"")
+        try:
+            return TaskInput.of(line)
+        except ValueError as error:
+            raise QueueError(f"the input of task {task} cannot be read: {error}") from error
 
     def stdin(self, job: Job) -> Path | None:
         """Return the path of a job's standard input; None if it has none."""

@@ -166,7 +166,7 @@ def sweep_blobs(queue: Queue) -> None:
     needed = set[str]()
     for _, content in queue.jobs.follow(1):
         job = decode_job(content)
-        needed |= {job.script_blob, job.stdin_blob, job.lines_blob}
+        needed |= {job.script_blob, job.stdin_blob, job.inputs_blob}
     for name in old:
         if name not in needed and disk.age(f"blobs/{name}") > BLOBS_KEPT:
             with suppress(FileNotFoundError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -82,14 +83,16 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         at: Unix seconds of the submission, by the submitter's clock.
         host: where it was submitted.
         user: who submitted it, by name.
-        command: the program and its arguments; the arguments of the script if there is one.
+        command: the program and its arguments; the arguments of the script if there is one. Of a
+            job with inputs, as it was written: each input has the words for its task.
         script: the text of a script, which a copy of is run; "" for a command.
         script_blob: the digest of a long script, in ``blobs``; "" if it is in `script`.
         script_name: the name under which the user gave the script, for display.
         stdin: the path of a file for standard input; "" for none.
         stdin_blob: the digest of what was piped to the submitter; "" for none.
-        lines_blob: the digest of a file with an entry in each line, in ``blobs``: task N of the
-            array gets line N, counted from 1; "" for none.
+        inputs_blob: the digest of a file with a `TaskInput` in each line, in ``blobs``: task N of
+            the array gets line N, counted from 1; "" for none.
+        columns: the names of the columns of its inputs; empty if they have none.
         directory: where it runs; absolute.
         environment: all variables that it gets, before those of the job itself.
         umask: of the files that it makes.
@@ -124,7 +127,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     script_name: str = ""
     stdin: str = ""
     stdin_blob: str = ""
-    lines_blob: str = ""
+    inputs_blob: str = ""
+    columns: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     umask: int = 0o077
     request: dict[str, object] = {}
@@ -153,6 +157,34 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         given = either.get("of") if isinstance(either, dict) else either
         first = given[0] if isinstance(given, list) and given else None
         return {**rest, **first} if isinstance(first, dict) else rest
+
+
+class TaskInput(NamedTuple):
+    """The input of one task of an array.
+
+    Attributes:
+        entry: the input as it was given.
+        values: its columns.
+        command: the words of `Job.command`, with the input filled in.
+    """
+
+    entry: str
+    values: tuple[str, ...]
+    command: tuple[str, ...]
+
+    def line(self) -> bytes:
+        """Return it as a line of a file: JSON, in which bytes that are not UTF-8 survive."""
+        return json.dumps(self, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> TaskInput:
+        """Return the input of a line.
+
+        Raises:
+            ValueError: it has none.
+        """
+        entry, values, command = json.loads(line)
+        return cls(entry, tuple(values), tuple(command))
 
 
 class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

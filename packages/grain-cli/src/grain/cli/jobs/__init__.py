@@ -4,6 +4,8 @@ Map:
 
 - ``submit``: ``grain submit``
 - ``submission``: options and directives become a job; no I/O but the script
+- ``inputs``: the inputs of the tasks of an array: lines, rows of CSV, items of JSON
+- ``errors``: the error of a submission
 - ``listing``: ``grain jobs``
 - ``wait``: ``grain wait``
 - ``change``: ``grain hold``, ``release`` and ``resubmit``

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from grain.cli.slurm_words.submission import plain_environment
-from grain.queue.arrays import MOST_TASKS, first_and_last, parse_array
+from grain.cli.jobs.errors import BadSubmission
+from grain.cli.jobs.inputs import OPTIONS, FileInputs
+from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
 from grain.resource import WTime, from_text, to_data, unit_seconds
@@ -34,10 +36,6 @@ _OF_SHELL = {"_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID"}
 _AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
 
 
-class BadSubmission(BadInput):
-    """A submission that makes no sense; the message says what to write."""
-
-
 @dataclass(frozen=True)
 class SubmitOptions:
     """The options of ``grain submit``, by the names of `grain.cli.jobs.submit.submit`.
@@ -49,8 +47,11 @@ class SubmitOptions:
     given: Mapping[str, Any] = field(default_factory=dict)
 
     def __or__(self, other: SubmitOptions) -> SubmitOptions:
-        """Return both; where both have an option, that of the other one counts."""
-        return SubmitOptions({**self.given, **other.given})
+        """Return both; where both have an option, or inputs, those of the other one count."""
+        mine = self.given
+        if any(name in other.given for name in OPTIONS):
+            mine = {name: mine[name] for name in mine if name not in {*OPTIONS, "header"}}
+        return SubmitOptions({**mine, **other.given})
 
     def without(self, name: str) -> SubmitOptions:
         """Return these without one of them."""
@@ -142,31 +143,6 @@ def read_script(word: str, directory: str | None) -> str:
     return content.decode(errors="surrogateescape")
 
 
-def entries(content: bytes, name: str) -> bytes:
-    """Return the entries in a file for ``--each-line``, each with an end of line.
-
-    Lines of white space are left out.
-
-    Args:
-        name: of the file, for messages.
-
-    Raises:
-        BadSubmission: there are none, or too many, or it is not a text.
-    """
-    if b"\0" in content:
-        raise BadSubmission(f"--each-line {name}: there is a null character in it")
-    if len(content) > LONGEST_SCRIPT:
-        raise BadSubmission(f"--each-line {name}: it is longer than {LONGEST_SCRIPT / 1e6:g} MB")
-    lines = [line.rstrip(b"\r") for line in content.split(b"\n") if line.strip()]
-    if not lines:
-        raise BadSubmission(f"--each-line {name}: there is no line in it")
-    if len(lines) > MOST_TASKS:
-        raise BadSubmission(
-            f"--each-line {name}: it has {len(lines):,} lines, at most {MOST_TASKS:,} may be"
-        )
-    return b"".join(line + b"\n" for line in lines)
-
-
 def make_job(
     options: SubmitOptions,
     *,
@@ -174,7 +150,7 @@ def make_job(
     script: str,
     script_name: str,
     around: SubmittedFrom,
-    lines: int = 0,
+    inputs: FileInputs | None = None,
 ) -> Job:
     """Return the job.
 
@@ -182,14 +158,14 @@ def make_job(
         words: the command; the arguments of the script, if there is one.
         script: its text; "" for a command.
         script_name: as the user gave it.
-        lines: the number of entries of ``--each-line``; 0 for none.
+        inputs: those of its tasks; None for none.
 
     Raises:
         BadSubmission: an option makes no sense; the message names it.
     """
     what = script_name or (words[0] if words else "")
     name = options.get("name") or what.rpartition("/")[2] or "job"
-    array = _array(options, lines)
+    array = _array(options, inputs)
     stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
@@ -211,6 +187,7 @@ def make_job(
         stdout=stdout,
         stderr=options.get("stderr") or "",
         append=bool(options.get("append")),
+        columns=inputs.names if inputs else (),
         array=array,
         after=tuple(_after(text) for text in options.get("after") or ()),
         not_before=_begin(options.get("begin"), around.now),
@@ -250,17 +227,18 @@ def _ranks(ranks: int | None, request: Mapping[str, object]) -> dict[str, str]:
     return {"ntasks": str(ranks), "cpus-per-task": str(cores // ranks)}
 
 
-def _array(options: SubmitOptions, lines: int) -> ArraySpec | None:
+def _array(options: SubmitOptions, inputs: FileInputs | None) -> ArraySpec | None:
     text = options.get("array")
+    number = len(inputs.records) if inputs else 0
     if text is None:
-        return ArraySpec(ranges=((1, lines, 1),)) if lines else None
+        return ArraySpec(ranges=((1, number, 1),)) if number else None
     try:
         array = parse_array(text)
     except BadInput as error:
         raise BadSubmission(f"--array {text}: {error}") from None
     first, last = first_and_last(array)
-    if lines and not 1 <= first <= last <= lines:
-        raise BadSubmission(f"--array {text}: --each-line has the lines 1 to {lines}")
+    if inputs and not 1 <= first <= last <= number:
+        raise BadSubmission(f"--array {text}: {inputs.option} has the inputs 1 to {number}")
     return array
 
 

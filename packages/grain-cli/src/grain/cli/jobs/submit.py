@@ -20,6 +20,7 @@ from grain.cli.queue.opening import open_queue, queue_errors, queue_option
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
+    from grain.cli.jobs.inputs import FileInputs
     from grain.cli.jobs.submission import SubmitOptions, SubmittedFrom
 
 # Options of the command, which a script cannot give.
@@ -51,6 +52,17 @@ _GIVEN = ParameterSource.COMMANDLINE
 @click.option(
     "--each-line", metavar="FILE",
     help="Run a task for each line; {} in the command and $GRAIN_ENTRY are the line.",
+)  # fmt: skip
+@click.option(
+    "--csv", metavar="FILE", help="Run a task for each row; {1}, {2}, ... are its columns."
+)
+@click.option(
+    "--header", metavar=":", type=click.Choice([":"]),
+    help="With --csv: the first row names the columns, as {name}.",
+)  # fmt: skip
+@click.option(
+    "--from-json", metavar="FILE",
+    help="Run a task for each item of a list; {key} is a value of an object.",
 )  # fmt: skip
 @click.option(
     "--after", metavar="JOB[,JOB...][:any|:fail]", multiple=True,
@@ -119,19 +131,21 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             name, *words_left = words
             words = tuple(words_left)
             if given["directives"] == "on":
-                options = _options(_context_of(ctx, directives(script))) | options
+                of_script = _options(_context_of(ctx, directives(script)))
+                options = of_script | options
                 of_slurm = _of_slurm(script, name)
                 # Ranks share the cores that were asked for with them.
                 options = (of_slurm.without("ranks") if options.get("res") else of_slurm) | options
-        lines = _lines(options.get("each_line"), options.get("stdin"))
+        inputs = _inputs(options)
         stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
         job = make_job(
             options, words=words, script=script, script_name=name, around=submitted_from(),
-            lines=lines.count(b"\n"),
+            inputs=inputs,
         )  # fmt: skip
+        filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
         queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)
-        number = queue.submit(job, stdin, lines)
+        number = queue.submit(job, stdin, filled)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:
             print_json({"job": number, "queue": queue.name})
@@ -143,15 +157,32 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             ctx.exit(wait_for(queue, [Selected(number, number)]))
 
 
-def _lines(name: str | None, stdin: str | None) -> bytes:
-    """Return the entries of ``--each-line``; nothing without that option."""
-    from grain.cli.jobs.submission import BadSubmission, entries
+def _inputs(options: SubmitOptions) -> FileInputs | None:
+    """Read the inputs of the tasks of an array; None if there are none.
 
-    if name is None:
-        return b""
-    if name == "-" == stdin:
-        raise BadSubmission("--each-line - and --stdin - both read what is piped: give one a file")
-    return entries(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes(), name)
+    Raises:
+        BadSubmission: several files are given, or this one makes no sense.
+        OSError: it cannot be read.
+    """
+    from grain.cli.jobs.errors import BadSubmission
+    from grain.cli.jobs.inputs import OPTIONS, read_inputs
+
+    given = [name for name in OPTIONS if options.get(name) is not None]
+    if options.get("header") and given != ["csv"]:
+        raise BadSubmission("--header : names the columns of --csv FILE: add that")
+    if not given:
+        return None
+    if len(given) > 1:
+        raise BadSubmission(
+            f"{OPTIONS[given[0]]} and {OPTIONS[given[1]]} both make an array: give one of them"
+        )
+    name = options.get(given[0])
+    if name == "-" == options.get("stdin"):
+        raise BadSubmission(
+            f"{OPTIONS[given[0]]} - and --stdin - both read what is piped: give one a file"
+        )
+    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    return read_inputs(given[0], name, content, header=bool(options.get("header")))
 
 
 def _options(ctx: click.Context) -> SubmitOptions:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, end_text, job_row, task_rows
-from grain.cli.show import moment
+from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
 from grain.resource.figures import counted, span
 
@@ -78,10 +78,13 @@ def _task_lines(
     what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
     lines = [f"{what} {_STATES[standing.state]}"]
     run = standing.run
+    filled = queue.input(entry.job, task)
+    if filled is not None:
+        lines.append(f"  its input is {clean(filled.entry)}")
     if standing.state == "PENDING":
-        lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
         if standing.reason:
-            lines.insert(1, f"  it waits {REASONS[standing.reason]}")
+            lines.append(f"  it waits {REASONS[standing.reason]}")
+        lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
         seconds = run.elapsed if run.how else now - run.began

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.map.errors import InputError
-from grain.map.inputs.splitting import Columns, Record, Splitter
+from grain.inputs.errors import InputError
+from grain.inputs.splitting import Columns, Record, Splitter, check_names
 from grain.map.inputs.words import STDIN, InputSource
 
 if TYPE_CHECKING:
@@ -116,23 +116,7 @@ class Inputs:
         if names is None:
             raise InputError(f"--header: {source.name} has no first line with names")
         self.names += names
-        for name in names:
-            if not name or self.names.count(name) > 1:
-                what = "is there twice" if name else "is empty"
-                raise InputError(f"--header: the name {name!r} of a column in {source.name} {what}")
-            if _is_number(name):  # an input that would be lost without a word
-                raise InputError(
-                    f"--header: the first line of {source.name} has the number {name}, not a "
-                    "name of a column; leave --header out if it is an input, or name the columns"
-                )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        check_names(self.names, source.name)
 
 
 class _Values:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.map.errors import InputError
+from grain.inputs.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -277,6 +277,7 @@ class _Runner:
 
         Raises:
             OSError: they cannot be made, or the directory of the job is gone.
+            QueueError: the input of the task cannot be read.
         """
         job, what = self._job, self._what
         host = socket.gethostname()
@@ -291,11 +292,11 @@ class _Runner:
         cores = len(allocated(GVAR.res, "c"))
         place = Place(host, cores or 1, self._queue.name)
         variables = job_environment(job, what.number, what.task, what.attempt, place)
-        command = list(job.command)
-        entry = self._queue.entry(job, what.task)
-        if entry is not None:
-            variables["GRAIN_ENTRY"] = text = os.fsdecode(entry)
-            command = [word.replace("{}", text) for word in command]
+        command = job.command
+        filled = self._queue.input(job, what.task)
+        if filled is not None:
+            variables["GRAIN_ENTRY"] = filled.entry
+            command = filled.command
         words = [*([] if self._script is None else [str(self._script)]), *command]
         append = None
         if job.append or what.attempt > 1:

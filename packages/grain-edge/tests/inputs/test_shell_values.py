@@ -13,9 +13,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from grain.map import InputError, TemplateError
-from grain.map.inputs.shell import code_words
-from grain.map.inputs.template import Template
+from grain.inputs.errors import InputError, TemplateError
+from grain.inputs.shell import code_words
+from grain.inputs.template import Template
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Templates of ``grain map``: what the holes become, in arguments and in a line for sh."""
+"""Templates: what the holes become, in arguments and in a line for sh."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.map import InputError, TemplateError
-from grain.map.inputs.template import Template
-from grain.map.results import Results
+from grain.inputs.errors import InputError, TemplateError
+from grain.inputs.template import Template
 
 # What a program can be given as an argument.
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -152,21 +151,3 @@ def test_two_words_for_the_shell() -> None:
 def test_an_input_that_lacks_a_column_is_refused_with_its_number() -> None:
     with pytest.raises(InputError, match="input 5 has only 1 column"):
         Template(["echo", "{2}"]).argv(5, ["a"])
-
-
-@pytest.mark.parametrize(
-    ("name", "out", "err"),
-    [
-        ("r", "r/4/stdout", "r/4/stderr"),
-        ("r/", "r/4/stdout", "r/4/stderr"),
-        ("r/{/.}.log", "r/b.log", "r/b.log.err"),
-        ("r/{#}/", "r/4/stdout", "r/4/stderr"),
-        ("T=1 r/{#}/", "T=1 r/4/stdout", "T=1 r/4/stderr"),
-    ],
-)
-def test_outputs_go_to_a_directory_for_each_job_or_by_a_template(
-    name: str, out: str, err: str
-) -> None:
-    stdout, stderr = Results(name).files(4, ["a/b.c"])
-
-    assert (out, err) == tuple("/".join(p.parts[-len(out.split("/")) :]) for p in (stdout, stderr))

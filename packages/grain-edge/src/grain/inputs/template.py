@@ -14,8 +14,9 @@ The replacements have GNU parallel's names and meanings (its manual, section OPT
 ``{name}``  the column of this name, where there is a header; with the same endings
 ==========  ==================================================================================
 
-Without any of them, ``{}`` is appended. A template is either the words of an argument vector,
-which no shell ever sees, or one line for ``sh``, which gets values as parameters: see `shell`.
+Without any of them, ``{}`` is appended, if that is wanted. A template is either the words of an
+argument vector, which no shell ever sees, or one line for ``sh``, which gets values as parameters:
+see `shell`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.map.errors import InputError, TemplateError
-from grain.map.inputs.shell import (
+from grain.inputs.errors import InputError, TemplateError
+from grain.inputs.shell import (
     HOLE,
     Danger,
     PlaceKind,
@@ -54,8 +55,8 @@ SEQ, SLOT = -1, -2
 _NO_PLACE = ValuePlace(PlaceKind.WORD)
 _SCRIPT = 'Write a script of your own, which takes the value as "$1"'
 _ARGUMENT = (
-    "Use --shell instead of sh -c; or give the value to the script as an argument: "
-    "sh -c '... \"$1\"' sh {}"
+    "Give the value to the script as an argument, as in sh -c '... \"$1\"' sh {}; with `grain map` "
+    "you can also use --shell instead of sh -c"
 )
 
 
@@ -86,6 +87,7 @@ class Template:
         words: the program and its arguments; with ``shell`` one word, a line for ``sh``. No words
             with ``shell``: each input is such a line.
         path: True if the template is one word, the name of a file, and no command.
+        append: True to append ``{}`` to a template that is written without holes.
 
     Attributes:
         plain: True if it was written without holes.
@@ -103,6 +105,7 @@ class Template:
         names: Sequence[str] = (),
         width: int | None = None,
         path: bool = False,
+        append: bool = True,
     ) -> None:
         self.shell = shell
         self._as_line = shell and not words
@@ -113,7 +116,7 @@ class Template:
         self._words = [self._parse(word) for word in words]
         everything = Hole(None, "", "{}")
         self.plain = not any(isinstance(part, Hole) for word in self._words for part in word)
-        if not self._as_line and self.plain:
+        if append and not self._as_line and self.plain:
             self._words = (
                 [[*self._words[0], " ", everything]] if shell else [*self._words, [everything]]
             )

@@ -23,7 +23,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.map.errors import TemplateError
+from grain.inputs.errors import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from grain.map.errors import InputError
+from grain.inputs.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,3 +124,32 @@ class Splitter:
         record = self._columns.split(os.fsdecode(line))
         if record is not None:
             yield record
+
+
+def check_names(names: Record, where: str) -> None:
+    """Refuse names of columns, the first record of an input, that would not tell columns apart.
+
+    Args:
+        names: the names of all columns.
+        where: the input, for messages.
+
+    Raises:
+        InputError: a name is empty, or is there twice, or is a number.
+    """
+    for name in names:
+        if not name or names.count(name) > 1:
+            what = "is there twice" if name else "is empty"
+            raise InputError(f"--header: the name {name!r} of a column in {where} {what}")
+        if _is_number(name):  # an input that would be lost without a word
+            raise InputError(
+                f"--header: the first line of {where} has the number {name}, not a name of a "
+                "column; leave --header out if it is an input, or name the columns"
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
