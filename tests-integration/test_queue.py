@@ -273,3 +273,22 @@ async def test_shells_that_submit_at_once_get_different_numbers(jobs: Jobs) -> N
         assert sorted(n for numbers in found for n in numbers) == list(range(1, 121))
         await jobs.grain("wait", "all")
         assert {one["state"] for one in (await jobs.list()).values()} == {"done"}
+
+
+async def test_an_array_with_too_many_failures_is_cancelled_and_runs_again_on_request(
+    jobs: Jobs,
+) -> None:
+    script = "[ $GRAIN_ARRAY_TASK_ID -gt 2 ] || [ -e good ] || exit 3\n"
+    script += "until [ -e good ]; do sleep 0.05; done"
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        number = await jobs.submit("-a", "1-40", "--halt", "fail=2", "sh", "-c", script)
+        done = await jobs.site.grain("wait", number)
+        assert done.returncode == 40
+        found = (await jobs.list())[int(number)]
+        ends = [task[-1]["how"] for task in found["attempts"].values()]
+        assert (ends.count("exit"), ends.count("cancelled")) == (2, 38)
+        assert "--halt fail=2" in await jobs.grain("jobs", number)
+        (jobs.site.folder / "good").touch()
+        assert "40 tasks run again" in await jobs.grain("resubmit", "--failed", number)
+        await jobs.grain("wait", number)
+        assert (await jobs.list())[int(number)]["state"] == "done"

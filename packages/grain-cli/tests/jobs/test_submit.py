@@ -61,8 +61,9 @@ def test_options_reach_the_job(jobs: JobCommands) -> None:
     jobs.done(
         "submit", "-J", "name", "-r", "Cores=2,Memory=4", "-t", "1:30:00", "-a", "1-9:2%3",
         "--after", "1:any", "--begin", "2030-01-01T00:00+00:00", "-H", "--priority", "7",
-        "--retries", "2", "--no-requeue", "--signal", "USR2@30", "-D", "sub", "--env", "A=b=c",
-        "-o", "%x.out", "-e", "%x.err", "--append", "-i", "in", "--scratch", "--", "true", "-H",
+        "--retries", "2", "--halt", "fail=3", "--no-requeue", "--signal", "USR2@30", "-D", "sub",
+        "--env", "A=b=c", "-o", "%x.out", "-e", "%x.err", "--append", "-i", "in",
+        "--scratch", "--", "true", "-H",
     )  # fmt: skip
 
     job = jobs.queue.job(2)
@@ -74,11 +75,12 @@ def test_options_reach_the_job(jobs: JobCommands) -> None:
     assert ({"Cores": 2, "Memory": 4}, 5400.0) == (job.request, job.timeout)
     assert ArraySpec(ranges=((1, 9, 2),), at_once=3) == job.array
     assert (Dependency(jobs=(1,), until="any"),) == job.after
-    assert (1893456000.0, True, 7, 2, False) == (
+    assert (1893456000.0, True, 7, 2, 3, False) == (
         job.not_before,
         job.held,
         job.priority,
         job.retries,
+        job.halt,
         job.requeue,
     )
     assert (signal.SIGUSR2, 30.0) == (job.signal, job.signal_before)
@@ -281,6 +283,8 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("--from-json", "b.json", "true"), "item 2 has other keys than item 1, which has x"),
         (("--from-json", "c.json", "true"), "--from-json c.json: there is no item in it"),
         (("--from-json", "d.json", "true"), "item 1 has a null character in it"),
+        (("--halt", "fail=1", "true"), "--halt fail=1 is for arrays: add --array or --each-line"),
+        (("--halt", "soon,fail=3", "-a", "1-9", "true"), "write fail and a number, as fail=3"),
         (("--env", "A", "true"), "--env A: write NAME=VALUE"),
         (("--queue", "../x", "true"), "cannot be the name of a queue"),
     ],

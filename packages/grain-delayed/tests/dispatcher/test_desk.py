@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,100 @@ def test_a_wish_that_the_dispatcher_before_left_half_done_is_carried_out(queue: 
     queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
     Desk(queue).look()
     assert queue.begun(1, None, 1) is not None
+
+
+@pytest.fixture
+def halting_job(queue: Queue) -> Job:
+    """A job of ten tasks, in the queue, which halts after two failures."""
+    job = msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 10, 1),)), halt=2)
+    queue.submit(job)
+    return job
+
+
+def fail(queue: Queue, task: int | None, attempt: int = 1, **fields: Any) -> TaskAttempt:
+    """Have a task of job 1 begin and fail."""
+    queue.begin(1, task, attempt, begun())
+    queue.end(1, task, attempt, Ended(**{"how": "exit", "at": time.time(), "status": 3, **fields}))
+    return TaskAttempt(1, task, attempt)
+
+
+def cancelled_tasks(queue: Queue) -> list[int]:
+    """Return the tasks of job 1 that were cancelled before they began."""
+    receipts = {task: queue.begun(1, task, 1) for task in range(1, 11)}
+    return [task for task, one in receipts.items() if one is not None and one.cancelled]
+
+
+def test_after_so_many_failures_the_rest_of_an_array_is_cancelled(
+    queue: Queue, halting_job: Job
+) -> None:
+    desk = Desk(queue)
+    first, second, third = desk.plan.starts(now=0.0, room=lambda _: 3)
+    fail(queue, first.task, how="timeout", status=0)
+    queue.begin(1, third.task, 1, begun())
+    desk.read_all([first, third])
+    assert desk.look().stops == []
+    fail(queue, second.task)
+
+    desk.read_all([second])
+
+    # At once, so that no task begins in between.
+    assert starts(desk) == []
+    assert desk.look().stops == [third]
+    assert cancelled_tasks(queue) == list(range(4, 11))
+    waiting = queue.begun(1, 4, 1)
+    assert waiting is not None
+    assert (waiting.cancelled, waiting.why) == ("--halt fail=2", "as 2 tasks have failed")
+    assert 2 == queue.wishes.end()
+
+
+def test_a_dispatcher_that_died_before_the_cancellation_leaves_it_to_the_next_one(
+    queue: Queue, halting_job: Job
+) -> None:
+    Desk(queue)
+    fail(queue, 1)
+    fail(queue, 2)
+    Desk(queue).look()
+    assert cancelled_tasks(queue) == list(range(3, 11))
+
+
+def test_failures_of_which_no_executor_has_told_count(queue: Queue, halting_job: Job) -> None:
+    clock = Clock()
+    queue.begin(1, 1, 1, begun())
+    queue.begin(1, 2, 1, begun())
+    desk = Desk(queue, clock)
+    fail(queue, 1)
+    fail(queue, 2)
+    clock.now += 30
+    desk.look()
+    assert starts(desk) == []
+
+
+def test_successes_and_retries_are_no_failures(queue: Queue) -> None:
+    array = ArraySpec(ranges=((1, 10, 1),))
+    queue.submit(msgspec.structs.replace(JOB, array=array, halt=1, retries=1))
+    desk = Desk(queue)
+    desk.read_all([fail(queue, 1), fail(queue, 2, status=0)])
+    desk.look()
+    assert cancelled_tasks(queue) == []
+    desk.read_all([fail(queue, 1, 2)])
+    desk.look()
+    assert cancelled_tasks(queue) == list(range(3, 11))
+
+
+def test_what_a_user_runs_again_counts_anew(queue: Queue, halting_job: Job) -> None:
+    desk = Desk(queue)
+    desk.read_all([fail(queue, 1, at=1.0), fail(queue, 2, at=2.0)])
+    desk.look()
+    wish = Wish(what="again", jobs=((1, 1),), attempt=2, at=3.0)
+    queue.wish(msgspec.structs.replace(wish, tasks=((1, 1), (3, 9))))
+    desk.look()
+    desk.read_all([fail(queue, 1, 2, at=4.0)])
+    desk.look()
+    assert [TaskAttempt(1, 3, 2)] == desk.plan.starts(now=0.0, room=lambda _: 1)
+    desk.read_all([fail(queue, 3, 2, at=5.0)])
+    desk.look()
+    for task in range(4, 10):
+        assert queue.attempts(1, task)[1].begun.cancelled == "--halt fail=2"
 
 
 def test_a_dispatcher_sees_that_another_one_is_in_charge(queue: Queue) -> None:

@@ -229,6 +229,16 @@ def test_a_cancelled_attempt_never_begins_and_counts_as_ended(queue: Queue) -> N
     assert queue.begin(number, None, 2, BEGUN)
 
 
+def test_an_attempt_after_a_cancelled_one_is_read(queue: Queue) -> None:
+    number = queue.submit(make_job("x"))
+    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+    queue.cancel_waiting(number, [(None, 1)], cancelled)
+    begun = Begun(token="b", at=2.0, host="h")
+    assert queue.begin(number, None, 2, begun)
+
+    assert [(1, cancelled, None), (2, begun, None)] == queue.attempts(number)
+
+
 def test_more_tasks_are_cancelled_than_a_file_may_have_names(queue: Queue) -> None:
     class FewLinks(LocalDisk):
         def link(self, source: str, name: str) -> None:

@@ -10,6 +10,7 @@ Rules:
 Map:
 
 - ``plan``: which attempt of which job is next; no I/O.
+- ``halting``: which array has had too many failures; no I/O.
 - ``desk``: what it reads from the files, and writes to them.
 - ``batch_jobs``: which batch jobs of workers are over.
 - ``mission``: the loop between the desk and the executor.

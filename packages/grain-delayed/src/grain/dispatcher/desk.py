@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.dispatcher.batch_jobs import WorkerJob
+from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
 from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
@@ -91,8 +92,11 @@ class Desk:
         self.number = self._dispatchers.take_charge(self.me)
         self.book.refresh(safe=True)
         self.plan = Plan(self.book)
+        # Jobs whose failures are to be counted.
+        self._counted: set[int] = set()
         for entry in self.book.open_entries():
             self.plan.add(entry)
+            self._counted.add(entry.number)
         self._signed = self._refreshed = self._kept = self._clock()
         self._view_due = 0.0
         self._changed = True
@@ -133,6 +137,7 @@ class Desk:
             self.book.read_new()
         finally:
             self._take_in()
+        self._halt()
         while self._cancels:
             self._cancel(self._cancels[0])
             self._cancels.popleft()
@@ -147,6 +152,8 @@ class Desk:
                 # Those that wait at the scheduler have no receipt.
                 if len(self.book.entries[start.number].runs.get(start.task, ())) >= start.attempt:
                     self.plan.note(start.number, start.task)
+                    self._counted.add(start.number)
+            self._halt()
         if now >= self._kept + _HOUSE:
             self._kept = now
             try:
@@ -217,10 +224,26 @@ class Desk:
             self._queue.settle(bucket)
         for one in noted:
             self.plan.note(one.number, one.task)
+            self._counted.add(one.number)
+        self._halt()
         over = dict.fromkeys(found, False)
         for one in noted:
             over[one] = found[one].state in FINAL or found[one].attempt > one.attempt
         return over
+
+    def _halt(self) -> None:
+        """Cancel the rest of arrays with as many failures as were allowed.
+
+        No task of them begins after that.
+        """
+        while self._counted:
+            entry = self.book.entries.get(min(self._counted))
+            wish = None if entry is None else halting(entry)
+            if wish is not None:
+                self._queue.wish(wish)
+                self.book.read_new()
+                self._take_in()
+            self._counted.remove(min(self._counted))
 
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""

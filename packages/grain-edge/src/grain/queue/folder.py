@@ -432,7 +432,7 @@ class Queue:
         while begun := self.begun(number, task, len(found) + 1):
             ended = None if begun.cancelled else self.ended(number, task, len(found) + 1)
             found.append(AttemptReceipts(len(found) + 1, begun, ended))
-            if ended is None:
+            if ended is None and not begun.cancelled:
                 break
         return found
 

@@ -106,6 +106,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         not_before: Unix seconds before which it does not begin; 0 for none.
         held: True if it is submitted on hold.
         retries: how often a task that failed runs again.
+        halt: the number of failed tasks after which the others are cancelled; 0 for any number.
         requeue: False for a job that must not run a second time, even if its worker died.
         timeout: seconds after which a run is ended; 0 for no limit.
         signal: of the warning before `timeout`; 0 for none.
@@ -141,6 +142,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     not_before: float = 0.0
     held: bool = False
     retries: int = 0
+    halt: int = 0
     requeue: bool = True
     timeout: float = 0.0
     signal: int = 0

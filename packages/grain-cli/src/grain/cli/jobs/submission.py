@@ -193,6 +193,7 @@ def make_job(
         not_before=_begin(options.get("begin"), around.now),
         held=bool(options.get("hold")),
         retries=options.get("retries") or 0,
+        halt=_halt(options.get("halt"), array),
         requeue=not options.get("no_requeue"),
         timeout=limit,
         signal=number,
@@ -240,6 +241,20 @@ def _array(options: SubmitOptions, inputs: FileInputs | None) -> ArraySpec | Non
     if inputs and not 1 <= first <= last <= number:
         raise BadSubmission(f"--array {text}: {inputs.option} has the inputs 1 to {number}")
     return array
+
+
+def _halt(text: str | None, array: ArraySpec | None) -> int:
+    if text is None:
+        return 0
+    match = re.fullmatch(r"fail=([1-9][0-9]{0,5})", text, re.ASCII)
+    if match is None:
+        raise BadSubmission(
+            f"--halt {text}: write fail and a number, as fail=3: when so many tasks have failed, "
+            "the others are cancelled, also those that run"
+        )
+    if array is None:
+        raise BadSubmission(f"--halt {text} is for arrays: add --array or --each-line")
+    return int(match[1])
 
 
 def _after(text: str) -> Dependency:

@@ -75,6 +75,9 @@ _GIVEN = ParameterSource.COMMANDLINE
     "--retries", type=click.IntRange(0, 1000), metavar="N",
     help="Run a task again that failed, up to N times.",
 )  # fmt: skip
+@click.option(
+    "--halt", metavar="fail=N", help="Cancel the other tasks of an array after N failures."
+)
 @click.option("--no-requeue", is_flag=True, help="Never run a task twice, even if its node dies.")
 @click.option(
     "--signal", metavar="[B:]SIG[@SECONDS]", help="Warn so long before the limit, as USR2@60."
