@@ -220,3 +220,38 @@ def test_jobs_to_cancel_are_named_as_elsewhere(
 
     found = json.loads(jobs.done("jobs", "--json"))
     assert cancelled == [one["job"] for one in found if one["state"] == "cancelled"]
+
+
+def test_programs_get_what_has_changed_as_json(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-3")
+    jobs.end(jobs.submit())
+
+    def answer(*words: str) -> object:
+        return json.loads(jobs.done(words[0], "--json", *words[1:]))
+
+    assert [
+        {"job": 1, "tasks": 3, "text": "job 1 is on hold"},
+        {"job": 2, "tasks": 0, "text": "job 2 has ended already"},
+    ] == answer("hold", "1-2")
+    assert [{"job": 1, "tasks": 1, "text": "these tasks of job 1 are released"}] == answer(
+        "release", "1_2"
+    )
+    jobs.begin(1, 1)
+    assert [
+        {
+            "job": 1, "waited": 2, "ran": 1,
+            "text": "job 1 is cancelled; 2 tasks waited, 1 task ran, and ends now",
+        },
+        {"job": 2, "waited": 0, "ran": 0, "text": "job 2 has ended already"},
+    ] == answer("cancel", "1", "2")  # fmt: skip
+    assert {"tasks": ["1_2", "1_3", "2"]} == answer("resubmit", "1", "2")
+
+
+def test_of_several_words_none_is_cancelled_if_one_is_wrong(jobs: JobCommands) -> None:
+    jobs.submit()
+
+    assert "there is no job 7" in jobs.refused("cancel", "1", "7")
+    assert "name several jobs of the queue" in jobs.refused("cancel", "1", "opt")
+    assert "--json is for jobs" in jobs.refused("cancel", "--json", "opt")
+    assert "PENDING" == state(jobs, 1)
+    assert 1 == jobs.queue.wishes.end()

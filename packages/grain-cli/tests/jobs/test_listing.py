@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from typing import TYPE_CHECKING
@@ -231,3 +233,60 @@ def test_a_table_of_tasks_fits_terminals() -> None:
     assert max(map(len, narrow)) <= 40
     assert ["TASK", "STATE"] == narrow[1].split()
     assert ["12_1", "failed: exit status 3"] == narrow[2].split(maxsplit=1)
+
+
+def table(jobs: JobCommands, *words: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(jobs.done("jobs", "--csv", *words))))
+
+
+def test_a_table_has_inputs_ends_and_outputs(jobs: JobCommands) -> None:
+    jobs.done(
+        "submit", "--csv", "-", "--header", ":", "-H", "--", "echo", "{T}",
+        input='molecule,T\n"my ""water""",300\nethanol,350\nmethane,400\nx,1\n',
+    )  # fmt: skip
+    for task, how in (
+        (1, {}),
+        (2, {"status": 3, "elapsed": 1.5}),
+        (3, {"how": "timeout", "signal": 15}),
+    ):
+        jobs.begin(1, task)
+        jobs.end(1, task, **how)
+    (jobs.home / "job-1_1.out").write_bytes(b'a,b\n"c"\xff\n')
+
+    rows = table(jobs, "1")
+    assert [
+        "Job", "Task", "State", "Attempt", "Host", "Starttime", "JobRuntime", "Exitval", "Signal",
+        "molecule", "T", "Stdout", "Stderr",
+    ] == list(rows[0])  # fmt: skip
+    assert 'my "water"' == rows[0]["molecule"]
+    assert ["done", "failed", "timed out", "waiting"] == [row["State"] for row in rows]
+    assert [("0", "0"), ("3", "0"), ("-1", "15"), ("", "")] == [
+        (row["Exitval"], row["Signal"]) for row in rows
+    ]
+    assert ["90.000", "1.500", "90.000", ""] == [row["JobRuntime"] for row in rows]
+    assert ["n17", "n17", "n17", ""] == [row["Host"] for row in rows]
+    assert ["300", "350", "400", "1"] == [row["T"] for row in rows]
+    assert ["", "", ""] == [row["Stdout"] for row in rows[1:]]
+    assert b',"a,b\n""c""\xff\n",\n' in jobs.grain("jobs", "--csv", "1").stdout_bytes
+    assert ["2"] == [row["Task"] for row in table(jobs, "1_2")]
+
+
+def test_a_table_of_several_jobs_has_the_columns_of_all(jobs: JobCommands) -> None:
+    jobs.submit(stderr="err-%j")
+    jobs.done("submit", "--csv", "-", "--", "echo", input="a,b\nc\n")
+    jobs.done("submit", "--from-json", "-", "--", "echo", input='[{"x": 1}]')
+    (jobs.home / "err-1").write_text("bad\n")
+
+    rows = table(jobs)
+    assert [
+        ("1", "", "", "", "", "bad\n"),
+        ("2", "1", "a", "b", "", ""),
+        ("2", "2", "c", "", "", ""),
+        ("3", "1", "", "", "1", ""),
+    ] == [(row["Job"], row["Task"], row["V1"], row["V2"], row["x"], row["Stderr"]) for row in rows]
+
+
+def test_a_table_of_no_jobs_has_a_head(jobs: JobCommands) -> None:
+    assert [] == table(jobs)
+    assert jobs.done("jobs", "--csv").startswith("Job,Task,State,")
+    assert "exclude each other" in jobs.refused("jobs", "--csv", "--json")

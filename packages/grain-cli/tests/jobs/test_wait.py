@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -39,6 +40,17 @@ def test_the_exit_status_is_the_number_of_tasks_without_success(jobs: JobCommand
         "job 2 (one) failed: exit status 7",
     ] == done.stderr.splitlines()
     assert 3 == jobs.grain("wait", "1", "1-2").exit_code, "each counts once"
+
+
+def test_programs_get_the_jobs_as_they_have_ended(jobs: JobCommands) -> None:
+    jobs.submit("one")
+    jobs.end(1, status=7)
+
+    done = jobs.grain("wait", "--json", "1")
+    assert (1, "") == (done.exit_code, done.stderr)
+    [one] = json.loads(done.stdout)
+    assert (1, "one", "failed", 1) == (one["job"], one["name"], one["state"], one["unsuccessful"])
+    assert 7 == one["attempts"]["1"][0]["exit_status"]
 
 
 def test_tasks_that_are_named_are_waited_for_and_no_others(jobs: JobCommands) -> None:

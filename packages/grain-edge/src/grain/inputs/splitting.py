@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from grain.inputs.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Record = tuple[str, ...]
 
@@ -124,6 +124,17 @@ class Splitter:
         record = self._columns.split(os.fsdecode(line))
         if record is not None:
             yield record
+
+
+def row_text(record: Sequence[str], delimiter: str = ",") -> str:
+    """Return columns as a row of CSV, without its newline; `Columns` reads it back.
+
+    Only what needs quotes has them, as a newline within a column does.
+    """
+    text = io.StringIO(newline="")
+    # The writer quotes only those ends of lines that are its own.
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerow(record)
+    return text.getvalue()[:-2]
 
 
 def check_names(names: Record, where: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 
 from grain.cli import completion
-from grain.cli.options import config_option
-from grain.cli.plugin import chosen_config, report_errors
+from grain.cli.options import config_option, json_option
+from grain.cli.plugin import chosen_config, print_json, report_errors
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
 from grain.cli.queue.wishes import ask
 
@@ -26,10 +26,25 @@ _jobs = click.argument(
 )
 
 
+class JobChange(NamedTuple):
+    """The effect of a wish on a job.
+
+    Attributes:
+        job: its number.
+        tasks: the number of its tasks on which the wish has an effect.
+        text: a sentence for the user.
+    """
+
+    job: int
+    tasks: int
+    text: str
+
+
 @click.command()
+@json_option
 @queue_option
 @_jobs
-def hold(queue_name: str | None, jobs: tuple[str, ...]) -> None:
+def hold(as_json: bool, queue_name: str | None, jobs: tuple[str, ...]) -> None:
     """Keep jobs from beginning until `grain release`.
 
     Tasks that run go on.
@@ -42,17 +57,21 @@ def hold(queue_name: str | None, jobs: tuple[str, ...]) -> None:
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
         queue, chosen = queue_with_jobs(jobs, queue_name)
-        for line in _changed(queue, chosen, "hold"):
-            click.echo(line)
+        _show(_changed(queue, chosen, "hold"), as_json=as_json)
 
 
 @click.command()
+@json_option
 @queue_option
 @config_option
 @_jobs
 @click.pass_context
 def release(
-    ctx: click.Context, queue_name: str | None, config_file: str | None, jobs: tuple[str, ...]
+    ctx: click.Context,
+    as_json: bool,
+    queue_name: str | None,
+    config_file: str | None,
+    jobs: tuple[str, ...],
 ) -> None:
     """Let held jobs begin.
 
@@ -65,8 +84,7 @@ def release(
 
     with report_errors(), queue_errors():
         queue, chosen = queue_with_jobs(jobs, queue_name)
-        for line in _changed(queue, chosen, "release"):
-            click.echo(line)
+        _show(_changed(queue, chosen, "release"), as_json=as_json)
         if trouble := wake_dispatcher(queue, config_file or chosen_config(ctx)):
             click.echo(f"they wait: {trouble}", err=True)
 
@@ -76,6 +94,7 @@ def release(
 @click.option(
     "--lost", is_flag=True, help="Also tasks on a worker that is silent, and known to be dead."
 )
+@json_option
 @queue_option
 @config_option
 @_jobs
@@ -84,6 +103,7 @@ def resubmit(
     ctx: click.Context,
     failed: bool,
     lost: bool,
+    as_json: bool,
     queue_name: str | None,
     config_file: str | None,
     jobs: tuple[str, ...],
@@ -102,8 +122,12 @@ def resubmit(
 
     with report_errors(), queue_errors():
         queue, chosen = queue_with_jobs(jobs, queue_name)
-        count, settled = run_again(queue, chosen, only_failed=failed, lost=lost)
-        click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
+        again, settled = run_again(queue, chosen, only_failed=failed, lost=lost)
+        count = len(again)
+        if as_json:
+            print_json({"tasks": again})
+        else:
+            click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
         if count and (trouble := wake_dispatcher(queue, config_file or chosen_config(ctx))):
             click.echo(f"they wait: {trouble}", err=True)
         if settled:
@@ -112,8 +136,8 @@ def resubmit(
 
 def _changed(
     queue: Queue, jobs: Sequence[Selected], what: Literal["hold", "release"]
-) -> Iterator[str]:
-    """Hold or release jobs; yield a sentence for each.
+) -> Iterator[JobChange]:
+    """Hold or release jobs; yield the effect on each.
 
     Raises:
         grain.queue.errors.QueueError: it was not asked; what was asked before stays so.
@@ -125,37 +149,46 @@ def _changed(
     book = Book.read(queue)
     for one in jobs:
         for number in range(one.first, one.last + 1):
-            yield _change_text(book.entries.get(number), number, one, what)
+            yield _change(book.entries.get(number), number, one, what)
 
 
-def _change_text(
+def _change(
     entry: Entry | None, number: int, one: Selected, what: Literal["hold", "release"]
-) -> str:
+) -> JobChange:
     done = "on hold" if what == "hold" else "released"
     if entry is None or entry.is_final:
-        return f"job {number} has ended already"
+        return JobChange(number, 0, f"job {number} has ended already")
     if one.tasks:
-        waits = any(
+        waits = sum(
             entry.standing(task, 0.0).state == "PENDING"
             for task in entry.task_numbers()
             if one.has(task)
         )
         name = f"these tasks of job {number}"
-        return f"{name} are {done}" if waits else f"{name} run or have ended already"
-    return f"job {number} " + (
-        f"is {done}" if entry.counts.pending else "runs already, and goes on"
-    )
+        text = f"{name} are {done}" if waits else f"{name} run or have ended already"
+    else:
+        waits = entry.counts.pending
+        text = f"job {number} " + (f"is {done}" if waits else "runs already, and goes on")
+    return JobChange(number, waits, text)
+
+
+def _show(changes: Iterable[JobChange], *, as_json: bool) -> None:
+    if as_json:
+        print_json([one._asdict() for one in changes])
+    else:
+        for one in changes:
+            click.echo(one.text)
 
 
 class _Rerun(NamedTuple):
     """The effect of a wish to run again.
 
     Attributes:
-        tasks: the number of tasks that run again.
+        tasks: the names of the tasks that run again.
         settled: jobs that ended so long ago that none of their tasks can.
     """
 
-    tasks: int
+    tasks: list[str]
     settled: list[int]
 
 
@@ -169,6 +202,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
     Raises:
         grain.queue.errors.QueueError: the files cannot be written.
     """
+    from grain.cli.queue.rows import task_name
     from grain.queue.book import Book
     from grain.queue.errors import Settled
     from grain.queue.selectors import Selected
@@ -193,7 +227,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
                 if standing.state not in FINAL or (only_failed and standing.state == "COMPLETED"):
                     continue
                 wanted[number, standing.attempt + 1].append(task)
-    count = 0
+    again: list[str] = []
     for (number, attempt), tasks in wanted.items():
         ranges = tuple((task, task) for task in tasks if task is not None)
         try:
@@ -201,8 +235,8 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
         except Settled:
             settled[number] = None
         else:
-            count += len(tasks)
-    return _Rerun(count, sorted(settled))
+            again += [task_name(number, task) for task in tasks]
+    return _Rerun(again, sorted(settled))
 
 
 def _settled_text(numbers: Sequence[int]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.jobs.errors import BadSubmission
 from grain.inputs.errors import InputError, InputsError
-from grain.inputs.splitting import Columns, Splitter, check_names
+from grain.inputs.splitting import Columns, Splitter, check_names, row_text
 from grain.inputs.template import Template
 from grain.queue.arrays import MOST_TASKS, has_task
 from grain.queue.records import TaskInput
@@ -145,14 +143,7 @@ def _rows(option: str, name: str, content: bytes, *, header: bool) -> FileInputs
                     f"row {number} has {len(row)} columns, where the header has {len(names)}: "
                     f"{' '.join(row)[:200]!r}"
                 )
-    return FileInputs(option, rows, [_row_text(row) for row in rows], names)
-
-
-def _row_text(row: Record) -> str:
-    text = io.StringIO(newline="")
-    # The writer quotes only those ends of lines that are its own.
-    csv.writer(text, lineterminator="\r\n").writerow(row)
-    return text.getvalue()[:-2]
+    return FileInputs(option, rows, [row_text(row) for row in rows], names)
 
 
 def _items(option: str, content: bytes) -> FileInputs:

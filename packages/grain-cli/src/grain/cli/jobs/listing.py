@@ -24,14 +24,17 @@ _NARROWEST = 40  # columns of a terminal
 
 @click.command()
 @click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that ended long ago.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a table of tasks with their outputs.")
 @json_option
 @queue_option
 @click.argument("words", nargs=-1, metavar="[JOB...]", shell_complete=completion.queued)
-def jobs(everything: bool, as_json: bool, queue_name: str | None, words: tuple[str, ...]) -> None:
+def jobs(
+    everything: bool, as_csv: bool, as_json: bool, queue_name: str | None, words: tuple[str, ...]
+) -> None:
     """List jobs, or the tasks of one job.
 
-    The list has the jobs that wait or run, and those that ended within a day. It is the same with
-    and without a dispatcher.
+    Without a name, these are the jobs that wait or run, and those that ended within a day. The list
+    needs no dispatcher.
 
     \b
     Examples:
@@ -39,12 +42,14 @@ def jobs(everything: bool, as_json: bool, queue_name: str | None, words: tuple[s
       grain jobs 12             the tasks of job 12
       grain jobs night:12-20    jobs of queue night
       grain jobs --json all     for programs
+      grain jobs --csv 12 > results.csv
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import no_dispatcher
         from grain.cli.queue.rows import as_data, job_row, jobs_text, task_rows, tasks_text
         from grain.queue.book import Book
         from grain.queue.folder import DEFAULT, queue_folder
+        from grain.queue.selectors import Selected
 
         if not words and queue_name is None and not queue_folder().exists():
             click.echo("[]" if as_json else _nothing(DEFAULT, 0, named=False))
@@ -63,6 +68,15 @@ def jobs(everything: bool, as_json: bool, queue_name: str | None, words: tuple[s
                 for entry in book.entries.values()
                 if not entry.is_final or entry.ended > now - _RECENT
             ]
+        if as_csv:
+            from grain.cli.jobs.table import table_lines
+
+            if as_json:
+                raise click.UsageError("--csv and --json exclude each other")
+            meant = chosen or [Selected(one.number, one.number) for one in entries]
+            for line in table_lines(queue, book, entries, meant, now):
+                sys.stdout.buffer.write(line)
+            return
         if as_json:
             print_json([as_data(book, entry, now) for entry in entries])
             return

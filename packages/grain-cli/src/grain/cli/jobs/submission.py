@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from grain.cli.slurm_words.submission import plain_environment
 from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.inputs import OPTIONS, FileInputs
+from grain.cli.slurm_words.submission import plain_environment
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli import completion
-from grain.cli.plugin import report_errors
+from grain.cli.options import json_option
+from grain.cli.plugin import print_json, report_errors
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
 from grain.cli.show import clean
 from grain.queue.selectors import Selected
@@ -62,10 +63,11 @@ class _WaitCommand(click.Command):
 
 
 @click.command(cls=_WaitCommand)
+@json_option
 @queue_option
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.queued)
 @click.pass_context
-def wait(ctx: click.Context, queue_name: str | None, jobs: tuple[str, ...]) -> None:
+def wait(ctx: click.Context, as_json: bool, queue_name: str | None, jobs: tuple[str, ...]) -> None:
     """Wait until jobs have ended.
 
     The exit status is the number of tasks that did not succeed, 101 for more than 100, 255 for
@@ -77,7 +79,7 @@ def wait(ctx: click.Context, queue_name: str | None, jobs: tuple[str, ...]) -> N
       grain wait 12-20 && grain submit next.sh
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with trouble(), report_errors(), queue_errors():
-        ctx.exit(wait_for(*queue_with_jobs(jobs, queue_name)))
+        ctx.exit(wait_for(*queue_with_jobs(jobs, queue_name), as_json=as_json))
 
 
 class _Awaited(NamedTuple):
@@ -102,8 +104,12 @@ class _Awaited(NamedTuple):
         return counts
 
 
-def wait_for(queue: Queue, chosen: Iterable[Selected]) -> int:
+def wait_for(queue: Queue, chosen: Iterable[Selected], *, as_json: bool = False) -> int:
     """Wait until jobs have ended, with progress on a terminal; return the exit status.
+
+    Args:
+        as_json: True to print all jobs as JSON in the end; by default, those without success are
+            named in sentences.
 
     Raises:
         grain.queue.errors.QueueError: the files of the queue cannot be read.
@@ -137,7 +143,13 @@ def wait_for(queue: Queue, chosen: Iterable[Selected]) -> int:
     finally:
         if shown:
             click.echo(err=True)
-    return _report(book, found)
+    if as_json:
+        from grain.cli.queue.rows import as_data
+
+        print_json([as_data(book, one.entry, time.time()) for one in found])
+    else:
+        _report(book, found)
+    return min(sum(one.counts.unsuccessful for one in found), _MOST + 1)
 
 
 def _progress(counts: Sequence[StateCounts]) -> str:
@@ -147,14 +159,12 @@ def _progress(counts: Sequence[StateCounts]) -> str:
     return f"{text}, {failed:,} without success" if failed else text
 
 
-def _report(book: Book, found: Sequence[_Awaited]) -> int:
-    """Name the jobs that did not succeed; return the exit status."""
+def _report(book: Book, found: Sequence[_Awaited]) -> None:
+    """Name the jobs that did not succeed."""
     from grain.cli.queue.rows import job_row
 
-    failed = 0
     for one in found:
         counts = one.counts
-        failed += counts.unsuccessful
         if not counts.unsuccessful:
             continue
         row = job_row(book, one.entry, time.time())
@@ -165,4 +175,3 @@ def _report(book: Book, found: Sequence[_Awaited]) -> int:
                 f"`grain jobs {row.number}` lists them"
             )
         click.echo(clean(f"job {row.number} ({row.name}) {end}"), err=True)
-    return min(failed, _MOST + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.opening import open_queue, selected, this_user
 from grain.cli.queue.wishes import ask
@@ -12,7 +12,7 @@ from grain.resource.figures import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Entry
     from grain.queue.folder import Queue
     from grain.queue.selectors import Selected
 
@@ -44,8 +44,24 @@ def jobs_named(word: str, queue_name: str | None) -> tuple[Queue, list[Selected]
     return queue, selected(queue, [match[2] or match[4]])
 
 
-def cancel_jobs(queue: Queue, jobs: Iterable[Selected], why: str) -> list[str]:
-    """Cancel jobs; return a sentence for each.
+class JobCancelled(NamedTuple):
+    """The effect of a cancellation on a job.
+
+    Attributes:
+        job: its number.
+        waited: the number of tasks that waited, and never begin.
+        ran: the number of those that end within seconds.
+        text: a sentence for the user.
+    """
+
+    job: int
+    waited: int
+    ran: int
+    text: str
+
+
+def cancel_jobs(queue: Queue, jobs: Iterable[Selected], why: str) -> list[JobCancelled]:
+    """Cancel jobs; return the effect on each.
 
     What waits never begins, from now on. What runs is ended by its worker within seconds.
 
@@ -56,21 +72,21 @@ def cancel_jobs(queue: Queue, jobs: Iterable[Selected], why: str) -> list[str]:
     from grain.queue.book import Book
 
     book = Book.read(queue)
-    lines = []
+    found = []
     for one in jobs:
         ask(queue, "cancel", one, why=why)
         for number in range(one.first, one.last + 1):
             entry = book.entries.get(number)
             if entry is None or entry.is_final:
-                lines.append(f"job {number} has ended already")
+                found.append(JobCancelled(number, 0, 0, f"job {number} has ended already"))
             else:
-                lines.append(_cancel(book, entry, one, why))
-    return lines
+                waited, ran = book.cancel(number, one.has, by=this_user(), why=why)
+                found.append(JobCancelled(number, waited, ran, _text(entry, waited, ran)))
+    return found
 
 
-def _cancel(book: Book, entry: Entry, one: Selected, why: str) -> str:
+def _text(entry: Entry, made: int, running: int) -> str:
     number = entry.number
-    made, running = book.cancel(number, one.has, by=this_user(), why=why)
     if not made and not running:
         return f"these tasks of job {number} have ended already"
     if entry.job.array is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from grain.cli import completion
-from grain.cli.options import config_option, load_config, patience_option
-from grain.cli.plugin import report_errors
+from grain.cli.options import config_option, json_option, load_config, patience_option
+from grain.cli.plugin import print_json, report_errors
 from grain.cli.queue.cancelling import cancel_jobs, jobs_named
 from grain.cli.queue.opening import queue_errors, queue_option
 from grain.cli.show import clean
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for lists of jobs.")
+@json_option
 @queue_option
 @patience_option
 @config_option
 @click.argument(
-    "what", metavar="NAME[:NUMBER] | JOB", required=False, shell_complete=completion.tasks
+    "words", metavar="NAME[:NUMBER] | JOB...", nargs=-1, shell_complete=completion.tasks
 )
 @click.pass_context
 def cancel(
     ctx: click.Context,
     yes: bool,
     reason: str,
+    as_json: bool,
     queue_name: str | None,
     patience: float,
     config_file: str | None,
-    what: str | None,
+    words: tuple[str, ...],
 ) -> None:
     """End a mission, one task of it, or jobs of the queue.
 
@@ -59,10 +61,22 @@ def cancel(
       grain cancel 12_3,14-20  task 3 of array 12, and jobs
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
-        if what is not None and (jobs := jobs_named(what, queue_name)) is not None:
-            for line in cancel_jobs(*jobs, reason):
-                click.echo(line)
+        named = [jobs_named(word, queue_name) for word in words]
+        if named and all(named):
+            done = [one for jobs in named if jobs for one in cancel_jobs(*jobs, reason)]
+            if as_json:
+                print_json([one._asdict() for one in done])
+            else:
+                for one in done:
+                    click.echo(one.text)
             return
+    if len(words) > 1:
+        raise click.UsageError(
+            "name several jobs of the queue, as 12 14-20, or one mission or task"
+        )
+    if as_json:
+        raise click.UsageError("--json is for jobs of the queue")
+    what = words[0] if words else None
     _cancel_mission(ctx, what, yes=yes, patience=patience, config_file=config_file)
 
 

@@ -7,11 +7,10 @@ tabs in the place of commas. Columns are quoted as in RFC 4180; bytes are writte
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from typing import TYPE_CHECKING
 
+from grain.inputs.splitting import row_text
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, JobLogEntry
 from grain.map.job_log.file import open_locked, write_whole
@@ -92,10 +91,7 @@ class ResultTable:
             os.close(self._fd)
 
     def _line(self, columns: Sequence[str]) -> bytes:
-        text = io.StringIO(newline="")
-        # The writer quotes only those ends of lines that are its own.
-        csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n").writerow(columns)
-        return os.fsencode(text.getvalue()[:-2] + "\n")
+        return os.fsencode(row_text(columns, self._delimiter) + "\n")
 
     def _complete_rows(self, fd: int, *, go_on: bool) -> int:
         """Return the length of the rows that are complete, in bytes.

@@ -1,0 +1,104 @@
+"""The tasks of jobs as a table of comma-separated values, with their inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.queue.explaining import outputs
+from grain.cli.queue.rows import WORDS, task_rows
+from grain.inputs.splitting import row_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from grain.cli.queue.rows import TaskRow
+    from grain.queue.book import Book, Entry
+    from grain.queue.folder import Queue
+    from grain.queue.records import TaskInput
+    from grain.queue.selectors import Selected
+    from grain.queue.states import Run
+
+# Those that are in the tables of `grain map`, too, have the same names.
+_FIRST = (
+    "Job", "Task", "State", "Attempt", "Host", "Starttime", "JobRuntime", "Exitval", "Signal",
+)  # fmt: skip
+_NO_STATUS = -1  # of a run that its time limit ended, as in tables of `grain map`
+
+
+class _Wide(NamedTuple):
+    """The columns between the first and the last ones: those of inputs."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, queue: Queue, entries: Sequence[Entry]) -> _Wide:
+        names: dict[str, None] = {}
+        for entry in entries:
+            names |= dict.fromkeys(entry.job.columns)
+            if entry.job.inputs_blob and not entry.job.columns:
+                most = max((len(one.values) for _, one in queue.inputs(entry.job)), default=0)
+                names |= dict.fromkeys(f"V{i + 1}" for i in range(most))
+        return cls(tuple(names))
+
+    def cells(self, entry: Entry, filled: TaskInput | None) -> list[str]:
+        if filled is None:
+            return [""] * len(self.names)
+        names = entry.job.columns or [f"V{i + 1}" for i in range(len(filled.values))]
+        found = dict(zip(names, filled.values, strict=False))
+        return [found.get(name, "") for name in self.names]
+
+
+def table_lines(
+    queue: Queue, book: Book, entries: Sequence[Entry], chosen: Iterable[Selected], now: float
+) -> Iterator[bytes]:
+    """Yield a head, and a row for each task of jobs, with the output that there is by now.
+
+    Args:
+        chosen: the jobs, or tasks of jobs, that are meant.
+        now: Unix seconds.
+
+    Raises:
+        OSError, grain.queue.errors.QueueError: inputs cannot be read.
+    """
+    wide = _Wide.of(queue, entries)
+    yield os.fsencode(row_text([*_FIRST, *wide.names, "Stdout", "Stderr"]) + "\n")
+    meant = list(chosen)
+    for entry in entries:
+        inputs = dict(queue.inputs(entry.job))
+        ones = [one for one in meant if one.first <= entry.number <= one.last]
+        rows = {row.name: row for one in ones for row in task_rows(book, entry, one, now)}
+        for row in rows.values():
+            filled = None if row.task is None else inputs.get(row.task)
+            cells = [
+                str(entry.number), "" if row.task is None else str(row.task),
+                WORDS[row.standing.state], *_run_cells(row.standing.run),
+                *wide.cells(entry, filled), *_printed(entry, row),
+            ]  # fmt: skip
+            yield os.fsencode(row_text(cells) + "\n")
+
+
+def _run_cells(run: Run | None) -> list[str]:
+    """Return attempt, host, begin, seconds, exit status and signal of the last run."""
+    if run is None or (run.how == "cancelled" and not run.worker):
+        return [""] * 6
+    status, number = "", ""
+    match run.how:
+        case "exit" | "start" | "signal":
+            status, number = str(run.status), str(run.signal)
+        case "timeout" | "memory":
+            status, number = str(_NO_STATUS), str(run.signal)
+    seconds = f"{run.elapsed:.3f}" if run.how else ""
+    return [str(run.attempt), run.host, f"{run.began:.3f}", seconds, status, number]
+
+
+def _printed(entry: Entry, row: TaskRow) -> list[str]:
+    """Return what a task has printed on standard output and standard error, if it is two files."""
+    run = row.standing.run
+    texts = ["", ""]
+    files = outputs(entry.job, entry.number, row.task, run.host if run else "")
+    for i, file in enumerate(files):
+        with suppress(OSError):  # it is not there yet, or no more
+            texts[i] = os.fsdecode(file.read_bytes())
+    return texts
