@@ -116,6 +116,8 @@ async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -
         await jobs.grain("queue", "stop")
         while start_time(stopped) is not None:
             await trio.sleep(0.05)
+        # Commands on other hosts, which cannot see the process, know as well.
+        assert (jobs.folder / "dispatchers/1.gone").exists()
         assert "no dispatcher runs" in await jobs.grain("queue", "status")
         jobs.go("a")
         await jobs.until_lines("a", "begun 1", "ended")

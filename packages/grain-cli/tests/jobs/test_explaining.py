@@ -69,7 +69,7 @@ def test_a_job_says_that_no_dispatcher_runs_if_it_waits(idle: JobCommands) -> No
     idle.submit()
     idle.submit()
     idle.end(2)
-    hint = "no dispatcher runs, so no job begins: `grain queue start` starts one\n"
+    hint = "no dispatcher runs, so no job begins: `grain queue status` says more\n"
 
     assert idle.done("why", "1").endswith(hint)
     assert hint not in idle.done("why", "2")
@@ -159,7 +159,7 @@ def test_the_state_of_a_queue(jobs: JobCommands, idle: JobCommands) -> None:
     ] == jobs.done("queue", "status").splitlines()
     assert {
         "queue": "queue", "folder": str(jobs.queue.folder), "waiting": 2, "running": 1,
-        "dispatcher": this_dispatcher().host,
+        "dispatcher": this_dispatcher().host, "jobs": [],
     } == json.loads(jobs.done("queue", "status", "--json"))  # fmt: skip
 
 

@@ -140,5 +140,6 @@ def test_a_host_that_ends_processes_at_logout_is_recognised(
 ) -> None:
     """Where a user may linger, the mission gets a scope of the user's own manager."""
     logout = judge_logout(manager, own, "me")
-    assert (ends, problem) == (logout.ends, bool(logout.problem))
+    said = logout.problem("run `grain start`")
+    assert (ends, problem) == (logout.ends, said.endswith(", or run `grain start`"))
     assert ends == bool(logout.prefix)

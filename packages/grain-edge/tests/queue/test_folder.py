@@ -372,6 +372,17 @@ def test_a_dispatcher_whose_file_cannot_be_read_is_one_of_an_unknown_host(queue:
     assert 3 == dispatchers.take_charge(me)
 
 
+def test_a_dispatcher_on_another_host_that_said_farewell_is_gone(queue: Queue) -> None:
+    dispatchers = Dispatchers(queue.files)
+    there = replaced(this_dispatcher(), boot="b", host="n2")
+    number = dispatchers.take_charge(there)
+    assert (number, there, False) == dispatchers.alive()
+    dispatchers.say_farewell(number)
+    dispatchers.say_farewell(number)
+
+    assert dispatchers.alive() is None
+
+
 def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
     queue = Queue.open(tmp_path / "queue", make=True)
     for _ in range(4):

@@ -1,4 +1,7 @@
-"""``python -m grain.dispatcher FOLDER``: serve the queue in a folder, until another one does."""
+"""``python -m grain.dispatcher FOLDER``: serve the queue in a folder, until another one does.
+
+In a batch job there follow the seconds that it has, and the command that submits a successor.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,23 @@ from grain.delayed.missions.opening import opened
 from grain.delayed.missions.options import MissionOptions
 from grain.delayed.missions.report import Reporter
 from grain.dispatcher.desk import Desk
+from grain.dispatcher.lifetime import IDLE, Lifetime, outlive, run_command
 from grain.dispatcher.mission import TICKETS, DispatchLoop
 from grain.edge.errors import EdgeError
 from grain.edge.mission_ids import lasting_id
+from grain.head.collapse import collapsing
 from grain.head.errors import MissionReplaced
 from grain.queue.errors import QueueError
 from grain.queue.folder import Queue
 from grain.remote_exer import LastingMission, RemoteExecutor
+from grain.resource.figures import span
 
 
-async def serve(folder: Path) -> None:
+async def serve(folder: Path, lifetime: Lifetime | None = None) -> None:
     """Serve a queue until another dispatcher is in charge, or the mission is cancelled.
+
+    Args:
+        lifetime: that of a batch job; None for any other process.
 
     Raises:
         QueueError: the folder is not a queue that this process can serve.
@@ -40,18 +49,54 @@ async def serve(folder: Path) -> None:
     async with opened(options, Reporter(False, routine=False)) as mission:
         executor = mission.executor
         assert isinstance(executor, RemoteExecutor)  # there is no local worker
-        await DispatchLoop(queue, desk, executor).run()
+        loop, idle = DispatchLoop(queue, desk, executor), False
+        try:
+            idle = await _dispatch(loop, lifetime)
+        except BaseException:
+            await _leave(desk)
+            raise
+        why = "another dispatcher serves it, or its folder was removed"
+        if idle:
+            await _leave(desk)
+            why = f"it has had no jobs for {span(IDLE)}"
         # By an exception, as the mission would wait for all runs otherwise.
-        raise MissionReplaced(
-            f"another dispatcher serves {queue.name}, or its folder was removed: this one ends"
-        )
+        raise MissionReplaced(f"queue {queue.name}: {why}; this dispatcher ends")
 
 
-def main(folder: str) -> int:
+async def _dispatch(loop: DispatchLoop, lifetime: Lifetime | None) -> bool:
+    """Dispatch jobs until another dispatcher is in charge; return True if it had no jobs for long.
+
+    Only a batch job ends then.
+    """
+    if lifetime is None:
+        await loop.run()
+        return False
+    idle = False
+    with collapsing():
+        async with trio.open_nursery() as nursery:
+
+            async def dispatch() -> None:
+                await loop.run()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(dispatch)
+            await outlive(lifetime, lambda: loop.busy_at, run_command)
+            idle = True
+            nursery.cancel_scope.cancel()
+    return idle
+
+
+async def _leave(desk: Desk) -> None:
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(desk.leave)
+
+
+def main(folder: str, seconds: str = "", *successor: str) -> int:
     """Serve a queue; return the exit status."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    lifetime = Lifetime(float(seconds), successor) if seconds else None
     try:
-        trio.run(serve, Path(folder))
+        trio.run(serve, Path(folder), lifetime)
     except MissionReplaced as error:
         logging.getLogger("grain.dispatcher").info("%s", error)
     except (QueueError, ConfigError, EdgeError, OSError) as error:
@@ -61,4 +106,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

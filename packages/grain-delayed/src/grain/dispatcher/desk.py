@@ -62,10 +62,12 @@ class News(NamedTuple):
     Attributes:
         stops: attempts under way that are cancelled.
         in_charge: False if another dispatcher has taken over, or the folder was removed.
+        busy: True if there are jobs that have not ended.
     """
 
     stops: list[TaskAttempt]
     in_charge: bool
+    busy: bool
 
 
 class Desk:
@@ -168,7 +170,11 @@ class Desk:
             self._view_due = ended + max(1.0, _VIEW_SHARE * (ended - now))
         in_charge = self._is_in_charge()
         stops, self._stops = self._stops, []
-        return News(stops, in_charge)
+        return News(stops, in_charge, self.plan.has_jobs)
+
+    def leave(self) -> None:
+        """Note that this dispatcher ends, so that commands on all hosts know."""
+        self._dispatchers.say_farewell(self.number)
 
     def _is_in_charge(self) -> bool:
         if not self._dispatchers.is_there(self.number, self.me):

@@ -60,6 +60,9 @@ class DispatchLoop:
     Args:
         executor: of a lasting mission with the id of the queue; its calls survive this process.
         ask: asks batch systems, see `jobs_over`.
+
+    Attributes:
+        busy_at: the last time at which there were jobs, by the clock of trio.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class DispatchLoop:
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[AttemptEnd]]] = []
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
+        self.busy_at = trio.current_time()
 
     async def run(self) -> None:
         """Dispatch jobs until another dispatcher is in charge.
@@ -114,6 +118,8 @@ class DispatchLoop:
                 news = await self._blocking(self._desk.look)
                 if not news.in_charge:
                     return
+                if news.busy:
+                    self.busy_at = trio.current_time()
                 for stop in news.stops:
                     if stop in self._tickets:
                         self._executor.cancel(self._tickets[stop])

@@ -57,6 +57,11 @@ class Plan:
         self._until_begun: defaultdict[int, set[int]] = defaultdict(set)
         self._by_task: defaultdict[int, set[int]] = defaultdict(set)
 
+    @property
+    def has_jobs(self) -> bool:
+        """True if there is a job that has not ended."""
+        return bool(self._jobs)
+
     def active(self) -> Iterator[TaskAttempt]:
         """Yield all attempts that were handed to the scheduler, or run, and have not ended."""
         for number, turn in self._jobs.items():

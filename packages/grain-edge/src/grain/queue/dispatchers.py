@@ -125,7 +125,11 @@ class Dispatchers:
             number += 1
         for earlier in numbers:
             if earlier < number - _KEPT:
-                for name in (f"dispatchers/{earlier}.alive", f"dispatchers/{earlier}"):
+                for name in (
+                    f"dispatchers/{earlier}.alive",
+                    f"dispatchers/{earlier}.gone",
+                    f"dispatchers/{earlier}",
+                ):
                     with suppress(OSError):
                         self._files.disk.remove(name)
         self.give_sign(number)
@@ -155,6 +159,14 @@ class Dispatchers:
             except FileNotFoundError:
                 self._files.disk.create(name, b"")
 
+    def say_farewell(self, number: int) -> None:
+        """Note that a dispatcher has ended, for hosts that cannot see its process.
+
+        On a full disk nothing happens.
+        """
+        with suppress(OSError):
+            self._files.disk.create(f"dispatchers/{number}.gone", b"")
+
     def alive(self) -> LiveDispatcher | None:
         """Return the dispatcher in charge; None if there is none that runs.
 
@@ -171,6 +183,8 @@ class Dispatchers:
         return None
 
     def _has_given_sign(self, number: int) -> bool:
+        if self._files.disk.exists(f"dispatchers/{number}.gone"):
+            return False
         for name in (f"dispatchers/{number}.alive", f"dispatchers/{number}"):
             with suppress(OSError):
                 return self._files.disk.age(name) < SILENT_AFTER

@@ -45,10 +45,11 @@ class JobRecord:
         config: absolute path of the configuration, or empty for the defaults.
         submitted: seconds since the epoch.
         cpus: the ids of the CPUs to which Grain confined it.
-        kind: ``worker`` or ``mission``.
+        kind: ``worker``, ``mission`` or ``dispatcher``.
         by: the program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
             that a scheduler submitted; otherwise empty.
         shape: the name of the worker's ``[[shape]]``; empty where there is none.
+        queue: the name of the dispatcher's queue of jobs; empty for others.
         mark: the mark that was its id before it was submitted; empty if there was none.
         file: the file of this record; empty before it is written.
     """
@@ -64,6 +65,7 @@ class JobRecord:
     kind: str = "worker"
     by: str = ""
     shape: str = ""
+    queue: str = ""
     mark: str = ""
     file: str = ""
 

@@ -12,4 +12,5 @@ Map:
 - ``change``: ``grain hold``, ``release`` and ``resubmit``
 - ``queue``: ``grain queue``
 - ``dispatcher``: the dispatcher, started and stopped
+- ``as_job``: the dispatcher as a job of the batch system
 """

@@ -17,12 +17,14 @@ from grain.cli.show import clean
 from grain.resource.figures import signal_name
 
 if TYPE_CHECKING:
+    from grain.cli.jobs.as_job import AsJob
     from grain.queue.folder import Queue
 
 
 _STARTING = 60.0  # seconds after which a dispatcher that is not in charge has failed to begin
 _STOPPING = 10.0  # seconds for which a command waits for its end
 _LAST = 2000  # bytes of the output of a dispatcher in which its last line is looked for
+_STOPPED = "the dispatcher has stopped; jobs that run go on"
 _LOOK = 0.1  # seconds between two looks for a dispatcher that is to come
 
 
@@ -34,13 +36,18 @@ def wake_dispatcher(queue: Queue, config: str | None) -> str:
     Args:
         config: the configuration file that was chosen; None for none.
     """
+    from grain.cli.jobs import as_job
     from grain.cli.plugin import report_errors
+    from grain.config import load
 
     try:
         # The caller has something to say beside an error: what it did stands.
         with report_errors():
             if not dispatcher_state(queue) and not _is_starting(queue):
-                start_dispatcher(queue, config)
+                if (chosen := as_job.choice(queue)) is not None:
+                    as_job.ensure(queue, load(chosen.config or config), chosen)
+                else:
+                    start_dispatcher(queue, config)
     except click.ClickException as error:
         return f"no dispatcher could be started, so use `grain queue start` later: {error.message}"
     return ""
@@ -65,9 +72,26 @@ def last_words(queue: Queue) -> str:
 
 def no_dispatcher(queue: Queue) -> str:
     """Return a sentence that no dispatcher runs, and what the user may do."""
+    from grain.cli.jobs import as_job
+
+    if (chosen := as_job.choice(queue)) is not None:
+        return f"no dispatcher runs: {_no_job(queue, chosen)}"
     words = last_words(queue)
     why = f"; the last one has ended: {words}" if words else ""
     return f"no dispatcher runs: `grain queue start` starts one{why}"
+
+
+def _no_job(queue: Queue, chosen: AsJob) -> str:
+    """Return why no dispatcher runs that is a batch job."""
+    from grain.cli.batch import BatchError
+    from grain.cli.jobs import as_job
+    from grain.config import ConfigError, load
+
+    try:
+        jobs = as_job.jobs_of(queue, load(chosen.config or None))
+    except (BatchError, ConfigError, OSError) as error:
+        return f"it is to be a batch job, and that cannot be looked for: {clean(error)}"
+    return as_job.waiting_text(jobs) or "the next job is submitted by `grain queue start`"
 
 
 def _is_starting(queue: Queue) -> bool:
@@ -138,32 +162,46 @@ def start_dispatcher(queue: Queue, config: str | None) -> None:
         digest="",
         config=env.get("GRAIN_CONFIG", ""),
     )
-    begin_another(start, env)
+    otherwise = "have the dispatcher run as a job: `grain queue start --as-job`"
+    begin_another(start, env, otherwise=otherwise)
 
 
 def stop_dispatcher(queue: Queue) -> str:
-    """Stop the dispatcher of a queue, on its host; return a sentence for the user.
+    """Stop the dispatcher of a queue, here or as a batch job; return a sentence for the user.
 
     It waits for the end of the process, for some seconds: while it lives, no command starts the
     next one.
 
     Raises:
-        click.ClickException: it runs on another host, or in another container.
+        click.ClickException: it runs on another host, or in another container, and is not a batch
+            job.
+        BatchError: the batch system refuses to end the job, or does not answer.
+        ConfigError: the configuration is wrong.
     """
+    from grain.cli.jobs import as_job
+    from grain.config import load
     from grain.queue.dispatchers import Dispatchers
 
     dispatchers = Dispatchers(queue.files)
+    jobs = []
+    if (chosen := as_job.choice(queue)) is not None:
+        jobs = as_job.end_jobs(queue, load(chosen.config or None))
+        as_job.forget(queue)
     alive = dispatchers.alive()
     if alive is None:
-        return "no dispatcher runs"
+        return _STOPPED if jobs else "no dispatcher runs"
     if not alive.is_here:
+        if jobs:
+            dispatchers.say_farewell(alive.number)
+            return _STOPPED
         host = clean(alive.dispatcher.host)
         there = f"on {host}, in another container" if host == socket.gethostname() else f"on {host}"
         raise click.ClickException(f"it runs {there}: give this command there")
-    os.kill(alive.dispatcher.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # that of a batch job
+        os.kill(alive.dispatcher.pid, signal.SIGTERM)
     end = time.monotonic() + _STOPPING
     while dispatchers.alive() == alive:
         if time.monotonic() > end:
             return "the dispatcher is told to stop; jobs that run go on"
         time.sleep(0.05)
-    return "the dispatcher has stopped; jobs that run go on"
+    return _STOPPED

@@ -29,15 +29,17 @@ class Logout(NamedTuple):
         """The words before a command line that is to outlive the session."""
         return ("systemd-run", "--user", "--scope", "--quiet", "--") if self.ends else ()
 
-    @property
-    def problem(self) -> str:
-        """Why nothing outlives the session, with a remedy; "" if something does."""
+    def problem(self, otherwise: str) -> str:
+        """Return why nothing outlives the session, with remedies; "" if something does.
+
+        Args:
+            otherwise: the other remedy, as the end of a sentence.
+        """
         if not self.ends or self.lingers:
             return ""
         return (
             "this host ends your processes when you log out (KillUserProcesses=yes in logind.conf);"
-            " run `loginctl enable-linger` once and try again, or submit the mission as a job: "
-            "`grain start`"
+            f" run `loginctl enable-linger` once and try again, or {otherwise}"
         )
 
 

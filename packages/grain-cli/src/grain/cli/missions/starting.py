@@ -157,8 +157,11 @@ def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int
     return 0
 
 
-def begin_another(start: MissionStart, env: Mapping[str, str]) -> None:
+def begin_another(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> None:
     """Start a detached mission that may run beside others of its name, and print nothing.
+
+    Args:
+        otherwise: the end of a sentence: what the user may do where nothing survives the logout.
 
     Raises:
         click.ClickException: the program cannot be run: nothing is started.
@@ -166,22 +169,27 @@ def begin_another(start: MissionStart, env: Mapping[str, str]) -> None:
         OSError: the state directory cannot be written.
     """
     _check_config(start, env)
-    prefix = _prefix_at_logout()
+    prefix = _prefix_at_logout(otherwise)
     folder = missions_folder()
     remove_old(folder)
     with _made(folder, start) as record:
         _keep_detached(record, {**env, LABEL: record.label}, prefix)
 
 
-def _prefix_at_logout() -> tuple[str, ...]:
+def _prefix_at_logout(
+    otherwise: str = "submit the mission as a job: `grain start`",
+) -> tuple[str, ...]:
     """Return what a detached mission is started with, so that it survives the user's logout.
+
+    Args:
+        otherwise: the end of a sentence: what the user may do where nothing survives it.
 
     Raises:
         click.ClickException: nothing survives that here.
     """
     logout = at_logout()
-    if logout.problem:
-        raise click.ClickException(logout.problem)
+    if problem := logout.problem(otherwise):
+        raise click.ClickException(problem)
     return logout.prefix
 
 

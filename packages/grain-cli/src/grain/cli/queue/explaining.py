@@ -48,7 +48,7 @@ def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
             else:
                 lines.append(f"job {number} ended long ago, and its files were removed")
     if waits and not dispatcher_state(queue):
-        lines.append("no dispatcher runs, so no job begins: `grain queue start` starts one")
+        lines.append("no dispatcher runs, so no job begins: `grain queue status` says more")
     return lines
 
 

@@ -111,6 +111,7 @@ def recorded(
     kind: str = "worker",
     by: str = "",
     shape: str = "",
+    queue: str = "",
 ) -> Iterator[JobRecord]:
     """Submit jobs, and record each before that and when it is accepted; yield the records.
 
@@ -135,6 +136,7 @@ def recorded(
             kind=kind,
             by=by,
             shape=shape,
+            queue=queue,
         )
         for job in jobs
     }
