@@ -9,16 +9,16 @@ Rules:
 Map:
 
 - ``here``: the process that gives a command, and answers
-- ``reading``: the queue, read whole
+- ``reading``: the queue, read whole; and again until a job has ended
 - ``listing``: tasks that a command shows, with what formats show of them
 - ``outside``: ``srun`` outside of a job
-- ``waiting``: the end of a job is waited for
 - ``sbatch``: submit
 - ``squeue``: list what waits and runs
 - ``scancel``: cancel, and send signals
 - ``sacct``: list what was
 - ``scontrol``: show, hold, release, run again
 - ``srun``: run steps; and ``salloc``, which there is not
+- ``nodes``: the hosts of workers
 - ``sinfo``: partitions; and ``sacctmgr`` and ``sshare``, as there are no accounts
 - ``setup/``: the directory of these commands, and ``grain slurm``
 """

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import CommandFailed, SlurmAnswer
+from grain.cli.slurm.reading import wait_for
 from grain.cli.slurm.sbatch import around, submit
-from grain.cli.slurm.waiting import wait_for
 from grain.cli.slurm_words.submission import JobRefused, make_job
 from grain.edge.trust import private_folder, python_command
 from grain.eventlog.names import state_folder

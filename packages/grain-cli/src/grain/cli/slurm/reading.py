@@ -1,4 +1,4 @@
-"""The queue of these commands, read whole."""
+"""The queue of these commands, read whole; and again until a job has ended."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.cli.slurm.here import Here
+    from grain.queue.book import Entry
 
 T = TypeVar("T")
 
@@ -21,6 +22,8 @@ PATIENCE = 30.0
 """Seconds for which files that cannot be read are tried again."""
 
 _PAUSE = 1.0
+_LOOK = 0.3  # seconds between two looks for the end of a job, at first
+_LOOK_LATER = 2.0
 
 
 def open_queue(here: Here, *, make: bool = False) -> Queue | None:
@@ -107,3 +110,41 @@ def wake_dispatcher(queue: Queue) -> str:
         return dispatcher.wake_dispatcher(queue, None)
     except Exception as error:  # the job is in the queue, whatever fails
         return f"no dispatcher could be started: {error}"
+
+
+def wait_for(
+    here: Here, queue: Queue, number: int, between: Callable[[], None] = lambda: None
+) -> int:
+    """Wait until a job has ended; return its exit status, or the highest one of its tasks.
+
+    Args:
+        here: the process.
+        queue: the queue.
+        number: the job's.
+        between: is called between two looks.
+
+    Raises:
+        CommandFailed: the files of the queue cannot be read.
+    """
+    what = f"{here.command}: error"
+    book = patiently(here, what, lambda: Book.read(queue))
+    began = time.monotonic()
+    while not book.entries[number].is_final:
+        time.sleep(_LOOK if time.monotonic() < began + 30 else _LOOK_LATER)
+        patiently(here, what, book.refresh)
+        between()
+    between()
+    return exit_status(book.entries[number])
+
+
+def exit_status(entry: Entry) -> int:
+    """Return the exit status of a job that has ended: the highest one of its tasks."""
+    worst = 0
+    for task in entry.task_numbers():
+        standing = entry.standing(task, 0.0)
+        run = standing.run
+        if standing.state == "COMPLETED" or run is None:
+            continue
+        status = run.status or (128 + run.signal if run.how == "signal" and run.signal else 1)
+        worst = max(worst, status)
+    return worst

@@ -77,7 +77,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if "parsable" in options:
         out = f"{number}\n"
     if "wait" in options:
-        from grain.cli.slurm.waiting import wait_for
+        from grain.cli.slurm.reading import wait_for
 
         sys.stdout.write(out)
         sys.stdout.flush()

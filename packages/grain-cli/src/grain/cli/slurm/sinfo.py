@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.nodes import SHORT, find_nodes, least
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words.grammar import options, parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.cli.slurm.here import Here
+    from grain.cli.slurm.nodes import SlurmNode
+    from grain.cli.slurm_words.grammar import Parsed
 
 _SINFO = options("""
     all,a clusters,M= dead,d exact,e federation,F= format,o= Format,O= future help hide iterate,i=
@@ -21,28 +28,106 @@ _SINFO = options("""
 _USAGE = """\
 Usage: sinfo [OPTIONS]
 
-Shows the one partition of the queue of Grain, which has its name. `grain ls` lists the workers.
+Shows the one partition of the queue of Grain, which has its name; its nodes are hosts of workers.
 """
 _LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z])")
 _DEFAULT = "%9P %.5a %.10l %.6D %.6t %N"
 _SUMMARY = "%9P %.5a %.10l %.16F %N"
 _LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 _BY_NODE = "%10N %.6D %.9P %6t"
-# The workers are the scheduler's to know: the files of the queue do not have them.
-_FIELDS = {
-    "A": ("NODES(A/I)", "0/0"), "B": ("MAX_CPUS_PER_NODE", "UNLIMITED"),
-    "C": ("CPUS(A/I/O/T)", "0/0/0/0"), "D": ("NODES", "0"), "E": ("REASON", "none"),
-    "F": ("NODES(A/I/O/T)", "0/0/0/0"), "G": ("GRES", "(null)"), "L": ("DEFAULTTIME", "n/a"),
-    "N": ("NODELIST", ""), "O": ("CPU_LOAD", "N/A"), "P": ("PARTITION", "{queue}*"),
-    "R": ("PARTITION", "{queue}"), "S": ("ALLOCNODES", "all"), "T": ("STATE", "n/a"),
-    "X": ("SOCKETS", "0"), "Y": ("CORES", "0"), "Z": ("THREADS", "0"), "a": ("AVAIL", "up"),
-    "b": ("ACTIVE_FEATURES", "(null)"), "c": ("CPUS", "0"), "d": ("TMP_DISK", "0"),
-    "e": ("FREE_MEM", "N/A"), "f": ("AVAIL_FEATURES", "(null)"), "g": ("GROUPS", "all"),
-    "h": ("OVERSUBSCRIBE", "NO"), "l": ("TIMELIMIT", "infinite"), "m": ("MEMORY", "0"),
-    "n": ("HOSTNAMES", ""), "o": ("NODE_ADDR", ""), "p": ("PRIO_TIER", "1"),
-    "r": ("ROOT", "no"), "s": ("JOB_SIZE", "1"), "t": ("STATE", "n/a"), "w": ("WEIGHT", "0"),
-    "z": ("S:C:T", "0:0:0"),
-}  # fmt: skip
+# Of a group of nodes; the partition and the nodes that there will be stand beside them.
+_FIELDS: dict[str, tuple[str, Callable[[_Group], str]]] = {
+    "A": ("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
+    "B": ("MAX_CPUS_PER_NODE", lambda _: "UNLIMITED"),
+    "C": ("CPUS(A/I/O/T)", lambda one: one.cpus_by_use()),
+    "D": ("NODES", lambda one: str(len(one.nodes))),
+    "E": ("REASON", lambda _: "none"),
+    "F": ("NODES(A/I/O/T)", lambda one: one.nodes_by_use("{busy}/{idle}/{other}/{all}")),
+    "G": ("GRES", lambda one: one.gres),
+    "L": ("DEFAULTTIME", lambda _: "n/a"),
+    "N": ("NODELIST", lambda one: one.names),
+    "O": ("CPU_LOAD", lambda _: "N/A"),
+    "P": ("PARTITION", lambda one: f"{one.queue}*"),
+    "R": ("PARTITION", lambda one: one.queue),
+    "S": ("ALLOCNODES", lambda _: "all"),
+    "T": ("STATE", lambda one: one.state),
+    "X": ("SOCKETS", lambda _: "1"),
+    "Y": ("CORES", lambda one: one.cpus),
+    "Z": ("THREADS", lambda _: "1"),
+    "a": ("AVAIL", lambda _: "up"),
+    "b": ("ACTIVE_FEATURES", lambda _: "(null)"),
+    "c": ("CPUS", lambda one: one.cpus),
+    "d": ("TMP_DISK", lambda _: "0"),
+    "e": ("FREE_MEM", lambda _: "N/A"),
+    "f": ("AVAIL_FEATURES", lambda _: "(null)"),
+    "g": ("GROUPS", lambda _: "all"),
+    "h": ("OVERSUBSCRIBE", lambda _: "NO"),
+    # A worker ends, but the next ones come: what a job may take is not limited by those of now.
+    "l": ("TIMELIMIT", lambda _: "infinite"),
+    "m": ("MEMORY", lambda one: one.memory),
+    "n": ("HOSTNAMES", lambda one: one.names),
+    "o": ("NODE_ADDR", lambda one: one.names),
+    "p": ("PRIO_TIER", lambda _: "1"),
+    "r": ("ROOT", lambda _: "no"),
+    "s": ("JOB_SIZE", lambda _: "1"),
+    "t": ("STATE", lambda one: SHORT.get(one.state, one.state)),
+    "w": ("WEIGHT", lambda _: "1"),
+    "z": ("S:C:T", lambda one: f"1:{one.cpus}:1"),
+}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Nodes that share a line.
+
+    Attributes:
+        queue: the name of the partition.
+        nodes: none where there are no workers.
+        like: a node whose size stands there then.
+    """
+
+    queue: str
+    nodes: tuple[SlurmNode, ...]
+    like: SlurmNode
+
+    @property
+    def _sized(self) -> tuple[SlurmNode, ...]:
+        return self.nodes or (self.like,)
+
+    @property
+    def names(self) -> str:
+        return ",".join(node.name for node in self.nodes)
+
+    @property
+    def state(self) -> str:
+        return self.nodes[0].state if self.nodes else "n/a"
+
+    @property
+    def gres(self) -> str:
+        gpus = self._sized[0].gpus
+        return f"gpu:{gpus}" if gpus else "(null)"
+
+    @property
+    def cpus(self) -> str:
+        return least([node.cpus for node in self._sized])
+
+    @property
+    def memory(self) -> str:
+        return least([node.memory for node in self._sized])
+
+    def nodes_by_use(self, form: str) -> str:
+        states = [node.state for node in self.nodes]
+        idle = states.count("idle")
+        busy = states.count("mixed") + states.count("allocated")
+        return form.format(busy=busy, idle=idle, other=len(states) - busy - idle, all=len(states))
+
+    def cpus_by_use(self) -> str:
+        whole = sum(node.cpus for node in self.nodes)
+        busy = sum(node.busy for node in self.nodes)
+        other = sum(
+            node.cpus - node.busy for node in self.nodes if node.state in ("unknown*", "drained")
+        )
+        return f"{busy}/{whole - busy - other}/{other}/{whole}"
 
 
 def sinfo(words: list[str], here: Here) -> SlurmAnswer:
@@ -67,26 +152,69 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
     for name, text in (("summarize", _SUMMARY), ("Node", _BY_NODE), ("long", _LONG)):
         form = text if parsed.has(name) else form
     form = parsed.last("format", here.environment.get("SINFO_FORMAT") or form)
-    rows = [] if parsed.has("noheader") else [_line(form, 0, queue)]
+    rows = [] if parsed.has("noheader") else [_LETTER.sub(_head, form)]
     wanted = parsed.last("partition")
-    nodes = parsed.has("Node") or parsed.has("nodes") or parsed.has("states")
-    if not nodes and (not wanted or queue in wanted.split(",")):
-        rows.append(_line(form, 1, queue))
+    if not wanted or queue in wanted.split(","):
+        rows += [
+            _LETTER.sub(partial(_value, group), form)
+            for group in _groups(parsed, here, queue, form)
+        ]
     if parsed.has("long"):
         rows.insert(0, time.ctime())
     return SlurmAnswer("".join(f"{row}\n" for row in rows))
 
 
-def _line(form: str, which: int, queue: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[3] not in _FIELDS:
-            raise CommandFailed(f"sinfo: error: Invalid node format specification: {match[3]}")
-        text, width = _FIELDS[match[3]][which].format(queue=queue), int(match[2] or 0)
-        if not width:
-            return text
-        return (text.rjust(width) if match[1] else text.ljust(width))[:width]
+def _groups(parsed: Parsed, here: Here, queue: str, form: str) -> list[_Group]:
+    """Return the groups of nodes that have a line each."""
+    nodes, like = find_nodes(here)
+    names, states = parsed.last("nodes"), parsed.last("states")
+    if names:
+        nodes = [node for node in nodes if node.name in names.split(",")]
+    if states:
+        wanted = {state.lower() for state in states.split(",")}
+        nodes = [
+            node
+            for node in nodes
+            if "all" in wanted or wanted & {node.state.strip("*"), SHORT[node.state].strip("*")}
+        ]
+    if parsed.has("dead"):
+        nodes = [node for node in nodes if node.state == "unknown*"]
+    if parsed.has("responding"):
+        nodes = [node for node in nodes if node.state != "unknown*"]
+    letters = {match[3] for match in _LETTER.finditer(form)}
+    groups: dict[tuple[object, ...], list[SlurmNode]] = {}
+    for node in nodes:
+        key = (
+            node.state if letters & {"t", "T"} else "",
+            node.gpus if "G" in letters else 0,
+            node.name if parsed.has("Node") or letters & {"n", "o"} else "",
+            (node.cpus, node.memory) if parsed.has("exact") else (),
+        )
+        groups.setdefault(key, []).append(node)
+    found = [_Group(queue, tuple(group), like) for group in groups.values()]
+    chosen = names or states or any(map(parsed.has, ("Node", "dead", "responding")))
+    return found or ([] if chosen else [_Group(queue, (), like)])
 
-    return _LETTER.sub(value, form)
+
+def _head(match: re.Match[str]) -> str:
+    return _padded(match, _field(match[3])[0])
+
+
+def _value(group: _Group, match: re.Match[str]) -> str:
+    return _padded(match, _field(match[3])[1](group))
+
+
+def _field(letter: str) -> tuple[str, Callable[[_Group], str]]:
+    if letter not in _FIELDS:
+        raise CommandFailed(f"sinfo: error: Invalid node format specification: {letter}")
+    return _FIELDS[letter]
+
+
+def _padded(match: re.Match[str], text: str) -> str:
+    width = int(match[2] or 0)
+    if not width:
+        return text
+    return (text.rjust(width) if match[1] else text.ljust(width))[:width]
 
 
 def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:

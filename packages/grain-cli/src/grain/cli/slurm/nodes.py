@@ -1,0 +1,133 @@
+"""The nodes of ``sinfo``: the hosts of workers, or what a worker will have by the configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.cli.slurm.here import Here
+    from grain.config import Config, Script
+    from grain.edge.questions import StateAnswer
+
+_MIB = 1 << 20  # bytes
+_LOOK, _ANSWER = 1.0, 2.0  # seconds to look for a scheduler, and for its answer
+# Long and short, as sinfo(1) has them, "NODE STATE CODES".
+SHORT = {
+    "idle": "idle",
+    "mixed": "mix",
+    "allocated": "alloc",
+    "draining": "drng",
+    "drained": "drain",
+    "unknown*": "unk*",
+}
+
+
+class SlurmNode(NamedTuple):
+    """A host with workers.
+
+    Attributes:
+        cpus: cores of its workers.
+        busy: those that tasks have.
+        memory: MiB of its workers.
+        gpus: of its workers.
+        state: a key of `SHORT`.
+    """
+
+    name: str
+    cpus: int
+    busy: int
+    memory: int
+    gpus: int
+    state: str
+
+    def joined(self, other: SlurmNode) -> SlurmNode:
+        """Return a node with what both have, which are workers of one host."""
+        cpus, busy = self.cpus + other.cpus, self.busy + other.busy
+        one = self.state if self.state == other.state else _use(cpus, busy)
+        return SlurmNode(
+            self.name, cpus, busy, self.memory + other.memory, self.gpus + other.gpus, one
+        )
+
+
+def find_nodes(here: Here) -> tuple[list[SlurmNode], SlurmNode]:
+    """Return the nodes by their names, and one that the configuration describes.
+
+    There are no nodes if no scheduler answers within some seconds, or there are no workers.
+    """
+    from grain.cli.query import NoScheduler, ask_state
+    from grain.config import ConfigError, load
+    from grain.edge.errors import EdgeError
+
+    try:
+        config = load(env=dict(here.environment))
+    except (ConfigError, OSError):
+        return [], SlurmNode("", 0, 0, 0, 0, "idle")
+    try:
+        found = nodes_of(ask_state(config, patience=_LOOK, answer=_ANSWER))
+    except (NoScheduler, EdgeError, OSError):
+        found = []
+    return found, expected(config)
+
+
+def nodes_of(state: StateAnswer) -> list[SlurmNode]:
+    """Return the nodes of a scheduler's answer."""
+    nodes: dict[str, SlurmNode] = {}
+    for worker in state.workers:
+        if worker.state == "joining":
+            continue
+        cpus, free = _count(worker.total, "Cores"), _count(worker.free, "Cores")
+        one = _use(cpus, cpus - free)
+        if worker.state == "draining":
+            one = "draining" if worker.running else "drained"
+        elif worker.state == "away":
+            one = "unknown*"
+        memory = int(_amount(worker.total.get("Memory")) * 1e9 / _MIB)
+        node = SlurmNode(worker.host, cpus, cpus - free, memory, _count(worker.total, "GPUs"), one)
+        known = nodes.get(node.name)
+        nodes[node.name] = node if known is None else known.joined(node)
+    return [nodes[name] for name in sorted(nodes)]
+
+
+def expected(config: Config) -> SlurmNode:
+    """Return the largest worker that a configuration describes; 0 is what it leaves open."""
+    from grain.cli.workers.shapes import gpus_asked
+
+    scripts: list[Script] = [*config.shape] or [config.worker.script]
+    gpus = [
+        getattr(one, "gpus", None)
+        or gpus_asked(one.extra_args)
+        or _count(config.worker.res, "GPUs")
+        for one in scripts
+    ]
+    return SlurmNode(
+        name="",
+        cpus=max(one.cores or 0 for one in scripts),
+        busy=0,
+        memory=max(int((one.memory or 0.0) * 1e9 / _MIB) for one in scripts),
+        gpus=max(gpus),
+        state="idle",
+    )
+
+
+def _use(cpus: int, busy: int) -> str:
+    if not busy:
+        return "idle"
+    return "mixed" if busy < cpus else "allocated"
+
+
+def _count(parts: dict[str, Any], kind: str) -> int:
+    return int(_amount(parts.get(kind)))
+
+
+def _amount(data: Any) -> float:
+    """Return the amount of a resource from its plain data: a number, or ids."""
+    if isinstance(data, list):
+        return float(len(data))
+    return float(data) if isinstance(data, int | float) else 0.0
+
+
+def least(numbers: Sequence[int]) -> str:
+    """Return numbers of several nodes as one, as Slurm does: ``16+`` is 16 or more."""
+    return f"{min(numbers)}{'+' * (min(numbers) < max(numbers))}"

@@ -1,0 +1,93 @@
+"""``sinfo``: the hosts of workers as nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.cli.slurm.nodes import SlurmNode, nodes_of
+from grain_testkit.states import state, worker
+
+if TYPE_CHECKING:
+    from slurm_site import SlurmSite
+
+    from grain.edge.questions import StateAnswer
+
+TOIL = ("-a", "-o", "%P %G %l %p %c %m")
+HEAD = "PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY"
+
+
+def cluster() -> StateAnswer:
+    """Return a scheduler's answer: idle, mixed, full, draining and silent hosts."""
+    sixteen = {"Cores": [*range(16)], "Memory": 64.0}
+    with_gpus = {"Cores": 8, "Memory": 32.0, "GPUs": ["0", "1"]}
+    return state(
+        workers=[
+            worker("a", host="n1", total=sixteen, free=sixteen),
+            worker("b", host="n2", total=sixteen, free={"Cores": [3, 4]}),
+            worker("c", host="n3", total=with_gpus, free={}),
+            worker("d", host="n4", state="draining", running=1, total=sixteen, free={}),
+            worker("e", host="n5", state="away", total=sixteen, free={}),
+            worker("f", host="n6", total={"Cores": 4, "Memory": 8.0}, free={"Cores": 4}),
+            worker("g", host="n6", total={"Cores": 4, "Memory": 8.0}, free={}),
+            worker("h", host="n7", state="joining", total=sixteen, free=sixteen),
+        ]
+    )
+
+
+@pytest.fixture
+def busy(site: SlurmSite, answering: Any) -> Any:
+    """A site with that scheduler."""
+    (site.folder / "s").mkdir(mode=0o700)
+    url = f"unix://{site.folder}/s/s"
+    (site.folder / "grain.toml").write_text(f'address = "{url}"\n')
+    with answering(url, state=cluster()):
+        yield site
+
+
+def test_workers_of_one_host_are_one_node() -> None:
+    nodes = {node.name: node for node in nodes_of(cluster())}
+
+    assert SlurmNode("n6", 8, 4, 15258, 0, "mixed") == nodes["n6"]
+    assert SlurmNode("n3", 8, 8, 30517, 2, "allocated") == nodes["n3"]
+    assert "n7" not in nodes
+
+
+def test_a_tool_sees_sizes_and_gpus(busy: SlurmSite) -> None:
+    assert [
+        HEAD, "queue* (null) infinite 1 8+ 15258+", "queue* gpu:2 infinite 1 8 30517",
+    ] == busy.out("sinfo", *TOIL).splitlines()  # fmt: skip
+
+
+def test_a_person_sees_hosts_by_their_states(busy: SlurmSite) -> None:
+    assert [
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
+        "queue*       up   infinite      1   idle n1",
+        "queue*       up   infinite      2    mix n2,n6",
+        "queue*       up   infinite      1  alloc n3",
+        "queue*       up   infinite      1   drng n4",
+        "queue*       up   infinite      1   unk* n5",
+    ] == busy.out("sinfo").splitlines()
+    assert "3/1/2/6\n" == busy.out("sinfo", "-h", "-o", "%F")
+    assert ["n1", "n2", "n6"] == busy.out("sinfo", "-h", "-N", "-t", "idle,mix", "-o", "%n").split()
+    assert "n5\n" == busy.out("sinfo", "-h", "-d", "-o", "%N")
+    assert "14/2/0/16\n" == busy.out("sinfo", "-h", "-n", "n2", "-o", "%C")
+    assert "" == busy.out("sinfo", "-h", "-n", "n99")
+
+
+def test_without_workers_there_is_the_size_of_those_that_will_come(site: SlurmSite) -> None:
+    (site.folder / "grain.toml").write_text(
+        f'address = "unix://{site.folder}/none"\nsystem = "slurm"\n'
+        '[script]\ncores = 16\nmemory = 60\nextra_args = ["--gres=gpu:2"]\n'
+    )
+    assert [HEAD, "queue* gpu:2 infinite 1 16 57220"] == site.out("sinfo", *TOIL).splitlines()
+    assert ["queue* up infinite 0 n/a"] == [
+        " ".join(line.split()) for line in site.out("sinfo", "-h").splitlines()
+    ]
+
+
+def test_a_wrong_configuration_costs_only_the_sizes(site: SlurmSite) -> None:
+    (site.folder / "grain.toml").write_text("nonsense = 1\n")
+
+    assert [HEAD, "queue* (null) infinite 1 0 0"] == site.out("sinfo", *TOIL).splitlines()
