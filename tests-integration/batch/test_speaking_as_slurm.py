@@ -118,6 +118,7 @@ DIFFERENT = {
     "squeue -h -r -t CA -S i -o '%i %t %T %M %R'": "tasks that never ran do not vanish",
     "squeue -u no-such-user": "exit status 0 would mean that there are no jobs",
     "squeue -o %i%!": "exit status 0 would mean that the format is right",
+    "sinfo -h -o %P": "a queue has one partition, and this Slurm has two",
 }
 """Command lines whose answers differ, and why."""
 
