@@ -173,7 +173,7 @@ def test_a_program_is_no_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"echo x\n", "is not a script: its first line is to be #!"),
+        (b"echo x\n", "is not a script: write #! and an interpreter"),
         (b"", "is not a script"),
         (b"#!/bin/sh\r\necho x\r\n", "has line ends of Windows: run dos2unix"),
         (b"#!/bin/sh\n\0", "is not a text"),
@@ -186,7 +186,7 @@ def test_what_is_no_script_is_refused(tmp_path: Path, content: bytes, message: s
 
 
 def test_a_word_that_is_nothing_is_refused() -> None:
-    with pytest.raises(BadSubmission, match=r"there is no script and no program no-such here"):
+    with pytest.raises(BadSubmission, match=r"no-such: there is no such script here"):
         read_script("no-such", None)
 
 

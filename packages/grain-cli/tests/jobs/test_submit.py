@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.queue.records import ArraySpec, Dependency
+from grain_testkit.states import state, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,20 +240,37 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
     assert done.stderr.startswith("job 1 waits: no dispatcher could be started, so ")
 
 
+def test_a_user_who_begins_learns_that_there_are_no_workers(
+    idle: JobCommands, address: str, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "job 1 waits: there are no workers: `grain up` starts one\n"
+    monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", lambda *_: "")
+    assert idle.grain("submit", "true").stderr == ""
+    monkeypatch.setattr("grain.cli.jobs.submit._on_terminal", lambda: True)
+    assert idle.grain("submit", "true").stderr == note.replace("1", "2", 1)
+    with answering(address, state=state()):
+        assert "there are no workers" in idle.grain("submit", "true").stderr
+    with answering(address, state=state(workers=[worker()])):
+        assert idle.grain("submit", "true").stderr == ""
+    idle.dispatch()
+    assert idle.grain("submit", "true").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "name a script or a command, as in: grain submit job.sh"),
-        (("no-such-program",), "there is no script and no program no-such-program here"),
-        (("text",), "text is not a script: its first line is to be #!"),
+        (("no-such-program",), "no-such-program: there is no such script here, and no such"),
+        (("text",), "text is not a script: write #! and an interpreter into its"),
         (("dos.sh",), "dos.sh has line ends of Windows: run dos2unix dos.sh"),
         (("null.sh",), "null.sh is not a text"),
         (("option.sh",), "in a line #GRAIN: No such option"),
         (("word.sh",), "in a line #GRAIN: true is not an option"),
         (("wait.sh",), "in a line #GRAIN: give --wait on the command line"),
         (("quote.sh",), "line 2 has a quote that is not closed"),
-        (("-a", "1-2000000", "true"), "numbers are at most 999,999"),
-        (("-a", "x", "true"), "--array x"),
+        (("-a", "1-2000000", "true"), "are at most 999,999, and a job has at most 100,000"),
+        (("-a", "x", "true"), "--array 'x': 'x' is neither a number nor a range"),
+        (("-a", "0-999998", "true"), "it has 999,999 tasks, and a job has at most 100,000"),
         (("--after", "1", "true"), "there is no job 1 to wait for"),
         (("--after", "0", "true"), "there is no job 0 to wait for"),
         (("-t", "soon", "true"), "--time soon: write a span of time"),
@@ -271,6 +289,18 @@ def test_a_wrong_configuration_is_named_and_the_job_stays_submitted(idle: JobCom
         (("--each-line", "text", "echo", "{%}"), "{%}: a task of a job has no slot"),
         (("--each-line", "text", "echo", "{2}"), "{2}: an input has 1 column, counted from 1"),
         (("--each-line", "wide", "echo", *["{}"] * 20), "are longer than 100 MB: put what is the"),
+        (("--each-line", "long", "echo", "x{}"), "input 1 makes a word of more than 131 kB"),
+        (("--each-line", "long", "true"), "input 1 makes a word of more than 131 kB, and no"),
+        (("gone/job.sh",), "gone/job.sh: there is no such file here"),
+        (("sub",), "sub is a directory: name a script or a program in it"),
+        (("",), "the name of the script or program is empty"),
+        (("program",), "program is a program, and you may not execute it: chmod +x program"),
+        (("-D", "gone", "true"), "--cwd: there is no directory"),
+        (("-D", "text", "true"), "--cwd: there is no directory"),
+        (("-i", "gone", "cat"), "--stdin gone: there is no such file in "),
+        (("-J", "x" * 201, "true"), "--name: a name has at most 200 characters"),
+        (("--priority", "1000000001", "true"), "1000000001 is not in the range"),
+        (("--after", "1", "-D", "gone", "true"), "there is no job 1 to wait for"),
         (("--each-line", "text", "--csv", "text", "true"), "--each-line and --csv both make an"),
         (("--header", ":", "true"), "--header : names the columns of --csv FILE"),
         (("--csv", "a.csv", "echo", "{3}"), "{3}: input 2 has only 2 columns"),
@@ -296,7 +326,9 @@ def test_a_submission_that_makes_no_sense_submits_nothing(
         "text": "a text\n",
         "empty": "\n \n",
         "many": "x\n" * 100_001,
-        "wide": f"{'x' * 1_000_000}\n" * 9,
+        "wide": f"{'x' * 130_000}\n" * 50,
+        "long": "ü" * 65_530 + "\n",
+        "program": "\x7fELF\x02",
         "a.csv": "a,b,c\n1,2\n",
         "b.csv": "x,x\n1,2\n",
         "c.csv": '"a\n',
@@ -311,11 +343,18 @@ def test_a_submission_that_makes_no_sense_submits_nothing(
         "wait.sh": "#!/bin/sh\n#GRAIN --wait\n",
         "quote.sh": "#!/bin/sh\n#GRAIN --name 'a\n",
     }
+    (jobs.home / "sub").mkdir()
     for name, text in files.items():
         (jobs.home / name).write_bytes(text.encode())
 
     assert message in jobs.refused("submit", *words)
     assert 1 == jobs.queue.jobs.end()
+
+
+def test_what_another_job_may_make_is_not_looked_for(jobs: JobCommands) -> None:
+    jobs.submit()
+    for later in (("--after", "1"), ("--begin", "+1h"), ("-H",)):
+        jobs.done("submit", *later, "-D", "later", "-i", "in", "cat")
 
 
 def test_a_directory_that_was_removed_is_named(

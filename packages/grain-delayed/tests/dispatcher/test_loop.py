@@ -13,7 +13,7 @@ import trio.testing
 
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
-from grain.dispatcher.mission import WAITING, DispatchLoop
+from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -33,15 +33,18 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.priorities: list[int] = []
 
     def statistics(self) -> Any:
         return SimpleNamespace(running=0)
 
     def submit_call(
-        self, _request: object, call: Call, deliver: Callable[[Any], None], **_more: object
-    ) -> None:
+        self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
+        **_more: object,
+    ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
+        self.priorities.append(priority)
         answer = self._answer(what)
         if answer is not None:
             deliver(outcome.Value(answer))
@@ -97,6 +100,16 @@ async def test_a_job_that_no_worker_sees_fails_when_names_cannot_be_old_any_more
     assert ended is not None
     assert ended.message == "no worker can run it: there is no job 1"
     assert len(executor.calls) > 12  # five seconds between two
+
+
+async def test_a_priority_that_no_message_can_have_ends_no_dispatcher(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    executor = Executor(lambda _: None)
+    for priority in (10**30, 7, -(10**30)):
+        queue.submit(msgspec.structs.replace(JOB, priority=priority))
+    await run_until(queue, executor, lambda: len(executor.calls) == 3)
+    assert executor.priorities == [MOST_PRIORITY, 7, -MOST_PRIORITY]
 
 
 async def test_a_request_of_an_unknown_kind_fails_at_once(

@@ -58,9 +58,9 @@ def test_an_array_is_read(text: str, tasks: list[int], at_once: int) -> None:
         ("1-10%", "after %"),
         ("1-10%0", "after %"),
         ("1-10%x", "after %"),
-        ("1-999999", "999,999 tasks, at most 100,000"),
-        ("1000000", "numbers are at most 999,999"),
-        ("1-1000000", "numbers are at most 999,999"),
+        ("1-999999", "999,999 tasks, and a job has at most 100,000"),
+        ("1000000", "at most 999,999, and a job has at most 100,000"),
+        ("1-1000000", "at most 999,999, and a job has at most 100,000"),
         ("1²", "neither a number"),
     ],
 )

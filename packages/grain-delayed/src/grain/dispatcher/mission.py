@@ -37,6 +37,9 @@ WAITING = 2000
 """The most attempts of one kind of request that are handed to the scheduler and have not ended,
 beside those that run."""
 
+MOST_PRIORITY = 1_000_000_000
+"""The largest number that counts as a priority."""
+
 TICKETS = 1_000_000_000
 """Each dispatcher counts its calls from its own number times this, so that none counts as another
 one did."""
@@ -161,7 +164,8 @@ class DispatchLoop:
                 request_of(job),
                 Call(self._function(job.name), (what,), {}),
                 partial(self._deliver, start),
-                priority=job.priority,
+                # One job with a number that no message can have would end every dispatcher.
+                priority=max(-MOST_PRIORITY, min(job.priority, MOST_PRIORITY)),
                 number=ticket,
             )
         except (ResourceError, ValueError) as error:

@@ -39,7 +39,9 @@ def parse_array(text: str) -> ArraySpec:
     found = [_range(part, given) for part in ranges.split(",")]
     number = sum((last - first) // step + 1 for first, last, step in found)
     if number > MOST_TASKS:
-        raise BadInput(f"array {given!r}: it has {number:,} tasks, at most {MOST_TASKS:,} may be")
+        raise BadInput(
+            f"array {given!r}: it has {number:,} tasks, and a job has at most {MOST_TASKS:,}"
+        )
     return ArraySpec(ranges=_apart(found), at_once=int(limit) if percent else 0)
 
 
@@ -109,7 +111,10 @@ def _range(part: str, given: str) -> tuple[int, int, int]:
             "1-10:2"
         )
     if max(map(len, filter(None, match.groups()))) > 6:
-        raise BadInput(f"array {given!r}: numbers are at most {_LARGEST:,}")
+        raise BadInput(
+            f"array {given!r}: numbers of tasks are at most {_LARGEST:,}, and a job has at most "
+            f"{MOST_TASKS:,} tasks"
+        )
     first = int(match[1])
     last, step = int(match[2] or first), int(match[3] or 1)
     if step < 1:

@@ -213,7 +213,10 @@ class Queue:
             else:
                 raise missing
         except OSError as error:
-            raise Unusable(f"{folder} cannot be a queue: {error.strerror}") from error
+            raise Unusable(
+                f"{folder} cannot be a queue: {error.strerror}; repair that, or choose another "
+                "queue by --queue NAME"
+            ) from error
         files = WholeFiles(LocalDisk(folder))
         format_ = read_format(files, str(folder))
         if format_ is None:

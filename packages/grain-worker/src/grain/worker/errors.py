@@ -147,6 +147,11 @@ class ExternalError(Exception):
         """The largest memory of all its processes together, in GB; None if it is not known."""
         return None if self.usage is None else self.usage.peak_memory
 
+    @property
+    def reason(self) -> str:
+        """The way in which it failed, without the command."""
+        return printable(self._reason())
+
     def __str__(self) -> str:
         failure = self.failure
         lines = [f"{command_line(failure.argv)}: {self.reason}", f"  on host {failure.host}"]

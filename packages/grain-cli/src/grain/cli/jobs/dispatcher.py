@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _STARTING = 60.0  # seconds after which a dispatcher that is not in charge has failed to begin
 _STOPPING = 10.0  # seconds for which a command waits for its end
+_ANSWER = 2.0  # seconds for the answer of a scheduler
 _LAST = 2000  # bytes of the output of a dispatcher in which its last line is looked for
 _STOPPED = "the dispatcher has stopped; jobs that run go on"
 _LOOK = 0.1  # seconds between two looks for a dispatcher that is to come
@@ -51,6 +52,29 @@ def wake_dispatcher(queue: Queue, config: str | None) -> str:
     except click.ClickException as error:
         return f"no dispatcher could be started, so use `grain queue start` later: {error.message}"
     return ""
+
+
+def no_workers(config: str | None) -> str:
+    """Return a sentence if there are no workers, and none were submitted; "" if there may be some.
+
+    It asks the scheduler, and the batch system if that has none, for some seconds at most.
+    """
+    from grain.cli.batch import BatchError
+    from grain.cli.query import NoScheduler, state_if_any
+    from grain.cli.workers.jobs import own_jobs
+    from grain.config import ConfigError, load
+    from grain.edge.errors import EdgeError
+
+    try:
+        loaded = load(config)
+        state = state_if_any(loaded, answer=_ANSWER)
+        if state is not None and state.workers:
+            return ""
+        if any(one.alive for one in own_jobs(loaded, hurry=True)):
+            return ""
+    except (BatchError, ConfigError, EdgeError, NoScheduler, OSError):
+        return ""  # the job is in the queue, and whatever is wrong shows elsewhere
+    return "there are no workers: `grain up` starts one"
 
 
 def last_words(queue: Queue) -> str:

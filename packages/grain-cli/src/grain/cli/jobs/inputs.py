@@ -25,6 +25,7 @@ OPTIONS = {"each_line": "--each-line", "csv": "--csv", "from_json": "--from-json
 LONGEST = 10_000_000
 """Bytes of a file of inputs."""
 
+_LONGEST_WORD = 131_072  # bytes with its end: execve(2) takes no more
 _LONGEST_COMMANDS = 100_000_000  # bytes of the commands of all tasks
 
 
@@ -75,6 +76,12 @@ class FileInputs(NamedTuple):
             line = b"\n"
             if array is None or has_task(array, task):
                 command = template.argv(task, record)[1 if is_script else 0 :]
+                for word in (*command, f"GRAIN_ENTRY={self.entries[task - 1]}"):
+                    if len(word) > _LONGEST_WORD // 4 and len(os.fsencode(word)) >= _LONGEST_WORD:
+                        raise InputError(
+                            f"input {task} makes a word of more than 131 kB, and no program can "
+                            "get one: write long inputs into files, and give their names"
+                        )
                 line = TaskInput(self.entries[task - 1], tuple(record), tuple(command)).line()
             lines.append(line)
             length += len(line)

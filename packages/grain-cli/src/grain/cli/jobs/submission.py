@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LONGEST_SCRIPT = 10_000_000
 """Bytes of a script."""
 
+_LONGEST_NAME = 200
+_PROGRAM = b"\x7fELF"
 # Variables that belong to the shell of the submission.
 _OF_SHELL = {"_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID"}
 _AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
@@ -121,18 +123,23 @@ def read_script(word: str, directory: str | None) -> str:
     if not path.is_file():
         in_directory = "/" in word and Path(directory or ".", word).is_file()
         if not in_directory and shutil.which(word) is None:
-            raise BadSubmission(f"there is no script and no program {word} here")
+            raise BadSubmission(_no_script(word))
         return ""
     if path.stat().st_size > LONGEST_SCRIPT:
         with path.open("rb") as file:
-            content = file.read(2)
+            content = file.read(len(_PROGRAM))
     else:
         content = path.read_bytes()
     if not content.startswith(b"#!"):
         if os.access(path, os.X_OK) or ("/" not in word and shutil.which(word)):
             return ""
+        if content.startswith(_PROGRAM):
+            raise BadSubmission(
+                f"{word} is a program, and you may not execute it: chmod +x {shlex.quote(word)}"
+            )
         raise BadSubmission(
-            f"{word} is not a script: its first line is to be #! and an interpreter, as #!/bin/bash"
+            f"{word} is not a script: write #! and an interpreter into its first line, as "
+            "#!/bin/bash"
         )
     if path.stat().st_size > LONGEST_SCRIPT:
         raise BadSubmission(f"{word} is longer than {LONGEST_SCRIPT / 1e6:g} MB")
@@ -141,6 +148,16 @@ def read_script(word: str, directory: str | None) -> str:
     if content.partition(b"\n")[0].endswith(b"\r"):
         raise BadSubmission(f"{word} has line ends of Windows: run dos2unix {shlex.quote(word)}")
     return content.decode(errors="surrogateescape")
+
+
+def _no_script(word: str) -> str:
+    if not word:
+        return "the name of the script or program is empty"
+    if Path(word).is_dir():
+        return f"{word} is a directory: name a script or a program in it"
+    if "/" in word:
+        return f"{word}: there is no such file here"
+    return f"{word}: there is no such script here, and no such program on PATH"
 
 
 def make_job(
@@ -165,6 +182,8 @@ def make_job(
     """
     what = script_name or (words[0] if words else "")
     name = options.get("name") or what.rpartition("/")[2] or "job"
+    if len(name) > _LONGEST_NAME:
+        raise BadSubmission(f"--name: a name has at most {_LONGEST_NAME} characters")
     array = _array(options, inputs)
     stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
@@ -205,6 +224,22 @@ def make_job(
     )
 
 
+def check_files(job: Job) -> None:
+    """Refuse a job that could not begin now, as its directory or its input is not there.
+
+    Another job may make them for one that begins later.
+
+    Raises:
+        BadSubmission: one of them is not there.
+    """
+    if job.after or job.not_before or job.held:
+        return
+    if not Path(job.directory).is_dir():
+        raise BadSubmission(f"--cwd: there is no directory {job.directory} here")
+    if job.stdin and not Path(job.directory, job.stdin).exists():
+        raise BadSubmission(f"--stdin {job.stdin}: there is no such file in {job.directory}")
+
+
 def _request(options: SubmitOptions) -> dict[str, object]:
     """Return what each task asks for, as plain data."""
     text = options.get("res") or "Cores=1"
@@ -236,7 +271,7 @@ def _array(options: SubmitOptions, inputs: FileInputs | None) -> ArraySpec | Non
     try:
         array = parse_array(text)
     except BadInput as error:
-        raise BadSubmission(f"--array {text}: {error}") from None
+        raise BadSubmission(f"--{error}") from None
     first, last = first_and_last(array)
     if inputs and not 1 <= first <= last <= number:
         raise BadSubmission(f"--array {text}: {inputs.option} has the inputs 1 to {number}")

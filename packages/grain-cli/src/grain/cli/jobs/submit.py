@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from grain.cli.options import config_option, json_option
 from grain.cli.plugin import chosen_config, print_json, report_errors
-from grain.cli.queue.opening import open_queue, queue_errors, queue_option
+from grain.cli.queue.opening import dispatcher_state, open_queue, queue_errors, queue_option
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ _GIVEN = ParameterSource.COMMANDLINE
 )  # fmt: skip
 @click.option("--begin", metavar="TIME", help="Begin at 2027-01-31T18:00 or later, or in +2h.")
 @click.option("-H", "--hold", is_flag=True, help="Wait until `grain release`.")
-@click.option("--priority", type=int, metavar="N", help="Larger numbers go first.  [default: 0]")
+@click.option(
+    "--priority", type=click.IntRange(-1_000_000_000, 1_000_000_000), metavar="N",
+    help="Larger numbers go first.  [default: 0]",
+)  # fmt: skip
 @click.option(
     "--retries", type=click.IntRange(0, 1000), metavar="N",
     help="Run a task again that failed, up to N times.",
@@ -125,8 +128,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     from grain.cli.jobs.wait import trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
-        from grain.cli.jobs.dispatcher import wake_dispatcher
-        from grain.cli.jobs.submission import directives, make_job, read_script
+        from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
+        from grain.cli.jobs.submission import check_files, directives, make_job, read_script
         from grain.queue.selectors import Selected
 
         options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
@@ -145,6 +148,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             options, words=words, script=script, script_name=name, around=submitted_from(),
             inputs=inputs,
         )  # fmt: skip
+        check_files(job)
         filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
         queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)
@@ -154,10 +158,20 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             print_json({"job": number, "queue": queue.name})
         else:
             click.echo(number if given["parsable"] else f"job {number}")
-        if why := wake_dispatcher(queue, given["config_file"] or chosen_config(ctx)):
+        config = given["config_file"] or chosen_config(ctx)
+        first = not dispatcher_state(queue)
+        why = wake_dispatcher(queue, config)
+        # A user who has just begun may not know that; a loop of submissions need not ask.
+        if not why and first and _on_terminal():
+            why = no_workers(config)
+        if why:
             click.echo(f"job {number} waits: {why}", err=True)
         if given["wait"]:
             ctx.exit(wait_for(queue, [Selected(number, number)]))
+
+
+def _on_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def _inputs(options: SubmitOptions) -> FileInputs | None:

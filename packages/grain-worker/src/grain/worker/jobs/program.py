@@ -6,6 +6,7 @@ import os
 import signal
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.edge.meeting.host import start_time
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from grain.queue.records import How, Receivers
     from grain.worker.external import Completed, ProgramCall
 
+_LONGEST_LINE = 4096  # bytes of the first line of a script
 # sh sets what posix_spawn(3) cannot: the umask, and output files that are appended to. It executes
 # the program in its own place, so signals and the exit status are the program's.
 _WITH_UMASK = 'umask "$1"; shift; exec "$@"'
@@ -49,6 +51,21 @@ def command_line(
     if err is None:
         return ["/bin/sh", "-c", _APPENDING, "sh", mask, out, *words]
     return ["/bin/sh", "-c", _APPENDING_BOTH, "sh", mask, out, err, *words]
+
+
+def missing_interpreter(script: Path) -> str:
+    """Return the interpreter that the first line of a script names, if it is not there; or "".
+
+    The kernel and the shell would say that the script is not there.
+
+    Raises:
+        OSError: the script cannot be read.
+    """
+    with script.open("rb") as file:
+        mark, *words = file.readline(_LONGEST_LINE).replace(b"#!", b"#! ", 1).split() or [b""]
+    if mark != b"#!" or not words or Path(os.fsdecode(words[0])).exists():
+        return ""
+    return os.fsdecode(words[0])
 
 
 def send(call: ProgramCall, number: int, to: Receivers) -> bool:
@@ -130,7 +147,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
     """
     how: How = "signal"
     # Without the command, which is not that of the user: it sets the umask first.
-    status, number, message = 0, int(signal.SIGKILL), error.reason
+    status, number, message = 0, int(signal.SIGKILL), error.reason.partition("\n")[0]
     if isinstance(error, ExternalTimeoutError):
         how, number = "timeout", int(signal.SIGTERM)
         message = f"ended at its time limit of {limit:g} s"

@@ -20,12 +20,13 @@ from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.worker.auto import batch_id, batch_system
-from grain.worker.errors import ExternalError
+from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
 from grain.worker.jobs.program import (
     command_line,
     failure_text,
     last_line,
+    missing_interpreter,
     receipt,
     receipt_of_failure,
     send,
@@ -276,15 +277,18 @@ class _Runner:
         """Return the call of the program, with the directories of its outputs made.
 
         Raises:
-            OSError: they cannot be made, or the directory of the job is gone.
-            QueueError: the input of the task cannot be read.
+            OSError: they cannot be made, or the script is gone.
+            QueueError: the directory of the job, the interpreter of its script, or the input of
+                the task is not there.
         """
         job, what = self._job, self._what
         host = socket.gethostname()
         facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
         out = patterns.path(job.stdout, facts, job.directory)
         err = patterns.path(job.stderr, facts, job.directory) if job.stderr else None
-        Path(job.directory).stat()  # it is not made again if it was removed
+        if not Path(job.directory).is_dir():  # it is not made again if it was removed
+            where = printable(job.directory)
+            raise QueueError(f"its directory {where} is not there on {host}")
         for path in (out, err):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -297,6 +301,8 @@ class _Runner:
         if filled is not None:
             variables["GRAIN_ENTRY"] = filled.entry
             command = filled.command
+        if self._script is not None and (missing := missing_interpreter(self._script)):
+            raise QueueError(f"its interpreter {missing} is not there on {host}")
         words = [*([] if self._script is None else [str(self._script)]), *command]
         append = None
         if job.append or what.attempt > 1:
@@ -352,6 +358,8 @@ def _not_started(error: Exception) -> Ended:
     """Return the receipt of a program that could not be started."""
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, QueueError):
+        message = str(error)
     else:
         message = f"it cannot be run: {str(error) or type(error).__name__}"
     return Ended(how="start", at=time.time(), status=127, message=message)
