@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -167,7 +168,7 @@ async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: s
             assert 6 == await mission.double(3)
 
     [away] = stopped(mission)
-    host = os.uname().nodename
+    host = socket.gethostname()
     assert f"the scheduler (process {head.pid} on {host}) is stopped" in away.why
     assert f"`kill -CONT {head.pid}` there lets it go on" in away.why
 
@@ -216,7 +217,7 @@ async def test_a_scheduler_that_is_there_and_does_not_answer_is_named(
         process.communicate()
 
     [away] = mission.seen(SchedulerAway)
-    assert f"the scheduler (process {pid} on {os.uname().nodename}) is there and has" in away.why
+    assert f"the scheduler (process {pid} on {socket.gethostname()}) is there and has" in away.why
     assert f"`kill -KILL {pid}` ends it" in away.why
 
 
@@ -269,7 +270,7 @@ async def test_a_disk_that_takes_nothing_is_named_while_it_lasts(small: Path, ho
 
     [named, over] = mission.seen(SchedulerTrouble)
     words = {"full": "No space left on device", "read-only": "Read-only file system"}[how]
-    host = os.uname().nodename
+    host = socket.gethostname()
     assert f"the scheduler, process {head.pid} on {host}, cannot store anything: " in named.why
     assert f"{small}/meeting.d: {words}" in named.why
     assert SchedulerTrouble(f"{small}/meeting.d", "") == over

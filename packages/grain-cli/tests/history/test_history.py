@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -415,7 +416,7 @@ def test_a_mission_without_an_end_runs_or_was_killed() -> None:
 def test_a_mission_that_was_killed_here_is_so_at_once() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    write(replace(HEADER, host=os.uname().nodename, pid=gone.pid), body())
+    write(replace(HEADER, host=socket.gethostname(), pid=gone.pid), body())
 
     assert "killed" == data()[0]["state"]
 

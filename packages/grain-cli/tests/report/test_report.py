@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_torn_log_has_a_page_that_says_so(alone: Path, opt: Path) -> None:
 
 
 def test_a_mission_that_runs_is_shown_as_such(alone: Path) -> None:
-    write(replace(HEADER, host=os.uname().nodename, pid=os.getpid()), body())
+    write(replace(HEADER, host=socket.gethostname(), pid=os.getpid()), body())
     report("-o", "page.html")
 
     assert 'class="state live">running</span>' in (alone / "page.html").read_text()

@@ -231,9 +231,9 @@ def test_a_cancelled_attempt_never_begins_and_counts_as_ended(queue: Queue) -> N
 
 def test_an_attempt_after_a_cancelled_one_is_read(queue: Queue) -> None:
     number = queue.submit(make_job("x"))
-    cancelled = Begun(token="c", at=1.0, host="h", cancelled="me")
+    cancelled = Begun(at=1.0, host="h", cancelled="me")
     queue.cancel_waiting(number, [(None, 1)], cancelled)
-    begun = Begun(token="b", at=2.0, host="h")
+    begun = Begun(at=2.0, host="h")
     assert queue.begin(number, None, 2, begun)
 
     assert [(1, cancelled, None), (2, begun, None)] == queue.attempts(number)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
+import socket
 import time
 from collections import deque
 from contextlib import suppress
@@ -271,7 +271,7 @@ class Desk:
     def refuse(self, start: TaskAttempt, message: str) -> None:
         """Note for good that an attempt cannot begin."""
         now = time.time()
-        mine = Begun(at=now, host=os.uname().nodename)
+        mine = Begun(at=now, host=socket.gethostname())
         if self._queue.begin(*start, mine):
             self._queue.end(*start, Ended(how="start", at=now, status=127, message=message))
         self.read(start)
@@ -321,7 +321,7 @@ class Desk:
     def _cancel(self, wish: Wish) -> None:
         begun = Begun(
             at=time.time(),
-            host=os.uname().nodename,
+            host=socket.gethostname(),
             cancelled=wish.by or "a user",
             why=wish.why,
         )

@@ -6,7 +6,6 @@ lists jobs begins with the view and reads what is newer; without a view, it read
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -381,6 +380,8 @@ class Book:
             CannotWrite: none was cancelled, or only some: call it again.
             NotSynced: they may wait again after a crash of the host.
         """
+        import socket  # which those who only list jobs do not need
+
         now = time.time()
         waiting, running = [], 0
         for task in self.entries[number].task_numbers():
@@ -390,7 +391,7 @@ class Book:
             if standing.state == "PENDING":
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
-        begun = Begun(at=now, host=os.uname().nodename, cancelled=by, why=why)
+        begun = Begun(at=now, host=socket.gethostname(), cancelled=by, why=why)
         made = len(self.queue.cancel_waiting(number, waiting, begun)) if waiting else 0
         return Cancelled(made, running + len(waiting) - made)  # those left over have just begun
 

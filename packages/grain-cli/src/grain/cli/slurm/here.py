@@ -60,7 +60,9 @@ class Here(NamedTuple):
     @property
     def host(self) -> str:
         """The name of the machine."""
-        return os.uname().nodename
+        import socket  # which not every command needs
+
+        return socket.gethostname()
 
     @property
     def by(self) -> str:

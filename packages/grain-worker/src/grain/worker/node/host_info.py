@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,7 @@ def read_host_info() -> HostInfo:
         node_file=_lines(os.environ.get("PBS_NODEFILE") or os.environ.get("OAR_NODEFILE", "")),
         machine_ad=_attributes(os.environ.get("_CONDOR_MACHINE_AD", "")),
         flux_left=_flux_left() if "FLUX_JOB_ID" in os.environ else None,
-        hostname=os.uname().nodename,
+        hostname=socket.gethostname(),
         now=time.time(),
     )
 
