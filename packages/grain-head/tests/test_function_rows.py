@@ -28,7 +28,7 @@ def test_a_function_has_the_counts_of_all_its_tasks_and_what_they_use() -> None:
         more,
     )
     assert (2.0, 1.5, 2.0) == (row.seconds, row.memory, row.memory_asked)
-    assert (2, 1.9) == (row.measured, row.busiest)
+    assert (2, 2, 1.9) == (row.measured, row.peaks, row.busiest)
     assert 1.35 == pytest.approx(row.busy)
     assert {"Cores": 2.0, "Memory": 2.0} == row.request
     assert 66.0 == row.core_seconds

@@ -88,6 +88,14 @@ async def until_shown(app: Top, pilot: Pilot[Any], words: str) -> str:
     return text
 
 
+async def until_hidden(app: Top, pilot: Pilot[Any], words: str) -> None:
+    """Wait until some words are no longer on the screen."""
+    end = time.monotonic() + 120
+    while words in (text := "\n".join(shown(app))):
+        assert time.monotonic() < end, text
+        await pilot.pause(0.05)
+
+
 def use(
     play: Callable[[Top, Pilot[Any]], Awaitable[None]],
     *seen: Seen,
@@ -563,6 +571,35 @@ def test_a_task_that_is_opened_has_its_facts_and_its_lines_of_all_workers(alone:
         arguments=CallAnswer("optimise('caffeine.xyz')"),
         programs=ProgramsAnswer([ProgramState("xtb caffeine.xyz", 2.0, 7.5, 1.25)]),
     )
+
+
+def test_a_task_that_the_scheduler_has_forgotten_keeps_what_was_known(alone: Path) -> None:
+    left = WhyAnswer(12, "unknown", ["no mission opt is here"])
+
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("4", "enter")
+        await until_shown(app, pilot, "it calls optimise('caffeine.xyz')")
+        app.link.answers |= {"why": left, "arguments": CallAnswer("")}  # type: ignore[attr-defined]
+        text = await until_shown(app, pilot, "does not know task opt:12 any more; this is what")
+        assert "task opt:12 is running" in text
+        assert "it calls optimise('caffeine.xyz')" in text
+        assert "no mission opt is here" in text
+        assert "`grain why opt:12` reads the log of its mission" in text
+        app.link.answers["why"] = FACTS  # type: ignore[attr-defined]
+        await until_hidden(app, pilot, "any more")
+
+    arguments = CallAnswer("optimise('caffeine.xyz')")
+    use(look, Seen(overview(missions=1)), size=(100, 24), why=FACTS, arguments=arguments)
+
+
+def test_a_task_that_was_forgotten_before_it_is_opened_says_so(alone: Path) -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("4", "enter")
+        text = await until_shown(app, pilot, "the scheduler does not know task opt:12 any more")
+        assert "this is what it knew" not in text
+        assert "is unknown" not in text
+
+    use(look, Seen(overview(missions=1)), why=WhyAnswer(12, "unknown", ["it has left"]))
 
 
 def test_a_task_that_has_printed_nothing_has_the_end_of_its_workers_log(alone: Path) -> None:

@@ -306,6 +306,13 @@ def test_of_a_function_that_was_not_measured_nothing_is_said() -> None:
     assert [Gauge(None, text) for text in texts] == column(table, "MEMORY")
 
 
+def test_of_a_function_of_which_some_runs_were_not_measured_nothing_is_said() -> None:
+    table = functions(function(measured=1199), function(peaks=1199))
+
+    assert ["- of 4", "3.6 of 4"] == column(table, "COMPUTING")
+    assert [Gauge(0.75, "1.5/2 GB"), Gauge(None, "?/2 GB")] == column(table, "MEMORY")
+
+
 def test_functions_have_the_name_of_their_mission_where_there_are_several() -> None:
     assert ["opt", "screen"] == column(functions(function(), missions=2), "MISSION")
     assert "MISSION" not in [one.head for one in functions(function()).columns]

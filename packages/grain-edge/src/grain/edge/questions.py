@@ -307,6 +307,7 @@ class FunctionRow(Part, frozen=True, array_like=True):
         busy: the cores that the programs of the median of the last of these kept busy.
         busiest: those of the busiest.
         core_seconds: the cores that its runs asked for, times their length.
+        peaks: how many runs had programs whose peak of memory is known.
     """
 
     function: str
@@ -322,6 +323,7 @@ class FunctionRow(Part, frozen=True, array_like=True):
     busy: float
     busiest: float
     core_seconds: float
+    peaks: int = 0
 
 
 class MissionOutlook(Part, frozen=True):

@@ -124,6 +124,7 @@ class CallKind(msgspec.Struct, eq=False):
         alike: False if another one has asked for something else.
         memory: the most memory that one has asked for, in GB.
         peak: the largest peak of memory of a run's programs, in GB; None if none was measured.
+        peaks: how many runs had programs whose peak is known.
         measured: how many runs had programs whose CPU time is known.
         busy: the cores that the programs of the last of these kept busy.
         busiest: those of the busiest run.
@@ -142,6 +143,7 @@ class CallKind(msgspec.Struct, eq=False):
     alike: bool = True
     memory: float = 0.0
     peak: float | None = None
+    peaks: int = 0
     measured: int = 0
     busy: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
     busiest: float = 0.0
@@ -177,6 +179,7 @@ class CallKind(msgspec.Struct, eq=False):
         """Take note of what the programs of a run have used, which took so long."""
         if usage.measured_by != "none":
             self.peak = max(self.peak or 0.0, usage.peak_memory)
+            self.peaks += 1
         if usage.programs and seconds > 0:
             cores = max(usage.cpu, 0.0) / seconds
             self.measured += 1

@@ -72,6 +72,7 @@ def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
         busy=median(busy) if busy else 0.0,
         busiest=max((count.busiest for count in counts), default=0.0),
         core_seconds=sum(one.cores * one.seconds for one in kinds),
+        peaks=sum(count.peaks for count in counts),
     )
 
 

@@ -273,7 +273,7 @@ def _check_function_row(row: FunctionRow) -> None:
         _check_text("kind of resource", kind)
     amounts = (
         *(row.done, row.failed, row.running, row.waiting, row.seconds or 0.0, row.memory or 0.0),
-        *(row.memory_asked, row.measured, row.busy, row.busiest, row.core_seconds),
+        *(row.memory_asked, row.measured, row.busy, row.busiest, row.core_seconds, row.peaks),
         *row.request.values(),
     )
     if not all(0 <= amount < math.inf for amount in amounts):

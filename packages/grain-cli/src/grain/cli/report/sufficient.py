@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.verdict.rules import enough_cores
+from grain.cli.verdict.rules import enough_cores, is_whole
 from grain.resource import WTime
 from grain.resource.figures import span
 
@@ -127,11 +127,7 @@ def _partly_measured(function: FunctionTotals) -> Iterator[str]:
 
 
 def _is_whole(measured: Histogram, function: FunctionTotals) -> bool:
-    """Return True if as many runs were measured as brought a value.
-
-    With fewer, often only those that failed are known, which say nothing about the others.
-    """
-    return measured.count >= function.seconds.count
+    return is_whole(measured.count, function.seconds.count)
 
 
 def busy_cores(function: FunctionTotals) -> float:

@@ -16,6 +16,8 @@ from grain.cli.top.tables.tasks import runs_table
 from grain.edge.questions import Ask, CallAnswer, ProgramsAnswer, RunsAnswer, WhyAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
     from textual.strip import Strip
 
@@ -158,6 +160,7 @@ class TaskScreen(_Details):
         self._why: WhyAnswer | None = None
         self._call: CallAnswer | None = None
         self._programs: ProgramsAnswer | None = None
+        self._lost: WhyAnswer | None = None  # the answer of a scheduler that knows it no more
         self._output = LogTail(task.name, task.number, task.mission)
 
     def compose(self) -> ComposeResult:
@@ -178,12 +181,15 @@ class TaskScreen(_Details):
 
     def _on_answer(self, answer: WhyAnswer | CallAnswer | ProgramsAnswer) -> None:
         match answer:
+            case WhyAnswer(state="unknown"):
+                self._lost = answer
             case WhyAnswer():
-                self._why = answer
+                self._why, self._lost = answer, None
                 if self._log is None and answer.worker:
                     self._log = WorkerLog(answer.worker)
             case CallAnswer():
-                self._call = answer
+                # Its mission has the call, and may have left.
+                self._call = answer if answer.call or self._call is None else self._call
             case ProgramsAnswer():
                 self._programs = answer
         self._draw()
@@ -197,7 +203,8 @@ class TaskScreen(_Details):
         if self.is_attached:
             why, known = self._why, (self._call, self._programs)
             explanation = None if why is None else explanation_of(why, *known)
-            facts, log = task_lines(self.about.name, explanation, self._output, self._log)
+            lost = None if self._lost is None else self._lost.reasons
+            facts, log = task_lines(self.about.name, explanation, self._output, self._log, lost)
             self.query_one(Page).put([*facts, *log], len(facts))
 
 
@@ -239,18 +246,30 @@ class WorkerScreen(_Details):
 
 
 def task_lines(
-    name: str, explanation: Explanation | None, output: LogTail, log: WorkerLog | None
+    name: str,
+    explanation: Explanation | None,
+    output: LogTail,
+    log: WorkerLog | None,
+    lost: Sequence[str] | None = None,
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the lines about a task, and those of its log, each with its style.
 
     Args:
         explanation: what the scheduler has answered; None if it has not.
+        lost: the reasons for which it knows the task no more; None if it does.
     """
-    if explanation is None:
+    lines: list[tuple[str, str]] = []
+    if explanation is not None:
+        lines.append((f"task {name} {explanation_state(explanation)}", "title"))
+        facts = explanation_facts(explanation, explanation.call, explanation.programs)
+        lines += [(f"  {clean(line)}", "") for line in [*facts, *explanation.reasons]]
+    elif lost is None:
         return [("looking ...", "dim")], []
-    lines = [(f"task {name} {explanation_state(explanation)}", "title")]
-    facts = explanation_facts(explanation, explanation.call, explanation.programs)
-    lines += [(f"  {clean(line)}", "") for line in [*facts, *explanation.reasons]]
+    if lost is not None:
+        before = "; this is what it knew before" if lines else ""
+        lines.append((f"the scheduler does not know task {name} any more{before}", "warn"))
+        lines += [(f"  {clean(line)}", "") for line in lost]
+        lines.append((f"  `grain why {name}` reads the log of its mission", ""))
     lines += [(f"  {clean(line)}", "") for line in output.facts]
     lines.append(("", ""))
     if output.lines:

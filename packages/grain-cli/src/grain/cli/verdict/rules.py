@@ -133,6 +133,18 @@ def too_many_cores(
     return None
 
 
+def is_whole(measured: int, valued: int) -> bool:
+    """Return True if what the runs of a function used says something of all of them.
+
+    With fewer, often only those that failed are known, which say nothing about the others.
+
+    Args:
+        measured: how many runs were measured.
+        valued: how many brought a value.
+    """
+    return 0 < measured >= valued
+
+
 def enough_cores(busiest: float, asked: float) -> float:
     """Return the cores that the programs of the busiest run kept busy on average, rounded up."""
     busy = math.ceil(busiest - _SLACK)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.show import clean, in_several_clusters, moment
 from grain.cli.top.tables.grid import Column, Gauge, Table, TableRow, Tile, natural
 from grain.cli.top.tables.tasks import Use, failures_table, running_table, waiting_table
+from grain.cli.verdict.rules import is_whole
 from grain.resource.figures import clock, counted
 
 if TYPE_CHECKING:
@@ -363,7 +364,8 @@ def _function(row: FunctionRow, mission: MissionRow, *, several: bool) -> TableR
     label = clean(mission.label)
     names = [clean(row.function), *[label] * several]
     asked = row.request.get("Cores")
-    computes = "-" if not row.measured else cores_text(row.busy)
+    known = is_whole(row.measured, row.done)
+    computes = cores_text(row.busy) if known else "-"
     if asked is not None:
         computes += f" of {asked:g}"
     memory = _memory(row)
@@ -377,7 +379,7 @@ def _function(row: FunctionRow, mission: MissionRow, *, several: bool) -> TableR
         *names,
         *counts,
         -1.0 if row.seconds is None else row.seconds,
-        row.busy if row.measured else -1.0,
+        row.busy if known else -1.0,
         -1.0 if memory.share is None else memory.share,
     )
     # A filter for the tasks of a mission finds its functions, too.
@@ -387,7 +389,7 @@ def _function(row: FunctionRow, mission: MissionRow, *, several: bool) -> TableR
 def _memory(row: FunctionRow) -> Gauge:
     """Return the largest memory of a run, of the memory that was asked for."""
     used, asked = row.memory, row.memory_asked
-    if used is None:
+    if used is None or not is_whole(row.peaks, row.done):
         return Gauge(None, f"?/{asked:g} GB" if asked else "-")
     if not asked:
         return Gauge(None, f"{gb_text(used)} GB")

@@ -28,6 +28,7 @@ from grain.cli.verdict.rules import (
     Lost,
     alike,
     cannot_start,
+    is_whole,
     lost_workers,
     too_many_cores,
 )
@@ -117,8 +118,7 @@ def _too_many(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     uses = []
     for mission in answer.missions:
         for row in () if mission.outlook is None else mission.outlook.functions:
-            # Of some runs that brought a value, it is not known what they used.
-            measured = 0 if row.measured < row.done else row.measured
+            measured = row.measured if is_whole(row.measured, row.done) else 0
             use = FunctionUse(
                 *(clean(row.function), row.core_seconds, row.request, measured),
                 *(row.busy, row.busiest),
