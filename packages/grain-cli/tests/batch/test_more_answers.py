@@ -261,7 +261,7 @@ def test_an_answer_in_another_form_is_an_error_and_no_end(
     read: Callable[[str, list[str]], object], output: str
 ) -> None:
     """A job that is alive would be submitted again."""
-    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+    with pytest.raises(BatchError, match="printed something that Grain cannot read"):
         read(output, ["1"])
 
 
@@ -275,7 +275,7 @@ def test_hosts_share_their_cpus_and_answers_are_complete() -> None:
     assert [JobPhase.RUNNING, JobPhase.GONE] == [
         state.phase for state in ssh.states("n1", "7 100\n8 200\ngrain-end\n", ids).values()
     ]
-    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+    with pytest.raises(BatchError, match="printed something that Grain cannot read"):
         ssh.states("n1", "7 100\n", ids)
     with pytest.raises(BatchError, match="1 CPU of n1 is free, too few for a worker with 2"):
         ssh.started("n1", "grain-few 1 2\n")
@@ -350,7 +350,7 @@ def test_a_list_of_names_in_another_form_is_an_error_and_not_empty(
     read: Callable[[str], object], output: str
 ) -> None:
     """A job that it hides would be submitted again."""
-    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+    with pytest.raises(BatchError, match="printed something that Grain cannot read"):
         read(output)
 
 
@@ -358,7 +358,7 @@ def test_a_list_of_scripts_that_was_cut_off_is_an_error() -> None:
     whole = "grain-job- 7 100 w-0\ngrain-end\n"
 
     assert [("n1:7:100", "w-0")] == ssh.named("n1", whole)
-    with pytest.raises(BatchError, match="printed what Grain does not understand"):
+    with pytest.raises(BatchError, match="printed something that Grain cannot read"):
         ssh.named("n1", whole.removesuffix("grain-end\n"))
 
 

@@ -54,7 +54,7 @@ def test_a_directory_of_one_host_is_a_warning_under_a_batch_system(
     assert ["ok"] == [one.state for one in disk.working_directory(configure(""))]
     [finding] = disk.working_directory(configure("system = 'slurm'"))
     assert "warn" == finding.state
-    assert f"{alone} is on ext4, which most often no other host sees" == finding.says
+    assert f"{alone} is on ext4, which other hosts usually cannot see" == finding.says
     monkeypatch.setattr(disk, "mount_of", lambda *_: mount._replace(kind="nfs4", source="s:/x"))
     [finding] = disk.working_directory(configure("system = 'slurm'"))
     assert ("ok", f"{alone} is on nfs4 of s:/x") == (finding.state, finding.says)
@@ -66,7 +66,7 @@ def test_a_directory_of_one_host_is_a_warning_under_a_batch_system(
         (250_000_000, 10_000, "ok", "home 1024 GB"),
         (100_000, 10_000, "warn", "home ({}) has 0.4 GB left"),
         (1000, 10_000, "fail", "home ({}) has 0.0 GB left"),
-        (250_000_000, 10, "warn", "home ({}) has 1024.0 GB left, but for 10 files only"),
+        (250_000_000, 10, "warn", "home ({}) has 1024.0 GB left, but room for only 10 more files"),
     ],
 )
 def test_little_room_is_reported(
@@ -128,7 +128,10 @@ def test_locks_that_exclude_no_process(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
 
     [finding] = disk.locks()
-    assert ("warn", f"in {tmp_path}, flock excludes no process") == (finding.state, finding.says)
+    assert ("warn", f"flock in {tmp_path} does not exclude other processes") == (
+        finding.state,
+        finding.says,
+    )
 
 
 def test_a_home_that_cannot_be_written_to_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_a_job_whose_submission_has_no_answer_counts_and_is_adopted(
     done = CliRunner().invoke(main, ["scale", "1", "--withdraw"])
 
     assert 1 == alive
-    assert what.startswith("sbatch accepted the job but printed no job id that can be understood")
+    assert what.startswith("sbatch accepted the job, but printed no job id that Grain can read")
     assert "It is unknown whether the batch system has w now." in what
     assert "1\n" == (alone / "submitted").read_text()
     assert 0 == done.exit_code

@@ -144,6 +144,6 @@ def test_the_doctor_tries_each_host(hosts: Callable[..., None]) -> None:
     assert "Could not resolve hostname nowhere" in found["host nowhere"]["says"]
     assert "Correct `hosts` in the configuration." == found["host nowhere"]["fix"]
     assert "Connection timed out" in found["host down"]["says"]
-    assert "Try `ssh down` by hand, or take it out of `hosts`." == found["host down"]["fix"]
+    assert "Try `ssh down` by hand, or remove it from `hosts`." == found["host down"]["fix"]
     assert f"{Path.cwd()} is not there" == found["host bare"]["says"]
     assert "batch system" not in found

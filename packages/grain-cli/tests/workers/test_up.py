@@ -236,7 +236,9 @@ def test_no_batch_system(
     result = grain("up")
 
     assert 1 == result.exit_code
-    assert said(result).startswith(f"Error: {missing}: there is no such command\nRun this where ")
+    assert said(result).startswith(
+        f"Error: {missing}: there is no such command\nRun this on a host with "
+    )
 
 
 def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put) -> None:

@@ -304,7 +304,7 @@ class FunctionRow(Part, frozen=True, array_like=True):
         memory_asked: the most memory that a task asked for, in GB; 0 if none asked for any.
         request: the amounts for which all of them asked, by kind; empty if these differ.
         measured: how many runs had programs whose CPU time is known.
-        busy: the cores that the programs of the median of the last of these kept busy.
+        busy: the cores that programs kept busy, in the median of the last of these runs.
         busiest: those of the busiest.
         core_seconds: the cores that its runs asked for, times their length.
         peaks: how many runs had programs whose peak of memory is known.

@@ -1,4 +1,4 @@
-"""The answers of batch systems, read as text. Pure."""
+"""Read the answers of batch systems. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def unreadable(command: str, output: str) -> BatchUnreadable:
     """Make the error for an answer that is not in the expected form."""
     return BatchUnreadable(
-        f"{command} printed what Grain does not understand",
+        f"{command} printed something that Grain cannot read",
         "\n".join(output.strip().splitlines()[:5]) or "(nothing)",
-        "Grain may not know its version: please report it, with this text.",
+        "Grain may not know this version. Please report it, together with this text.",
     )
 
 
@@ -41,12 +41,12 @@ def last_line(output: str) -> str:
 
 
 def complains_only(pattern: str, output: str) -> bool:
-    """Return True if each line of a complaint matches, as that of a job that has ended."""
+    """Return True if each line of an error message matches, as that for a job that has ended."""
     return all(re.search(pattern, line) for line in output.splitlines() if line.strip())
 
 
 def or_gone(listed: Mapping[str, JobState], ids: Iterable[str]) -> dict[str, JobState]:
-    """Return the states of jobs by the list of a batch system: a job that it lacks has ended."""
+    """Return the state of each job; one that the batch system does not list has ended."""
     return {one: listed.get(one, JobState(JobPhase.GONE)) for one in ids}
 
 

@@ -43,17 +43,17 @@ class CommandResult(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """The commands of a batch system: they are run here, and their complaints understood.
+    """The commands of a batch system, and what Grain knows of their errors.
 
     Attributes:
         title: the name of the batch system.
         names: the commands that must be there.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
-        remedies: pairs of a text that occurs in a complaint, and the change that helps.
-        silent: texts which mean that the batch system could not be reached.
-        tried: the version that Grain was tried with; empty if it was tried with none.
-        install: the advice if they are not there; empty for the usual one.
+        remedies: pairs of a text in an error message, and the change that helps.
+        silent: texts in error messages of a batch system that could not be reached.
+        tried: the version with which Grain was tried; empty if there was none.
+        install: what to do on a host without them; empty for the usual advice.
     """
 
     title: str = ""
@@ -68,8 +68,8 @@ class Commands(NamedTuple):
     def missing(self) -> str:
         """The advice for a host without these commands."""
         return self.install or (
-            f"Run this where the commands of {self.title} are, usually on a login node, or change "
-            "`system` in the configuration."
+            f"Run this on a host with the commands of {self.title}, usually a login node, or "
+            "change `system` in the configuration."
         )
 
     def run(
@@ -90,7 +90,7 @@ class Commands(NamedTuple):
 
         Raises:
             SubmissionUnknown: it submits, did not end in time, and was killed.
-            BatchUnreachable: it does not submit, and so on.
+            BatchUnreachable: it submits nothing, did not end in time, and was killed.
             BatchError: it does not exist, or cannot be run.
         """
         try:
@@ -175,7 +175,7 @@ class Commands(NamedTuple):
         if number := read(output):
             return number
         raise SubmissionUnknown(
-            f"{title or argv[0]} accepted the job but printed no job id that can be understood",
+            f"{title or argv[0]} accepted the job, but printed no job id that Grain can read",
             output or "(nothing)",
             jobs,
         )
@@ -190,7 +190,7 @@ class Commands(NamedTuple):
         """Run a command that submits nothing; return its output.
 
         Args:
-            excused: returns True for a failure that is none.
+            excused: returns True for an exit code that does not mean a failure.
             title: the command as messages have it; its first word by default.
 
         Raises:

@@ -29,7 +29,7 @@ def batch(config: Config) -> list[CheckResult]:
     commands = commands_of(system)
     missing = [name for name in commands.names if system_command(name) is None]
     if missing:
-        fix = "Run this where they are, usually on a login node, or change `system`."
+        fix = "Run this on a host that has them, usually a login node, or change `system`."
         return [fail("batch system", f"{system}: no {', '.join(missing)} here", fix)]
     question = [word.format(user=getpass.getuser()) for word in commands.question]
     try:
@@ -44,8 +44,8 @@ def batch(config: Config) -> list[CheckResult]:
         return _hosts(config)
     answers = f"{system}: {', '.join(commands.names)} answer"
     if not commands.tried:
-        says = f"{answers}; untested: no run of Grain with {commands.title} is known"
-        return [warn("batch system", says, "Please tell Grain's authors how it went.")]
+        says = f"{answers}; Grain has not been tried with {commands.title} so far"
+        return [warn("batch system", says, "Please report how it goes.")]
     return [ok("batch system", answers)]
 
 
@@ -58,7 +58,7 @@ def _hosts(config: Config) -> list[CheckResult]:
         if error is None:
             findings.append(ok(f"host {host}", "ssh answers, and the directory is there"))
         else:
-            fix = error.remedy or f"Try `ssh {host}` by hand, or take it out of `hosts`."
+            fix = error.remedy or f"Try `ssh {host}` by hand, or remove it from `hosts`."
             findings.append(fail(f"host {host}", in_a_line(error), fix))
     return findings
 
@@ -88,7 +88,7 @@ def worker_command(config: Config) -> list[CheckResult]:
     fix = "pip install grain-worker" + (
         "" if here else ", or set PATH in script.setup_cleanup so that jobs find it"
     )
-    return [(fail if here else warn)("grain-worker", "it is not here", fix)]
+    return [(fail if here else warn)("grain-worker", "this host does not have it", fix)]
 
 
 def outputs(config: Config) -> list[CheckResult]:
@@ -97,7 +97,7 @@ def outputs(config: Config) -> list[CheckResult]:
 
     log = config.worker.log_file
     if not log:
-        return [ok("outputs", "left to the batch system")]
+        return [ok("outputs", "the batch system chooses the files")]
     import datetime
 
     path = Path.cwd() / stamp(log, datetime.datetime.now())

@@ -1,4 +1,4 @@
-"""Checks of ``grain doctor``: room on disks, locks, and whether other hosts see this directory."""
+"""Checks of ``grain doctor``: free space, locks, and if other hosts see this directory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 LITTLE, LEAST = 1.0, 0.05
-"""GB that are left: less than the first are worth a warning, less than the second a failure."""
+"""GB of free space: less than the first is a warning, less than the second a failure."""
 
 FEW = 1000
-"""Files that may still be made: fewer are worth a warning."""
+"""Files for which there is room: fewer are a warning."""
 
 _ELSEWHERE = "Set XDG_STATE_HOME, and paths in grain.toml, to directories that can be written to."
 
-# Types of file systems that one host has for itself. Unknown types count as shared: there are many.
+# Types of file systems that only one host sees. There are many, so unknown types count as shared.
 _OF_ONE_HOST = frozenset(
     {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
@@ -45,7 +45,7 @@ class Mount(NamedTuple):
 
 
 def space(config: Config) -> list[CheckResult]:
-    """Check how much room is left where Grain writes."""
+    """Check the free space of the directories in which Grain writes."""
     findings = [judge_space(name, folder) for name, folder in _folders(config)]
     troubles = [finding for finding in findings if finding.state != "ok"]
     if troubles:
@@ -54,13 +54,13 @@ def space(config: Config) -> list[CheckResult]:
 
 
 def _folders(config: Config) -> Iterable[tuple[str, Path]]:
-    """Yield the directories in which Grain writes, by the words for them."""
+    """Yield a word for each directory in which Grain writes, and the directory."""
     import datetime
 
     from grain.cli.batch import state_folder
     from grain.config import stamp
 
-    # Without a home directory another check has something to say.
+    # Another check reports a missing home directory.
     with suppress(RuntimeError):
         yield "home", Path.home()
         yield "records of jobs", state_folder()
@@ -71,7 +71,7 @@ def _folders(config: Config) -> Iterable[tuple[str, Path]]:
 
 
 def judge_space(name: str, folder: Path) -> CheckResult:
-    """Judge the room that is left in a directory, or where it is to be made."""
+    """Check the free space of a directory, or of the one in which it will be made."""
     folder = next(one for one in (folder, *folder.parents) if one.exists())
     try:
         room = os.statvfs(folder)
@@ -81,11 +81,11 @@ def judge_space(name: str, folder: Path) -> CheckResult:
         return fail("disk space", f"{name} ({folder}) {problem}", _ELSEWHERE)
     free = room.f_bavail * room.f_frsize / 1e9
     text = f"{name} ({folder}) has {free:.1f} GB left"
-    fix = "Remove what is not needed, or let Grain write elsewhere."
+    fix = "Remove files that you do not need, or have Grain write elsewhere."
     if free < LITTLE:
         return (fail if free < LEAST else warn)("disk space", text, fix)
     if room.f_files and room.f_favail < FEW:
-        return warn("disk space", f"{text}, but for {room.f_favail} files only", fix)
+        return warn("disk space", f"{text}, but room for only {room.f_favail} more files", fix)
     return ok("disk space", f"{name} {free:.0f} GB")
 
 
@@ -145,7 +145,7 @@ def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> CheckResu
         message = f"{folder} refuses locks: {', '.join(refused)}"
         return warn("locks", message, fix)
     if void:
-        return warn("locks", f"in {folder}, {', '.join(void)} excludes no process", fix)
+        return warn("locks", f"{', '.join(void)} in {folder} does not exclude other processes", fix)
     return ok("locks", f"flock and fcntl work in {folder}")
 
 
@@ -154,7 +154,7 @@ def working_directory(config: Config) -> list[CheckResult]:
     try:
         folder = Path.cwd()
     except FileNotFoundError:
-        return [fail("directory", "the current one is gone", "Go to another: cd")]
+        return [fail("directory", "the current one was removed", "Change to another one: cd")]
     try:
         table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -163,10 +163,12 @@ def working_directory(config: Config) -> list[CheckResult]:
     if mount is None:
         return []
     if config.system == "local":
-        return [ok("directory", f"{folder} is on {mount.kind}, workers are here")]
+        return [ok("directory", f"{folder} is on {mount.kind}, and workers run on this host")]
     if mount.of_one_host:
-        message = f"{folder} is on {mount.kind}, which most often no other host sees"
-        fix = "Work in a directory that all nodes share, or use absolute paths of such a one."
+        message = f"{folder} is on {mount.kind}, which other hosts usually cannot see"
+        fix = (
+            "Work in a directory that all nodes share, or give absolute paths in such a directory."
+        )
         return [warn("directory", message, fix)]
     return [ok("directory", f"{folder} is on {mount.kind} of {mount.source}")]
 

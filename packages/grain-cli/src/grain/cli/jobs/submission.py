@@ -43,13 +43,13 @@ class SubmitOptions:
     """The options of ``grain submit``, by the names of `grain.cli.jobs.submit.submit`.
 
     Attributes:
-        given: those that were given; the rest is as if there was no option.
+        given: only those that the user gave.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
 
     def __or__(self, other: SubmitOptions) -> SubmitOptions:
-        """Return both; where both have an option, or inputs, those of the other one count."""
+        """Return both; the options and the inputs of the other one go first."""
         mine = self.given
         if any(name in other.given for name in OPTIONS):
             mine = {name: mine[name] for name in mine if name not in {*OPTIONS, "header"}}

@@ -86,8 +86,8 @@ class FunctionUse(NamedTuple):
         core_seconds: the cores that its runs asked for, times their length.
         request: the amounts for which all its tasks asked; empty if these differ.
         measured: how many runs with programs were measured; 0 if some were not.
-        busy: the cores that the programs of the median run kept busy.
-        busiest: those that the programs of the busiest run did, on average.
+        busy: the cores that programs kept busy in the median run, on average.
+        busiest: those of the busiest run.
     """
 
     name: str
