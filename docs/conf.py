@@ -38,7 +38,14 @@ exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
 # Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx,
 # hence an error.
 navigation = {
-    "Begin": ["install", "glossary", "which-tool", "coming-from", "other-words"],
+    "Begin": [
+        "install",
+        "glossary",
+        "which-tool",
+        "coming-from",
+        "coming-from-hyperqueue",
+        "other-words",
+    ],
     "I have 1,000 inputs": ["map", "map-results", "map-values", "map-parallel"],
     "I have a workflow": [
         "tutorial",

@@ -294,3 +294,20 @@ async def test_an_array_with_too_many_failures_is_cancelled_and_runs_again_on_re
         assert "40 tasks run again" in await jobs.grain("resubmit", "--failed", number)
         await jobs.grain("wait", number)
         assert (await jobs.list())[int(number)]["state"] == "done"
+
+
+async def test_a_queue_of_its_own_takes_jobs_later_and_is_waited_for_as_a_whole(
+    jobs: Jobs,
+) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        for name in ("a", "b"):
+            await jobs.grain("submit", "--queue", "opt", "job.sh", name)
+        jobs.go("a")
+        await jobs.until_lines("a", "begun 1", "ended")
+        jobs.go("b")
+        await jobs.grain("wait", "--queue", "opt", "all")
+        await jobs.until_lines("b", "begun 1", "ended")
+        await jobs.grain("submit", "--queue", "opt", "-H", "job.sh", "c")
+        cancelled = (await jobs.grain("cancel", "opt:all")).splitlines()
+        assert cancelled[-1] == "job 3 is cancelled; it waited"
+        await jobs.grain("queue", "stop", "--queue", "opt")

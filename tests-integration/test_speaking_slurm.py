@@ -34,7 +34,7 @@ class Tool:
         self, *words: str, status: int = 0, stdin: str = "", folder: Path | None = None
     ) -> str:
         """Return the output of a command, with standard error as many tools read it."""
-        path = f"{self._commands}:{os.environ['PATH']}"
+        path = f"{self._commands}:{self._jobs.site.environ['PATH']}"
         run = partial(
             subprocess.run, words, cwd=folder or self.folder,
             env={**self._jobs.site.environ, "PATH": path}, input=stdin, stdout=subprocess.PIPE,

@@ -161,6 +161,7 @@ def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: 
         "kind": "worker",
         "by": "",
         "shape": "",
+        "queue": "",
     } == record
 
 
