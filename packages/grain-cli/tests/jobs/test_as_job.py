@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,22 @@ def test_the_next_command_submits_another_job_when_the_last_one_has_ended(
     assert "the next job is submitted by `grain queue start`" in idle.done("queue", "status")
     assert "the dispatcher is submitted as a job\n" == idle.done("queue", "start")
     assert 3 == len(slurm.scripts())
+
+
+def test_records_of_jobs_that_ended_weeks_ago_are_removed(idle: JobCommands, slurm: Slurm) -> None:
+    idle.done("queue", "start", "--as-job")
+    [old] = (idle.home / "state/grain/jobs").glob("*.jsonl")
+    lines = [json.loads(line) for line in old.read_text().splitlines()]
+    text = "".join(json.dumps({**line, "submitted": 1.0}) + "\n" for line in lines)
+    old.write_text(text)
+    log = idle.home / "state/grain/dispatchers/queue-000000.log"
+    log.touch()
+    os.utime(log, (1.0, 1.0))
+    idle.done("queue", "start", "--as-job")
+
+    assert not log.exists()
+    [new] = (idle.home / "state/grain/jobs").glob("*.jsonl")
+    assert old != new
 
 
 def test_a_dispatcher_submits_one_successor(idle: JobCommands, slurm: Slurm) -> None:

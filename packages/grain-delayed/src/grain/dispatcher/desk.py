@@ -242,14 +242,14 @@ class Desk:
 
         No task of them begins after that.
         """
-        while self._counted:
-            entry = self.book.entries.get(min(self._counted))
+        for number in list(self._counted):  # what fails before its turn is left for the next time
+            entry = self.book.entries.get(number)
             wish = None if entry is None else halting(entry)
             if wish is not None:
                 self._queue.wish(wish)
                 self.book.read_new()
                 self._take_in()
-            self._counted.remove(min(self._counted))
+            self._counted.discard(number)
 
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""

@@ -18,9 +18,9 @@ import click
 import msgspec
 
 from grain.cli.batch import BatchJob, JobPhase, JobState, is_mark, open_system
-from grain.cli.workers.jobs import OwnJob, records
+from grain.cli.workers.jobs import KEPT, OwnJob, prune, records
 from grain.cli.workers.submission import job_words, make_parent, recorded
-from grain.edge.trust import python_command
+from grain.edge.trust import python_command, remove_files
 from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from grain.queue.folder import Queue
 
 _CHOICE = "as-job"
+_FOLDER = "dispatchers"  # of their outputs, in that of the state
 _KIND = "dispatcher"
 _CORES, _MEMORY = 1, 2.0  # of the job
 _MARGIN = 60  # seconds before the end of its time at which the dispatcher counts as over
@@ -81,6 +82,11 @@ def jobs_of(queue: Queue, config: Config) -> list[OwnJob]:
         BatchError: the batch system does not answer.
         OSError: the records cannot be read.
     """
+    return [one for one in _all_jobs(queue, config) if one.alive]
+
+
+def _all_jobs(queue: Queue, config: Config) -> list[OwnJob]:
+    """Return the jobs of a queue's dispatchers that have a record, also those that have ended."""
     mine = [
         one
         for one in records().read()
@@ -89,8 +95,7 @@ def jobs_of(queue: Queue, config: Config) -> list[OwnJob]:
     if not mine:
         return []
     states = open_system(config, hurry=True).states([one.id for one in mine])
-    jobs = [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in mine]
-    return [one for one in jobs if one.alive]
+    return [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in mine]
 
 
 def prepare(
@@ -129,7 +134,7 @@ def prepare(
     seconds = "inf" if limit is None else '"$grain_left"'
     job = BatchJob(
         name=name,
-        log_file=str(state_folder(env) / "dispatchers" / f"{name}.log"),
+        log_file=str(state_folder(env) / _FOLDER / f"{name}.log"),
         script=script,
         main=f"{words} {seconds} {shlex.join(successor)}",
         time_left=None if limit is None else max(limit - _MARGIN, 1),
@@ -149,6 +154,13 @@ def submit(queue: Queue, config: Config, chosen: AsJob) -> JobRecord:
     """
     system, job = prepare(queue, config, chosen)
     make_parent(job.log_file)
+    # A queue that is busy for months has very many of them.
+    now = time.time()
+    prune(records(), _all_jobs(queue, config), now)
+    remove_files(
+        state_folder() / _FOLDER,
+        lambda name, status: name.endswith(".log") and status.st_mtime < now - KEPT,
+    )
     found = list(
         recorded(config, lambda: system.submit(job, 1), [job], kind=_KIND, queue=queue.name)
     )
