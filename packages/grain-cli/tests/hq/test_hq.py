@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from grain.cli import main as grain
 from grain.cli.hq.__main__ import main
 from grain.cli.hq.submission import path, seconds, submit_options
-from grain.cli.jobs.submission import BadSubmission
+from grain.cli.jobs.errors import BadSubmission
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -147,11 +147,6 @@ class ExternalError(Exception):
         """The largest memory of all its processes together, in GB; None if it is not known."""
         return None if self.usage is None else self.usage.peak_memory
 
-    @property
-    def reason(self) -> str:
-        """The way in which it failed, without the command."""
-        return printable(self._reason())
-
     def __str__(self) -> str:
         failure = self.failure
         lines = [f"{command_line(failure.argv)}: {self.reason}", f"  on host {failure.host}"]
@@ -172,7 +167,7 @@ class ExternalError(Exception):
     def reason(self) -> str:
         """The failure in words, without the command: ``ended by signal SIGSEGV``."""
         if self.failure.reason or self.returncode is None:
-            return self.failure.reason
+            return printable(self.failure.reason)
         if self.signal is not None:
             return f"ended by signal {self.signal}"
         return f"exit code {self.returncode}"

@@ -165,8 +165,8 @@ def info(ctx: click.Context, jobs: str) -> None:
 def cancel(ctx: click.Context, jobs: str, reason: str) -> None:
     """Cancel jobs, as 12, 12-20,25, last or all."""
     queue = open_queue(_name())
-    lines = cancel_jobs(queue, selected(queue, [jobs]), reason)
-    _say(ctx, {}, "", "\n".join(lines))
+    cancelled = cancel_jobs(queue, selected(queue, [jobs]), reason)
+    _say(ctx, {}, "", "\n".join(one.text for one in cancelled))
 
 
 def _name() -> str:

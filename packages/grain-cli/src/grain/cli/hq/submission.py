@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.jobs.submission import BadSubmission, SubmitOptions
+from grain.cli.jobs.errors import BadSubmission
+from grain.cli.jobs.submission import SubmitOptions
 from grain.resource import WTime
 
 if TYPE_CHECKING:
