@@ -114,13 +114,14 @@ class ToolSite:
 
     def stop(self) -> None:
         """Kill each process that was started in this home, whatever it has become."""
-        while found := list(self._processes()):
+        while found := list(self.processes()):
             for pid in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)  # until the kernel has removed them
 
-    def _processes(self) -> Iterator[int]:
+    def processes(self) -> Iterator[int]:
+        """Yield the processes that were started in this home."""
         mark = os.fsencode(f"HOME={self.home}")
         for folder in Path("/proc").iterdir():
             if folder.name.isdecimal():

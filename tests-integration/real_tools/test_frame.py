@@ -1,4 +1,4 @@
-"""Environments of tools: what cannot be installed is said, and is red where it must not be."""
+"""The frame of these tests: what cannot be installed is said, and no process is left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from real_tools.tool_environments import CACHE, tool_or_skip
+from real_tools.tool_site import tool_site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,3 +21,12 @@ def test_a_tool_that_cannot_be_installed_is_skipped_or_red(
     monkeypatch.setenv(CACHE, str(tmp_path))
     with pytest.raises(outcome, match=r"submitit==99\.0 is not installed: "):
         tool_or_skip("submitit==99.0", must=must)
+
+
+def test_no_process_of_a_site_is_left_also_after_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), tool_site(tmp_path / "home") as site:
+        site.call("setsid", "-f", "sleep", "1000")
+        site.until(site.call("sbatch", "--parsable", "--wrap", "sleep 1000").strip(), "R")
+        assert len(list(site.processes())) > 5
+        raise ZeroDivisionError
+    assert [] == list(site.processes())
