@@ -212,18 +212,17 @@ async def test_the_receipt_says_how_it_ended(
 async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(
     queue: Queue, work: Path
 ) -> None:
-    command = ("sh", "-c", "echo out; echo began > began; exec sleep 1000")
-    late = submit(queue, work, *command, timeout=0.5, stderr="err")
+    late = submit(queue, work, "sleep", "1000", timeout=0.5, stderr="err")
     await ran(queue, late)
+    command = ("sh", "-c", "echo out; echo began > began; exec sleep 1000")
     array = ArraySpec(ranges=((2, 2, 1),))
     cancelled = submit(queue, work, *command, array=array, stdout="cancelled")
-    (work / "began").unlink()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, cancelled, 2))
         await begun_at(work / "began")
         queue.wish(Wish(what="cancel", jobs=((cancelled, cancelled),), by="ann"))
     line = r"grain: error: \*\*\* JOB {} ON [^ .]+ CANCELLED AT [\dT:-]{{19}}{} \*\*\*\n"
-    assert (work / f"job-{late}.out").read_text() == "out\n"
+    assert (work / f"job-{late}.out").read_text() == ""
     assert re.fullmatch(line.format(late, " DUE TO TIME LIMIT"), (work / "err").read_text())
     plain = plain_number(cancelled, 2)
     assert re.fullmatch("out\n" + line.format(plain, ""), (work / "cancelled").read_text())
