@@ -112,4 +112,5 @@ def test_a_task_that_is_killed(site: ToolSite, python: Path) -> None:
     workflow.type("kill", "long//1/second")
     site.until(number, "CA")
     workflow.until_over()
-    assert "failed/TERM" in workflow.type("cat-log", "long")
+    assert "[1/second/01:failed(held)] job killed" in workflow.type("cat-log", "long")
+    assert "CYLC_JOB_EXIT=TERM" in workflow.log("second", "job.status")

@@ -21,7 +21,7 @@ config = {
     "scheduler": "slurm",
     "use_mpi": False,
     "nodes": [("main", {"cores": 2, "memory": "8G"})],
-    "extra_args": ["--begin=now+2"],
+    "extra_args": ["--begin=now+5"],
 }
 """
 
