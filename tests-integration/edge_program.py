@@ -15,7 +15,7 @@ import trio
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.connecting.serve import FAR
 from grain.edge.errors import ChannelBroken, EdgeError
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 
 
 def say(*words: object) -> None:

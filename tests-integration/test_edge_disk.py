@@ -11,7 +11,7 @@ import trio
 
 from grain.edge import Serving, dial, serve
 from grain.edge.errors import FilesystemFull, FilesystemReadOnly
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from trio.testing import MockClock
 
 from grain.edge import Serving, dial, serve
 from grain.edge.errors import DialError, ForeignFile, LinkedFile
-from grain.edge.testing import CODEC, Note
 from grain.edge.transports.unix import socket_path
+from grain_testkit.faulty_links import CODEC, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

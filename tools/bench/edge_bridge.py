@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge import Peer, Serving, make_key, serve
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 from tools.bench import say
 from tools.bench.edge_channel import dialling, echo
 

@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from grain.edge import Peer, Serving, dial, serve
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 from tools.bench import say
 
 BUDGETS = {"unix": (100.0, 1000.0), "tcp": (180.0, 250.0)}

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from grain.edge import dial
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 from tools.bench import say
 from tools.stale import stale_view, why_not
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from grain.edge import Peer, Serving, dial, serve
-from grain.edge.testing import CODEC
+from grain_testkit.faulty_links import CODEC
 from tools.bench import say
 
 COUNT = 1000

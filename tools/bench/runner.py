@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -73,6 +73,9 @@ class Desk:
 
     def inspected(self, answer: Inspected) -> None:
         """Ignore answers: no question is asked here."""
+
+    def seat_open(self, seat: SeatOpen) -> None:
+        """Take the invitation of a seat, of which there are none here."""
 
     def died(self, _: RunnerDeath) -> None:
         """Note the death of the runner, which this benchmark causes."""

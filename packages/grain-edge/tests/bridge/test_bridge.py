@@ -47,9 +47,9 @@ from grain.edge.errors import (
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.messages import Hello, Welcome
 from grain.edge.relay.switchboard import MeetingLimits
-from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.interfaces import interface_names
+from grain_testkit.faulty_links import CODEC, Note
 from grain_testkit.head_and_diallers import echo, head, receive
 from grain_testkit.ports import reserved_port
 

@@ -17,7 +17,7 @@ from grain.edge.messages import (
     decode_greeting,
     encode_greeting,
 )
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 from grain_testkit.frames_wire import wire
 
 

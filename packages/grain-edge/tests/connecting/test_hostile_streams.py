@@ -21,8 +21,8 @@ from grain.edge.connecting.greeting import introduce, join
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
 from grain.edge.framing.frames import HEADER, LARGE, greeting_frame
 from grain.edge.messages import PROTOCOL, Bye, Hello, Join, Welcome, encode_greeting
-from grain.edge.testing import CODEC, Note
 from grain.edge.transports.heartbeat import Heartbeat
+from grain_testkit.faulty_links import CODEC, Note
 from grain_testkit.frames_wire import wire
 
 if TYPE_CHECKING:

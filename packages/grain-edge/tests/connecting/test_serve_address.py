@@ -21,8 +21,8 @@ from grain.edge.errors import (
     MeetingTaken,
     Superseded,
 )
-from grain.edge.testing import Note
 from grain.edge.transports import unix
+from grain_testkit.faulty_links import Note
 from grain_testkit.head_and_diallers import dialling, echo, head, receive
 from grain_testkit.ports import reserved_port
 

@@ -18,8 +18,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from grain.edge.errors import ChannelBroken, Refused
 from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
-from grain.edge.testing import Note
 from grain.edge.transports.unix import dial as dial_unix
+from grain_testkit.faulty_links import Note
 from grain_testkit.head_and_diallers import dialling, head, receive
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from grain.edge import Serving, serve
 from grain.edge.errors import DialError, ExposedFile, MeetingTaken, Superseded
 from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
-from grain.edge.testing import Note
 from grain.edge.transports.unix import dial as dial_unix
+from grain_testkit.faulty_links import Note
 from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 

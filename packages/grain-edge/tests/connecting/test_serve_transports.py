@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from grain.edge import Peer, examine, make_key, serve_bridge
 from grain.edge.errors import ChannelBroken, NotAdmitted
-from grain.edge.testing import Cargo, Note
+from grain_testkit.faulty_links import Cargo, Note
 from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 EVERYWHERE = [*TRANSPORTS, "relay"]

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, Heartbeat, MemoryChannel, WireChannel, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
-from grain.edge.testing import CODEC, Alarm, Cargo, FaultyLink, Note
+from grain_testkit.faulty_links import CODEC, Alarm, Cargo, FaultyLink, Note
 
 
 async def collect(channel: WireChannel, count: int) -> list[Any]:

@@ -19,7 +19,7 @@ from grain.edge.framing.framed_channel import READ
 from grain.edge.framing.frames import HEADER, FrameEncoder
 from grain.edge.framing.writer import BLOCKED
 from grain.edge.messages import Pieces
-from grain.edge.testing import CODEC, Note
+from grain_testkit.faulty_links import CODEC, Note
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.framing.frames import BATCH, HEADER, INLINE, LARGE, FrameDecoder, FrameEncoder
 from grain.edge.messages import Codec, Pieces
-from grain.edge.testing import CODEC, Alarm, Cargo, Note
+from grain_testkit.faulty_links import CODEC, Alarm, Cargo, Note
 from grain_testkit.frames_wire import Loose, decoder, wire
 
 SMALL = st.one_of(st.none(), st.binary(max_size=40))

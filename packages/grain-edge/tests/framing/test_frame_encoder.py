@@ -9,7 +9,7 @@ import pytest
 from grain.edge.errors import LocalProtocolError
 from grain.edge.framing.frames import HEADER, FrameEncoder
 from grain.edge.messages import MAX_MESSAGE, Hello, Message, Pieces
-from grain.edge.testing import CODEC, Alarm, Cargo, Note
+from grain_testkit.faulty_links import CODEC, Alarm, Cargo, Note
 from grain_testkit.frames_wire import Loose, decoder, wire
 
 

@@ -24,7 +24,7 @@ from grain.edge.framing.writer import (
     WRITING,
     Writer,
 )
-from grain.edge.testing import CODEC, Alarm, Note
+from grain_testkit.faulty_links import CODEC, Alarm, Note
 
 SOON, LATER = BURST / 2, 1.0
 

@@ -50,7 +50,6 @@ from grain.edge.errors import (
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.relay import server as relay_server
 from grain.edge.relay.switchboard import MEETING, MeetingLimits, Switchboard
-from grain.edge.testing import CODEC, Note
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import (
     HEAD,
@@ -58,6 +57,7 @@ from grain.edge.transports.identity import (
     listening_context,
     make_credentials,
 )
+from grain_testkit.faulty_links import CODEC, Note
 from grain_testkit.head_and_diallers import echo, head, receive
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import trio
 
 from grain.edge import PeerProcess, serve
 from grain.edge.errors import CannotServe, DialError
-from grain.edge.testing import CODEC
 from grain.head.errors import Unreachable
 from grain.remote_exer import GnawConnector, RemoteExecutor, connector
 from grain.resource import Cores
+from grain_testkit.faulty_links import CODEC
 from grain_testkit.head_and_diallers import echo
 from grain_testkit.ports import reserved_port
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from grain.edge.framing.frames import FrameDecoder, FrameEncoder
 from grain.edge.messages import Message
-from grain.edge.testing import CODEC
+from grain_testkit.faulty_links import CODEC
 
 
 def decoder() -> FrameDecoder:

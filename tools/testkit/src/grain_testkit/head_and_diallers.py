@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import Peer, Serving, dial, serve
-from grain.edge.testing import CODEC
+from grain_testkit.faulty_links import CODEC
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

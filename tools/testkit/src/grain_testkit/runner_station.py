@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
 
 
 class Witness:
@@ -47,6 +47,9 @@ class Witness:
 
     def inspected(self, answer: Inspected) -> None:
         raise AssertionError(f"no question for programs is asked here: {answer}")
+
+    def seat_open(self, seat: SeatOpen) -> None:
+        """Take the invitation of a seat, of which there are none here."""
 
     def died(self, death: RunnerDeath) -> None:
         self.deaths.append(death)

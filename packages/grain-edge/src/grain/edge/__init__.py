@@ -33,9 +33,9 @@ Map:
 - ``questions``: questions to a head, and the structs of their answers
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
+- ``invitation``: a direct connection between two processes that a third one brings together
 - ``cpu_locks``: the CPUs of this machine that workers have taken
 - ``trust``: code, logs and scripts where other users may write
-- ``testing``: connections with faults, for tests
 - ``version``: the version of the package
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system
 - ``relay/``: the server of a bridge

@@ -1,0 +1,218 @@
+"""Invitations: a direct connection between two processes that a third one brings together.
+
+    async with invite(CODEC) as door:               # on one host
+        ...  door.invitation  ...                   # bytes, which travel to the guest by some way
+        async with door.guest() as channel: ...
+
+    async with accept(invitation, CODEC) as visit: ...     # on the other
+
+The host makes an authority of its own for each invitation, as a head does for each leadership. So
+a process that has the bytes may join, and only that host can answer it. Whoever carries the bytes
+has to keep them secret: they hold a key.
+
+There is no other way than TCP, since programs that are started by such a connection talk to each
+other over the same network.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import trio
+
+from grain.edge.address import join_host
+from grain.edge.connecting.greeting import introduce, join, welcome
+from grain.edge.connecting.handshake_limiter import Handshakes
+from grain.edge.connecting.peer import GreetedStream
+from grain.edge.connecting.race import Route, race
+from grain.edge.errors import DialError, EdgeError, RemoteProtocolError
+from grain.edge.meeting.host import this_process
+from grain.edge.messages import PROTOCOL, Hello, Welcome
+from grain.edge.transports import tcp
+from grain.edge.transports.identity import (
+    HEAD,
+    Credential,
+    dialling_context,
+    listening_context,
+    make_credentials,
+)
+from grain.edge.transports.interfaces import listening, local_addresses, reachable, wanted
+from grain.edge.transports.listening import accept_forever
+from grain.edge.transports.tls import TlsStream
+from grain.edge.version import package_version
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from grain.edge.errors import Attempt
+    from grain.edge.framing.framed_channel import FramedChannel
+    from grain.edge.messages import Codec
+    from grain.edge.transports.heartbeat import Heartbeat
+
+_ROLE = "guest"
+_TRY = 5.0  # seconds for each address
+
+
+class _Invitation(msgspec.Struct, frozen=True, array_like=True):
+    """The content of an invitation.
+
+    Attributes:
+        boot: of the host's kernel; its loopback addresses are for guests of the same one.
+        authority, certificate, key: the guest's credential.
+    """
+
+    addresses: tuple[tuple[str, int], ...]
+    boot: str
+    authority: str
+    certificate: str
+    key: str
+
+
+class Visit(NamedTuple):
+    """The guest's side of an invitation.
+
+    Attributes:
+        channel: to the host.
+        address: of this guest, in the network by which it has come.
+    """
+
+    channel: FramedChannel
+    address: str
+
+
+class Door:
+    """The host's side of an invitation, which `invite` opens and closes.
+
+    Attributes:
+        invitation: the bytes for the guest, some 2 kB; secret.
+    """
+
+    def __init__(self, codec: Codec, heartbeat: Heartbeat | None) -> None:
+        self._codec = codec
+        self._heartbeat = heartbeat
+        self._handshakes = Handshakes()
+        mine, theirs = make_credentials()
+        self._context = listening_context(mine)
+        self._theirs = theirs
+        self._send, self._receive = trio.open_memory_channel[GreetedStream](0)
+        self.invitation = b""
+
+    async def listen(self) -> list[trio.SocketListener]:
+        """Listen on the interfaces of this host that ``GRAIN_INTERFACES`` allows."""
+        addresses = listening("", wanted()).addresses
+        if addresses is None:
+            listeners = await tcp.listen("", 0)
+            targets = reachable(tcp.ports(listeners), *local_addresses())
+        else:
+            listeners = await tcp.listen_on(addresses)
+            targets = tcp.targets(listeners)
+        self.invitation = msgspec.msgpack.encode(
+            _Invitation(
+                tuple(targets),
+                this_process().boot,
+                self._theirs.authority,
+                self._theirs.certificate,
+                self._theirs.key,
+            )
+        )
+        return listeners
+
+    async def admit(self, stream: trio.SocketStream) -> None:
+        """Authenticate and greet a connection, and hand it to `guest`; closes all others."""
+        host = tcp.peer_host(stream)
+        with self._handshakes.limited(host) as admitted:
+            if not host or not admitted:
+                await trio.aclose_forcefully(stream)
+                return
+            try:
+                secure = await tcp.secure_accepted(stream, self._context, None)
+            except EdgeError:
+                return
+        try:
+            me = this_process()
+            answer = Welcome(PROTOCOL, package_version(), me.host, me.pid)
+            with trio.fail_after(_TRY):
+                hello, decoder = await welcome(secure, answer, self._codec)
+                greeted = GreetedStream(secure, hello, decoder, "tcp", host)
+                await self._send.send(greeted)
+        except (EdgeError, trio.BrokenResourceError, trio.TooSlowError):
+            await trio.aclose_forcefully(secure)
+        except BaseException:
+            await trio.aclose_forcefully(secure)
+            raise
+
+    @asynccontextmanager
+    async def guest(self) -> AsyncIterator[FramedChannel]:
+        """Wait for the guest, and open a channel to it for the block."""
+        greeted = await self._receive.receive()
+        async with greeted.channel(self._codec, self._heartbeat) as channel:
+            yield channel
+
+
+@asynccontextmanager
+async def invite(codec: Codec, heartbeat: Heartbeat | None = None) -> AsyncIterator[Door]:
+    """Open a door for one guest during the block.
+
+    Args:
+        codec: the messages of the channel.
+        heartbeat: its times; those of `Heartbeat` by default.
+
+    Raises:
+        OSError: this host cannot listen.
+    """
+    door = Door(codec, heartbeat)
+    listeners = await door.listen()
+    async with trio.open_nursery() as nursery:
+        for listener in listeners:
+            nursery.start_soon(accept_forever, listener, door.admit)
+        yield door
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def accept(
+    invitation: bytes, codec: Codec, heartbeat: Heartbeat | None = None
+) -> AsyncIterator[Visit]:
+    """Connect to the host of an invitation, and open a channel to it for the block.
+
+    Raises:
+        DialError: it cannot be reached; says by which addresses it was tried.
+        RemoteProtocolError: these bytes are not an invitation.
+    """
+    try:
+        content = msgspec.msgpack.decode(invitation, type=_Invitation)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RemoteProtocolError(f"not an invitation: {error}") from error
+    tried: list[Attempt] = []
+    greeted = await race(_routes(content, codec), tried)
+    if greeted is None:
+        raise DialError("the other host cannot be reached", tuple(tried))
+    async with greeted.channel(codec, heartbeat) as channel:
+        stream = greeted.stream
+        assert isinstance(stream, TlsStream)
+        yield Visit(channel, tcp.own_host(stream.transport) or "")
+
+
+def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]]:
+    context = dialling_context(Credential(content.authority, content.certificate, content.key))
+    me = this_process()
+    hello = Hello(PROTOCOL, package_version(), _ROLE, _ROLE, me.host, me.pid)
+
+    async def dial(host: str, port: int) -> GreetedStream:
+        secure = await tcp.secure_dialled(await tcp.connect(host, port), context, HEAD)
+        try:
+            answer, decoder = await introduce(secure, hello, codec)
+            await join(secure)
+        except BaseException:
+            await trio.aclose_forcefully(secure)
+            raise
+        return GreetedStream(secure, answer, decoder, "tcp", join_host(host, port))
+
+    return [
+        Route("tcp", join_host(host, port), partial(dial, host, port), deadline=_TRY)
+        for host, port in content.addresses
+        if content.boot == me.boot or not host.startswith(("127.", "::1"))
+    ]
