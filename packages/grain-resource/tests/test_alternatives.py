@@ -252,7 +252,6 @@ def test_alternatives_that_make_no_sense_are_a_value_error(
         (lambda: Cores(1) | 3, "Cores(1) | 3: each alternative is a resource, and 3 is not"),  # type: ignore[operator]
         (lambda: None | Cores(1), "None | Cores(1): each alternative is a resource"),  # type: ignore[operator]
         (lambda: Either(Cores(1), Cores(2), prefer=None), "prefer=None: the wait"),  # type: ignore[arg-type]
-        (lambda: 2 * EITHER, "cannot be multiplied"),  # type: ignore[operator]
         (lambda: EITHER + Memory(1), "joined by &: write (GPUs(1) | Cores(16)) & Memory(1)"),  # type: ignore[operator]
         (lambda: len @ EITHER, "then write len @ (GPUs(1) | Cores(16))"),  # type: ignore[operator]
         (lambda: Supply(EITHER), "which only a task can ask for"),

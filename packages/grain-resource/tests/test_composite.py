@@ -201,9 +201,8 @@ CORES: Any = Cores(2)
 @pytest.mark.parametrize(
     ("product", "message"),
     [
-        (lambda: 4 * CORES, r"Cores\(2\) cannot be multiplied: write the amount itself"),
-        (lambda: 4 * NODE, "a task runs on one worker, so .* never spans"),
-        (lambda: NODE * 4, "Submit a task for each node, or ask for more"),
+        (lambda: CORES * 4, r"write the number of workers first, as in 4 \* Cores\(2\)"),
+        (lambda: NODE * 4, r"as in 4 \* \(Cores\(16\) & Memory\(60\)\)"),
         (lambda: NODE + NODE, "cannot be joined: a task runs on one worker, so .* never spans"),
         (lambda: NODE | NODE, "among the alternatives twice; state it once"),
         (lambda: NODE & NODE, "cannot combine .*: a task runs on one worker, so .* never spans"),

@@ -10,7 +10,8 @@ Map:
 
 - ``errors``: *not now* (``Insufficient``) apart from *never* (``Infeasible``)
 - ``spans``: spans of time as users write them
-- ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B``, ``ZERO``, ``A | B``
+- ``base``: ``Resource``, the interface of a kind; fit by kind; ``ZERO``, ``A & B``, ``A | B`` and
+  ``n * A``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``topology``: which ids are near each other, and the choice among those that are free
 - ``amounts``: ``Memory``, ``Capacity`` and ``Token``, which have no identities; ``Node``
@@ -29,7 +30,11 @@ from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token
 from grain.resource.base import ZERO as ZERO
 from grain.resource.base import Either as Either
+from grain.resource.base import Gang as Gang
+from grain.resource.base import Member as Member
 from grain.resource.base import Resource as Resource
+from grain.resource.base import RootAllocation as RootAllocation
+from grain.resource.base import gang as gang
 from grain.resource.errors import DuplicateKind as DuplicateKind
 from grain.resource.errors import Infeasible as Infeasible
 from grain.resource.errors import Insufficient as Insufficient

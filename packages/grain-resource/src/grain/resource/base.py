@@ -22,13 +22,13 @@ import copy
 import functools
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from grain.resource.errors import DuplicateKind, Infeasible, Insufficient
 from grain.resource.spans import clock_seconds, on_clock, unit_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -39,7 +39,7 @@ _INTERFACE = ("_request", "_alloc", "_dealloc", "_repr", "_stat")
 _AMOUNT = "write the amount itself, as in Cores(4)"
 _ONE_WORKER = (
     "a task runs on one worker, so what it asks for never spans nodes. Submit a task for each "
-    "node, or ask for more of one"
+    "node, ask for more of one, or for several workers at once, as in 4 * (Cores(32) & Memory(100))"
 )
 
 
@@ -63,6 +63,8 @@ class Resource:
     # The attributes that an allocation of several kinds passes on from this one.
     _exports: ClassVar[tuple[str, ...] | None] = None
     _unlimited_if_absent: ClassVar[bool] = False
+    # True for a limit of a whole task, on however many workers it runs.
+    _limits_whole: ClassVar[bool] = False
     _implied: ClassVar[Resource | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -210,6 +212,11 @@ class Resource:
         """Return the requests of which a task takes one, the first choice first; most often one."""
         return (self,)
 
+    @property
+    def count(self) -> int:
+        """The number of workers at once that a task asks for; most often one."""
+        return 1
+
     def get(self, kind: type[Resource]) -> Resource | None:
         """Return the part of one kind, as in ``res.get(Cores)``, or None."""
         return self.parts().get(kind._kind)
@@ -263,6 +270,14 @@ class Resource:
         """
         return Either(self, other)
 
+    def __rmul__(self, count: int) -> Gang:
+        """Return a request for so many workers at once, each with this, see `Gang`.
+
+        Raises:
+            TypeError, ValueError: as of `Gang`.
+        """
+        return Gang(count, self)
+
     if not TYPE_CHECKING:  # type checkers are to find these mistakes by themselves
 
         def __add__(self, other):
@@ -280,10 +295,10 @@ class Resource:
             return Either(other, self)
 
         def __mul__(self, other):
-            instead = _ONE_WORKER if len(self.parts()) > 1 else _AMOUNT
-            raise TypeError(f"{self._ask()} cannot be multiplied: {instead}")
-
-        __rmul__ = __mul__
+            raise TypeError(
+                f"{_bracketed(self)} * {other!r}: write the number of workers first, as in "
+                f"4 * {_bracketed(self)}"
+            )
 
         def __rmatmul__(self, other):
             if not callable(other):
@@ -295,7 +310,7 @@ class Resource:
             )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Resource) or type(other) is Either:
+        if not isinstance(other, Resource) or type(other) in (Either, Gang):
             return NotImplemented
         mine, theirs = self.parts(), other.parts()
         return mine.keys() == theirs.keys() and all(
@@ -321,8 +336,7 @@ class Resource:
 
 def _bracketed(res: Resource) -> str:
     """Return the text of a request as it stands after @, with brackets where it needs them."""
-    alternatives = res.alternatives()
-    plain = len(alternatives) == 1 and len(res.parts()) < 2
+    plain = type(res) not in (Either, Gang) and len(res.parts()) < 2
     return res.ask() if plain else f"({res.ask()})"
 
 
@@ -459,6 +473,7 @@ ZERO: Resource = Zero({})
 
 # Each has a place of its own in all tables of the scheduler.
 _MOST_ALTERNATIVES = 16
+_MOST_MEMBERS = 10_000
 _FOR_TASKS = "are alternatives, which only a task can ask for"
 
 
@@ -577,11 +592,6 @@ class Either(Resource):
                 f"resources are joined by &: write {_bracketed(self)} & {_bracketed(other)}"
             )
 
-        def __mul__(self, _):
-            raise TypeError(f"{self._ask()} cannot be multiplied: {_AMOUNT}")
-
-        __rmul__ = __mul__
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -606,6 +616,154 @@ def _waits(prefer: Any) -> float:
             f"str of the form [d]-hh:mm:ss, {write}"
         )
     return seconds
+
+
+class Gang(Resource):
+    """A request for several workers at once, each with the same: ``4 * Node(N=32, M=100)``.
+
+    The task starts when all of them have room, and runs on the first one, the *root*; its programs
+    may start others on all members. ``GVAR.res`` is what it has on the root, and `nodes` of it has
+    all members. A time limit is that of the whole; it may stand beside it.
+
+    Args:
+        count: the number of workers, at least 1.
+        member: what each of them gives; no alternatives and no gang.
+        same: ``"group"``: all are of one group of workers, most often a cluster; ``"job"``: all are
+            in one batch job, as some interconnects demand.
+
+    Raises:
+        TypeError: the number is not an integer, or the member is not a resource.
+        ValueError: the number is not positive, the member asks for nothing or is itself a gang or
+            alternatives, or `same` is something else.
+    """
+
+    __slots__ = ("_count", "_member", "same")
+    _kind = "Gang"  # in plain data; and so no other class can be of this name
+    same: str
+
+    def __init__(self, count: int, member: Resource, same: str = "group") -> None:
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise TypeError(f"{count!r} * ...: the number of workers is a whole number, as in 4")
+        if not isinstance(member, Resource):
+            raise TypeError(f"{count} * {member!r}: each worker gives a resource, as in Cores(32)")
+        text = _bracketed(member)
+        if count < 1:
+            raise ValueError(f"{count} * {text}: a task needs one worker or more")
+        if count > _MOST_MEMBERS:
+            raise ValueError(f"{count} * {text}: {_MOST_MEMBERS} workers are the most")
+        if isinstance(member, Gang):
+            raise ValueError(  # noqa: TRY004 - a resource, though none that a member gives
+                f"{count} * {text}: write one number, as in {count * member.count}"
+            )
+        if isinstance(member, Either):
+            raise ValueError(  # noqa: TRY004
+                f"{count} * {text}: the members are alike, so write the alternatives outside, as "
+                f"in {count} * Cores(16) | {count} * GPUs(1)"
+            )
+        if not member.parts():
+            raise ValueError(f"{count} * Ø: a member that gives nothing cannot run anything")
+        if same not in ("group", "job"):
+            raise ValueError(f"same={same!r}: members are in the same 'group' or the same 'job'")
+        self._count, self._member, self.same = count, member, same
+
+    @property
+    def count(self) -> int:
+        """The number of workers."""
+        return self._count
+
+    @property
+    def member(self) -> Resource:
+        """The part of each of them, with the time limit of the whole."""
+        return self._member
+
+    def parts(self) -> Mapping[str, Resource]:
+        """Return the parts of one member by kind: what a worker must have to be one."""
+        return self._member.parts()
+
+    def _repr(self) -> str:
+        return self._ask()
+
+    def _ask(self) -> str:
+        text = f"{self._count} * {_bracketed(self._member)}"
+        return text if self.same == "group" else f"gang({text}, same={self.same!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resource):
+            return NotImplemented
+        return (
+            isinstance(other, Gang)
+            and (self._count, self.same) == (other._count, other.same)
+            and self._member == other._member
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._count, self.same, self._member))
+
+    def __and__(self, other: Resource) -> Resource:
+        """Return it with a time limit; all else goes to the members.
+
+        Raises:
+            ValueError: the other is not a time limit.
+        """
+        if not isinstance(other, Resource):
+            return NotImplemented
+        return join((self, other))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"{self!r} has no attribute {name!r}: its member may have it")
+
+
+class Member(NamedTuple):
+    """A worker of a gang, as the task sees it.
+
+    Attributes:
+        name: of the worker.
+        host: on which it runs.
+        res: what it has for the task.
+    """
+
+    name: str
+    host: str
+    res: Resource
+
+    @property
+    def c(self) -> list[int]:
+        """The CPU ids, ascending; none if the task asked for no cores."""
+        return list(getattr(self.res, "c", ()))
+
+    @property
+    def g(self) -> list[int]:
+        """The GPU ids, ascending."""
+        return list(getattr(self.res, "g", ()))
+
+    @property
+    def M(self) -> float:  # noqa: N802 - the user's name for it
+        """GB of memory; 0 if the task asked for none."""
+        return getattr(self.res, "M", 0)
+
+
+class RootAllocation(Composite):
+    """The allocation of a gang's task on its root, with the members of the gang.
+
+    Attributes:
+        nodes: the members, the root first.
+    """
+
+    __slots__ = ("nodes",)
+
+    def __init__(self, own: Resource, nodes: Sequence[Member]) -> None:
+        super().__init__(dict(own.parts()))
+        self.nodes = nodes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RootAllocation, (joined(self._parts), self.nodes))
+
+
+def gang(count: int, member: Resource, *, same: str = "group") -> Gang:
+    """Return a request for several workers at once; arguments and errors as of `Gang`."""
+    return Gang(count, member, same)
 
 
 def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
@@ -656,6 +814,8 @@ def join(resources: Iterable[Resource]) -> Resource:
     for resource in rest:
         if type(resource) is Either:
             return _distributed([joined(parts), resource, *rest])
+        if type(resource) is Gang:
+            return _limited(resource, [joined(parts), *rest])
         if len(resource.parts().keys() & parts.keys()) > 1:
             both = f"{joined(parts).ask()} with {resource.ask()}"
             raise ValueError(f"cannot combine {both}: {_ONE_WORKER}")
@@ -667,6 +827,22 @@ def join(resources: Iterable[Resource]) -> Resource:
                 )
             parts[kind] = part
     return joined(parts)
+
+
+def _limited(gang: Gang, others: list[Resource]) -> Resource:
+    """Return a gang with the time limits, or the alternatives, that are joined to it."""
+    if any(type(one) is Either for one in others):
+        return _distributed([gang, *others])
+    for one in others:
+        unlimited = [part for part in one.parts().values() if not part._limits_whole]
+        if type(one) is Gang or unlimited:
+            raise ValueError(
+                f"{gang.ask()} & {_bracketed(one)}: each member has the same, so write it inside, "
+                f"as in {gang.count} * ({gang.member.ask()} & {one.ask()})"
+                if type(one) is not Gang
+                else f"{gang.ask()} & {one.ask()}: a task is one gang"
+            )
+    return Gang(gang.count, join((gang.member, *others)), gang.same)
 
 
 def _distributed(resources: list[Resource]) -> Either:

@@ -3,7 +3,8 @@
 Plain data are a dict from kind to what the kind's ``_data`` returned. They can be read, shown and
 passed on without the kind's class (as `Opaque`); the class is needed only where it is allocated
 from. Alternatives stand among them as ``{"Either": [...]}``, a list of such dicts; with a time to
-wait for the first one as ``{"Either": {"of": [...], "prefer": 60}}``.
+wait for the first one as ``{"Either": {"of": [...], "prefer": 60}}``. A request for several
+workers is ``{"Gang": {"count": 4, "of": {...}}}``.
 
 A class is a kind as soon as it is defined (see `grain.resource.Resource`). Classes of installed
 packages that are not imported yet are found by their entry points, in the group
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.resource.base import Either, Resource, defined_kinds, join, name_kind, path_of
+from grain.resource.base import Either, Gang, Resource, defined_kinds, join, name_kind, path_of
 from grain.resource.errors import DuplicateKind, UnknownKind
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ def to_data(resource: Resource) -> dict[str, Any]:
     if isinstance(resource, Either):
         of = [to_data(one) for one in resource.alternatives()]
         return {"Either": {"of": of, "prefer": resource.prefer} if resource.prefer else of}
+    if isinstance(resource, Gang):
+        return {
+            "Gang": {
+                "count": resource.count,
+                "of": to_data(resource.member),
+                **({} if resource.same == "group" else {"same": resource.same}),
+            }
+        }
     return {kind: part._data() for kind, part in resource.parts().items()}
 
 
@@ -81,7 +90,7 @@ def kind_class(name: str) -> type[Resource]:
     """
     cls = defined_kinds().get(name) or _installed(name)
     if cls is None:
-        names = ", ".join(sorted(defined_kinds().keys() - {Either._kind}))
+        names = ", ".join(sorted(defined_kinds().keys() - {Either._kind, Gang._kind}))
         raise UnknownKind(
             f"unknown kind of resource {name!r}; known are {names}. Import the module that "
             f"defines it, or install the package that has it as an entry point"
@@ -121,6 +130,8 @@ class Opaque(Resource):
 def _part(kind: str, data: Any, unknown: str) -> Resource:
     if kind == Either._kind:
         return _either(data, unknown)
+    if kind == Gang._kind:
+        return _gang(data, unknown)
     try:
         cls = kind_class(kind)
     except UnknownKind:
@@ -150,6 +161,20 @@ def _either(data: Any, unknown: str) -> Either:
         )
     except TypeError as error:
         raise ValueError(f"Either = {data!r}: {error}") from error
+
+
+def _gang(data: Any, unknown: str) -> Gang:
+    """Return the gang that plain data state."""
+    if not isinstance(data, dict) or not {"count", "of"} <= data.keys() <= {"count", "of", "same"}:
+        raise ValueError(
+            f"Gang = {data!r} is not a number of members, as in "
+            '{"count": 4, "of": {"Cores": 8}}'
+        )
+    try:
+        member = from_data(data["of"], unknown=unknown)
+        return Gang(data["count"], member, data.get("same", "group"))
+    except TypeError as error:
+        raise ValueError(f"Gang = {data!r}: {error}") from error
 
 
 def _installed(name: str) -> type[Resource] | None:

@@ -53,6 +53,7 @@ class WTime(Resource):
     __slots__ = ("_clock", "_end", "_hard", "_soft", "countdown", "group")
     _kind = "WTime"
     _exports = ("T", "group", "softT")
+    _limits_whole = True
     _unlimited_if_absent = True
 
     @with_usage(lambda given: _corrected(*given))
