@@ -22,12 +22,14 @@ from grain.resource import (
     Capacity,
     Cores,
     Either,
+    Gang,
     GPUs,
     Memory,
     Resource,
     Supply,
     Token,
     WTime,
+    gang,
     resource_kind,
 )
 
@@ -129,6 +131,19 @@ choices = with_alternatives(
 )
 
 
+def with_gangs(of: st.SearchStrategy[Resource]) -> st.SearchStrategy[Resource]:
+    """Return plain requests, and as often such for several workers at once."""
+    return st.one_of(
+        of,
+        st.builds(
+            gang,
+            st.sampled_from([2, 2, 3, 1]),
+            of.filter(lambda one: one != ZERO),
+            same=st.sampled_from(["group", "group", "job"]),
+        ),
+    )
+
+
 class Model:
     """A model that decides from nothing which tasks start where: each in order, on the best worker.
 
@@ -143,6 +158,10 @@ class Model:
             worker.give_back()
         self.interpreters = {
             worker: cluster.scheduler.workers[worker].shape.interpreter for worker in self.ends
+        }
+        self.common = {
+            w: {same: cluster.scheduler.workers[w].in_common(same) for same in ("group", "job")}
+            for w in self.ends
         }
         self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
         waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
@@ -161,6 +180,14 @@ class Model:
                 continue  # what asks for the same goes one after the other
             stuck.add(task.queue)
             for request in self.choices(task):
+                if request.count > 1:
+                    if self.has_room_for_all(task, request):
+                        assert task.id in actual, f"{task} could have started"
+                        tasks.append(task.id)
+                        self.take_members(task, request, actual[task.id])
+                        stuck.discard(task.queue)
+                        break
+                    continue
                 ranks = {worker: self.rank(task, request, worker) for worker in self.free}
                 best = min(ranks.values(), default=_NOWHERE)
                 if best != _NOWHERE:
@@ -173,6 +200,28 @@ class Model:
                     stuck.discard(task.queue)
                     break
         return tasks
+
+    def has_room_for_all(self, task: Task, request: Resource) -> bool:
+        """Return True if enough workers that have in common what they must can be members."""
+        assert isinstance(request, Gang)
+        able = [
+            self.common[worker][request.same]
+            for worker in self.free
+            if self.rank(task, request.member, worker) != _NOWHERE
+        ]
+        return any(able.count(one) >= request.count for one in able)
+
+    def take_members(self, task: Task, request: Resource, start: Start) -> None:
+        """Follow the choice of members, each of which must have had room."""
+        assert isinstance(request, Gang)
+        members = [(start.worker, start.allocation)]
+        members += [(worker, allocation) for worker, _, allocation in start.seats]
+        assert len({worker for worker, _ in members}) == request.count
+        assert len({self.common[worker][request.same] for worker, _ in members}) == 1
+        for worker, allocation in members:
+            assert self.rank(task, request.member, worker) != _NOWHERE
+            assert self.is_made_of(allocation, request.member)
+            self.free[worker].alloc(allocation)
 
     def choices(self, task: Task) -> Sequence[Resource]:
         """Return the alternatives that a task takes now, in their order."""
@@ -189,7 +238,8 @@ class Model:
         """Return True if an allocation is that of a request, but for what a worker implies."""
         implied = allocation.parts().keys() - request.parts().keys()
         return implied <= {"Capacity"} and all(
-            part.ask() == allocation.parts()[kind].ask() for kind, part in request.parts().items()
+            getattr(part, "is_all", False) or part.ask() == allocation.parts()[kind].ask()
+            for kind, part in request.parts().items()
         )
 
     def rank(self, task: Task, request: Resource, worker: int) -> tuple[float, float]:
@@ -209,16 +259,22 @@ class Machine(RuleBasedStateMachine):
     # Of workers, and of tasks that do not need any.
     interpreters: st.SearchStrategy[str] = st.sampled_from(["", "", "Python 3.11", "Python 3.12"])
     bounds: st.SearchStrategy[int] = st.sampled_from([0, 1, 3, 64])
+    most_workers = 4
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         self.cluster = Cluster(max_overtakes=data.draw(self.bounds))
         self.join(data.draw(workers), data.draw(self.interpreters))
 
-    @rule(total=workers, interpreter=interpreters)
-    def join(self, total: Resource, interpreter: str) -> None:
-        if len(self.cluster.scheduler.workers) < 4:
-            self.cluster.join(total, interpreter)
+    @rule(
+        total=workers,
+        interpreter=interpreters,
+        group=st.sampled_from(["", "", "", "other"]),
+        job=st.sampled_from(["", "1", "1", "2"]),
+    )
+    def join(self, total: Resource, interpreter: str, group: str = "", job: str = "") -> None:
+        if len(self.cluster.scheduler.workers) < self.most_workers:
+            self.cluster.join(total, interpreter, group, job)
 
     @rule(
         data=st.data(),
@@ -251,7 +307,7 @@ class Machine(RuleBasedStateMachine):
     def leave(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(sorted(self.cluster.scheduler.workers)))
         held = self.cluster.scheduler.workers[worker].tasks
-        expected = sorted(held)
+        expected = sorted(task for task in held if task >= 0)
         again = self.cluster.leave(worker)
         assert sorted(again) == expected
 
@@ -300,9 +356,30 @@ class ComparedMachineWithAlternatives(ComparedMachine):
     requests = choices
 
 
+class MachineWithGangs(Machine):
+    """The same events, where tasks may ask for several workers, also as alternatives."""
+
+    requests = with_alternatives(with_gangs(requests))
+    most_workers = 7
+
+
+class ComparedMachineWithGangs(ComparedMachine):
+    """Which gangs start, and that their members had room, is what the model says."""
+
+    requests = with_gangs(untimed)
+    most_workers = 7
+
+
 @pytest.mark.parametrize(
     "machine",
-    [Machine, ComparedMachine, MachineWithAlternatives, ComparedMachineWithAlternatives],
+    [
+        Machine,
+        ComparedMachine,
+        MachineWithAlternatives,
+        ComparedMachineWithAlternatives,
+        MachineWithGangs,
+        ComparedMachineWithGangs,
+    ],
 )
 def test_any_events_in_any_order(machine: Any) -> None:
     """After any events every invariant holds, and nothing waits that could start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons.append(_before(asked))
     else:
         reasons += _standing(queue, scheduler.max_overtakes, now)
+    reasons += _members(scheduler, queue, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     alike: dict[str, list[str]] = {}
@@ -75,6 +77,26 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
     reasons += [f"{_named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
+    """Return a sentence for each gang that a task may start as, with what it lacks."""
+    sentences = []
+    for one in queue.alternatives:
+        if one.count > 1:
+            able: Counter[str] = Counter()
+            for worker in scheduler.workers.values():
+                worker.give_back()
+                free = worker.supply.free
+                if not worker.draining and one.fits(worker.shape.interpreter, free):
+                    able[worker.in_common(one.same)] += worker.has_time(one, now)
+            most = max(able.values(), default=0)
+            where = "one group" if one.same == "group" else "one job"
+            sentences.append(
+                f"it needs room on {one.count} workers of {where} at once, and {most} "
+                f"{'has' if most == 1 else 'have'} it now"
+            )
+    return sentences
 
 
 def _awaits_first(task: Task, now: float) -> str:
@@ -213,6 +235,8 @@ def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
     reservation = worker.reservation
     if reservation is not None and reservation.queue is not one.queue:
         return f"it is reserved for a task that asks for {reservation.queue.request.ask()}"
+    if one.count > 1:
+        return "it has room for a member"
     if not one.bit & one.queue.open:
         return "not yet, as it waits for the first alternative"
     return "it has room; an older task goes first"

@@ -194,9 +194,12 @@ class ReservedWorkers:
 
     def find(self, by: Alternative, now: float) -> WorkerAccount | None:
         """Return a worker on which a task may start by an alternative now, or None."""
+        return next(self.find_all(by, now), None)
+
+    def find_all(self, by: Alternative, now: float) -> Iterator[WorkerAccount]:
+        """Yield the workers on which a task may start by an alternative now."""
         for mask, group in self._groups.items():
             if mask & by.bit:
                 for worker in group.values():
                     if worker.has_time(by, now):
-                        return worker
-        return None
+                        yield worker

@@ -42,6 +42,7 @@ class QueueTable:
         nonempty: the bits of the alternatives that the oldest tasks of the queues take now.
         untried: the bits of those among them for which no worker was sought since the task may have
             become startable. `Scheduler.dispatch` ends when none is left.
+        gangs: the bits of the alternatives that ask for several workers at once.
         unseen: the tasks that wait again for their first alternative, since the last decision.
         patient: the queues in ``order`` whose tasks wait for their first alternative, by their bit.
         now: the time of the last decision.
@@ -63,6 +64,7 @@ class QueueTable:
         self.order: list[tuple[int, int, TaskQueue]] = []
         self.nonempty = 0
         self.untried = 0
+        self.gangs = 0
         self.levels = LevelIndex(self.by_bit)
         self.reserved = ReservedWorkers()
         self.shapes: dict[Hashable, Shape] = {}
@@ -252,6 +254,7 @@ class QueueTable:
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(request, priority, bits, self._run_times, share, interpreter, seen)
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
+        self.gangs |= queue.gangs
         self.by_request[priority, request, share, interpreter, seen] = queue
         if seen:
             self.outlived[queue.bit] = queue
@@ -271,8 +274,9 @@ class QueueTable:
     def _discard_unused(self) -> None:
         """Forget the queues that have no tasks, waiting or running."""
         for key, queue in list(self.by_request.items()):
-            if not queue.running and queue.rank is None:
+            if not queue.running and not queue.seats and queue.rank is None:
                 del self.by_request[key]
+                self.gangs &= ~queue.gangs
                 self.outlived.pop(queue.bit, None)
                 self._by_priority[queue.priority] &= ~queue.bits
                 if not self._by_priority[queue.priority]:

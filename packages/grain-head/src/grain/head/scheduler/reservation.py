@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def best_reservation(
     queue: TaskQueue, workers: Iterable[WorkerAccount], now: float
 ) -> Reservation | None:
-    """Return the reservation with the earliest start, or None if no worker has the time.
+    """Return the reservation of one worker with the earliest start, or None if none has the time.
 
     Among unknown starts, it is the one for which the fewest runs have to end.
     """
@@ -39,7 +39,7 @@ def best_reservation(
     best_key = (math.inf, math.inf)
     for worker in workers:
         for by in queue.alternatives:
-            if not by.bit & queue.open & worker.shape.mask:
+            if by.count > 1 or not by.bit & queue.open & worker.shape.mask:
                 continue
             reservation, missing = reservation_on(by, worker, now)
             key = (reservation.start, missing)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from heapq import heappop
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
@@ -20,7 +21,7 @@ from grain.head.scheduler.state import (
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from grain.resource import Resource
 
@@ -57,6 +58,7 @@ class Scheduler:
         self._queues = QueueTable(self.run_times)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
+        self._last_seat = 0
         self._waiting = 0
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
         # reservation can have a known start.
@@ -65,7 +67,14 @@ class Scheduler:
     # ---- workers
 
     def on_worker_joined(
-        self, worker: int, name: str, total: Resource, now: float, interpreter: str = ""
+        self,
+        worker: int,
+        name: str,
+        total: Resource,
+        now: float,
+        interpreter: str = "",
+        group: str = "",
+        job: str = "",
     ) -> None:
         """Add a worker, which offers its resources.
 
@@ -74,6 +83,8 @@ class Scheduler:
             name: its name, for messages.
             total: its resources.
             interpreter: runs its tasks; only those tasks start there that need this one, or none.
+            group: the members of a gang are workers of one group.
+            job: its batch job, for gangs that demand one.
 
         Raises:
             ValueError: a worker of this id is here already.
@@ -92,6 +103,8 @@ class Scheduler:
             self._queues.levels.of(interpreter),
             end,
             now,
+            group,
+            job,
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
@@ -115,6 +128,9 @@ class Scheduler:
     def on_worker_left(self, worker: int) -> list[int]:
         """Remove a worker that is gone with all its runs; their tasks wait again, at the front.
 
+        A gang waits again if the worker was its root; its other members run on until
+        `on_finished`.
+
         Returns:
             The ids of those tasks, the oldest first. A task whose run was to be ended by
             `on_cancelled` is among them: cancel it again, now that it waits.
@@ -128,8 +144,11 @@ class Scheduler:
         for task in reversed(again):
             self.taken.pop(task.id, None)
             self._clear_run(task)
-            self._requeue(task)
-        return [task.id for task in again]
+            if task.id < 0:
+                del self.tasks[task.id]
+            else:
+                self._requeue(task)
+        return [task.id for task in again if task.id >= 0]
 
     # ---- tasks
 
@@ -323,7 +342,7 @@ class Scheduler:
         if len(self._queues.order) != 1:
             return None
         queue = self._queues.order[0][2]
-        return None if queue.reservations else queue
+        return None if queue.reservations or queue.gangs else queue
 
     def on_taken(self, queue: TaskQueue, count: int) -> list[Task]:
         """Remove the first waiting tasks of a queue, which start without the scheduler.
@@ -375,10 +394,14 @@ class Scheduler:
         return self._guard.limit
 
     def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
-        """Say why no worker that is here could ever run such a task; None if one could."""
+        """Say why no worker that is here could ever run such a task; None if one could.
+
+        For a gang, why there are not enough workers.
+        """
         probe = self._probe(request, interpreter)
         several = probe.only is None
         reasons = []
+        able: Counter[tuple[int, str]] = Counter()
         for worker in self.workers.values():
             if not probe.runs_on(worker.shape.interpreter):
                 reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
@@ -391,10 +414,16 @@ class Scheduler:
             ]
             if len(why) < len(clauses):
                 if not worker.draining:
-                    return None
+                    ways = zip(probe.alternatives, clauses, strict=True)
+                    able.update(
+                        (one.index, worker.in_common(one.same)) for one, no in ways if no is None
+                    )
+                    if any(n >= probe.alternatives[index].count for (index, _), n in able.items()):
+                        return None
+                    continue
                 why = ["it takes no more tasks"]
             reasons.append(f"{worker.name}: {', and '.join(why)}")
-        return "; ".join(reasons) or "no worker is here"
+        return "; ".join([*_too_few(probe, able), *reasons]) or "no worker is here"
 
     def _probe(self, request: Resource, interpreter: str = "") -> TaskQueue:
         """Return a queue that is only asked what fits where."""
@@ -471,7 +500,7 @@ class Scheduler:
             self._open_alternatives(now)
         unplaced = queues.unplaced
         while True:
-            if len(unplaced) == 1 and not queues.untried:
+            if len(unplaced) == 1 and not queues.untried | queues.gangs & queues.nonempty:
                 # The usual case in a long queue: one run ended, and the waiting tasks found no room
                 # elsewhere. What starts is decided without a look at the other workers.
                 self._refill(unplaced.popitem()[1], starts, now)
@@ -572,13 +601,13 @@ class Scheduler:
                 break
             if self._bounded:
                 self._guard.on_passed_over(queue, now)
-        for by in queue.alternatives:
-            if by.bit & queue.open:
-                worker = self._find(by, now)
-                if worker is not None:
-                    starts.append(self._start(by, worker, now))
+        for by in queue.opened():
+            members = self._find_members(by, now)
+            if members:
+                starts.append(self._start(by, members[0], now, members=members))
+                for worker in members:
                     self._queues.place(worker)
-                    return
+                return
         self._queues.untried &= ~queue.bits
 
     def _place(self, worker: WorkerAccount) -> None:
@@ -605,10 +634,44 @@ class Scheduler:
                 break
         return best or self._queues.reserved.find(by, now)
 
+    def _find_members(self, by: Alternative, now: float) -> Sequence[WorkerAccount]:
+        """Return the workers on which a queue's oldest task is to start by a request, or none.
+
+        The members of a gang are the tightest fits that have in common what they must. The first is
+        the root.
+        """
+        if by.count == 1:
+            worker = self._find(by, now)
+            return () if worker is None else (worker,)
+        found: dict[str, list[WorkerAccount]] = {}
+        # Those that are reserved for it go first: they may serve no one else.
+        for worker in chain(self._queues.reserved.find_all(by, now), self._free(by, now)):
+            members = found.setdefault(worker.in_common(by.same), [])
+            members.append(worker)
+            if len(members) == by.count:
+                return members
+        return ()
+
+    def _free(self, by: Alternative, now: float) -> Iterator[WorkerAccount]:
+        """Yield the workers with room for an alternative and without a sticky reservation."""
+        for level in self._queues.levels.fitting(by):
+            for worker in level.candidates(by, now):
+                if self._guard.permits(by, worker, now):
+                    yield worker
+
     def _start(
-        self, by: Alternative, worker: WorkerAccount, now: float, held: Resource | None = None
+        self,
+        by: Alternative,
+        worker: WorkerAccount,
+        now: float,
+        held: Resource | None = None,
+        members: Sequence[WorkerAccount] = (),
     ) -> Start:
-        """Start the first task of a queue, with ``held`` or with what is allocated for it."""
+        """Start the first task of a queue, with ``held`` or with what is allocated for it.
+
+        Args:
+            members: all workers of a gang, of which `worker` is the first.
+        """
         queue = by.queue
         if queue.urgent is not None:
             self.first_of(queue)
@@ -616,17 +679,53 @@ class Scheduler:
         limit = by.limits.hard
         if held is None:
             held = worker.supply.alloc(by.space)
-            if queue.only is None:
-                self.taken[task.id] = by
+        self._waiting -= 1
+        reservation = worker.reservation
+        self._occupy(task, by, worker, now, held)
+        seats = [self._seat(task, by, member, now) for member in members[1:]]
+        if self._queues.order[0][2] is not queue:
+            # Only now: a new reservation of this worker must account for the run that begins.
+            self._guard.on_overtaken(task, worker, now)
+        self._rerank(queue)
+        if reservation is not None and reservation.queue is queue:
+            self._guard.on_reserved_start(reservation, now)
+        return Start(
+            worker.id,
+            task.id,
+            self._allocation(task, by),
+            limit,
+            tuple(
+                (member.id, seat.id, self._allocation(seat, by))
+                for member, seat in zip(members[1:], seats, strict=True)
+            ),
+        )
+
+    def _seat(self, root: Task, by: Alternative, worker: WorkerAccount, now: float) -> Task:
+        """Give a member of a gang its allocation, by a task of its own."""
+        self._last_seat -= 1
+        seat = self.tasks[self._last_seat] = Task(self._last_seat, by.queue, root.age)
+        self._occupy(seat, by, worker, now, worker.supply.alloc(by.space))
+        return seat
+
+    def _occupy(
+        self, task: Task, by: Alternative, worker: WorkerAccount, now: float, held: Resource
+    ) -> None:
+        """Note that a task runs on a worker, and what that means for the worker's reservation."""
+        queue = by.queue
+        if queue.only is None:
+            self.taken[task.id] = by
         task.worker = worker
         task.held = held
         task.started = now
+        limit = by.limits.hard
         if limit != math.inf:
             task.until = now + limit
             self._bounded += 1
         worker.tasks[task.id] = task
-        queue.running += 1
-        self._waiting -= 1
+        if task.id < 0:
+            queue.seats += 1
+        else:
+            queue.running += 1
         reservation = worker.reservation
         if reservation is not None and reservation.queue is not queue:
             if reservation.allows(by, now):
@@ -634,15 +733,10 @@ class Scheduler:
             else:
                 # A task of higher priority took the room, or an older one before a known start.
                 self._guard.end(reservation)
-        if self._queues.order[0][2] is not queue:
-            # Only now: a new reservation of this worker must account for the run that begins.
-            self._guard.on_overtaken(task, worker, now)
-        self._rerank(queue)
-        if reservation is not None and reservation.queue is queue:
-            self._guard.on_reserved_start(reservation, now)
-        wtime = by.wtime
-        allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
-        return Start(worker.id, task.id, allocation, limit)
+
+    def _allocation(self, task: Task, by: Alternative) -> Resource:
+        """Return what a run may use: what it holds, and its time limits."""
+        return task.held if by.wtime is None else task.held & by.wtime.resolved(self.run_times)
 
     # ---- small things
 
@@ -677,7 +771,24 @@ class Scheduler:
             task.until = math.inf
         task.worker = None
         task.held = ZERO
-        task.queue.running -= 1
+        if task.id < 0:
+            task.queue.seats -= 1
+        else:
+            task.queue.running -= 1
+
+
+def _too_few(queue: TaskQueue, able: Counter[tuple[int, str]]) -> list[str]:
+    """Return a clause for each gang of a queue for which some workers could be members."""
+    clauses = []
+    for one in queue.alternatives:
+        most = max((n for (index, _), n in able.items() if index == one.index), default=0)
+        if most:
+            of_one = "" if one.same == "group" else " of one job"
+            clauses.append(
+                f"{one.request.ask()} needs {one.count} workers{of_one} at once, and only {most} "
+                f"that {'is' if most == 1 else 'are'} here would do"
+            )
+    return clauses
 
 
 def _cores(held: Resource) -> float:

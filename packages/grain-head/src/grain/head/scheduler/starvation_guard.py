@@ -37,7 +37,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.reservation import beside_task, best_reservation
+from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
 from grain.head.scheduler.state import Reservation
 
 if TYPE_CHECKING:
@@ -144,6 +144,9 @@ class StarvationGuard:
             reservation = best_reservation(queue, sample, now)
             if reservation is not None and not reservation.sticky:
                 self._add(reservation)
+            elif queue.gangs & queue.open:
+                for one in self._earliest_gang(queue, now):
+                    self._add(one)
 
     def on_overtaken(self, taker: Task, worker: WorkerAccount, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
@@ -175,13 +178,16 @@ class StarvationGuard:
         worker = reservation.worker
         if worker.reservation is not reservation:
             return  # no task is left for it, or its start was a known one
+        if len(reservation.party) > 1:
+            self.end(reservation)
+            return
         mask = worker.shape.mask
         # A queue that is the only waiting one overtakes no other.
         for _, _, queue in self._queues.order if len(self._queues.order) > 1 else ():
             if queue is reservation.queue:
                 if worker.has_time(reservation.by, now) and reservation.by.bit & queue.open:
                     return
-            elif mask & queue.open and self._due(queue, len(queue.reservations)):
+            elif mask & queue.open & ~queue.gangs and self._due(queue, _tasks_of(queue)):
                 another = _sticky_on_best(queue, (worker,), now)
                 if another is not None:
                     self._release(reservation)
@@ -221,12 +227,12 @@ class StarvationGuard:
     def on_closed(self, queue: TaskQueue) -> None:
         """End the reservations for alternatives that the oldest task of a queue does not take."""
         for reservation in list(queue.reservations):
-            if not reservation.by.bit & queue.open:
+            if not reservation.by.bit & queue.open and reservation in queue.reservations:
                 self.end(reservation)
 
     def on_fewer(self, queue: TaskQueue) -> None:
         """End the reservations of a queue for which it has no tasks left."""
-        while len(queue.reservations) > queue.waiting:
+        while _tasks_of(queue) > queue.waiting:
             self.end(queue.reservations[-1])
 
     def on_dispatched(self, now: float) -> None:
@@ -237,14 +243,18 @@ class StarvationGuard:
                 self._reserve_due(queue, now)
 
     def end(self, reservation: Reservation | None) -> None:
-        """End a reservation: its task started or is gone, or its worker is or has no time left."""
+        """End a reservation: its task started or is gone, or its worker is or has no time left.
+
+        All reservations of a gang end together.
+        """
         if reservation is None:
             return
-        self._release(reservation)
         self._openings += 1
-        worker = reservation.worker
-        if worker.id in self._workers and not worker.draining:
-            self._queues.open_to_all(worker)
+        for one in reservation.party:
+            self._release(one)
+            worker = one.worker
+            if worker.id in self._workers and not worker.draining:
+                self._queues.open_to_all(worker)
 
     # ---- the parts of that
 
@@ -260,17 +270,70 @@ class StarvationGuard:
 
     def _reserve_due(self, queue: TaskQueue, now: float) -> None:
         """Reserve a worker for each due task of a queue, as long as there are some."""
-        while queue.sought_at != self._openings and self._due(queue, len(queue.reservations)):
-            fastest = self._fastest(queue, now)
-            if fastest is None:
+        while queue.sought_at != self._openings and self._due(queue, _tasks_of(queue)):
+            party = self._fastest(queue, now)
+            if not party:
                 queue.sought_at = self._openings
-            else:
-                self._add(fastest)
-                worker = fastest.worker
-                level, mask = self._queues.startable(worker)
-                self._queues.settle(worker, level, mask)
+            for reservation in party:
+                self._add(reservation)
+            for reservation in party:
+                level, mask = self._queues.startable(reservation.worker)
+                self._queues.settle(reservation.worker, level, mask)
 
-    def _fastest(self, queue: TaskQueue, now: float) -> Reservation | None:
+    def _earliest_gang(self, queue: TaskQueue, now: float) -> Sequence[Reservation]:
+        """Return reservations for the first gang of a queue that has a known start, if any.
+
+        All of them have that start: the latest of those that its members have by themselves.
+        """
+        for by in queue.opened():
+            if by.count == 1:
+                continue
+            able: dict[str, list[Reservation]] = {}
+            for worker in self._reservable(queue):
+                if by.bit & worker.shape.mask:
+                    one, _ = reservation_on(by, worker, now)
+                    if one.start != math.inf:
+                        able.setdefault(worker.in_common(by.same), []).append(one)
+            parties = [
+                nsmallest(by.count, some, key=lambda one: one.start)
+                for some in able.values()
+                if len(some) >= by.count
+            ]
+            for party in sorted(parties, key=lambda some: some[-1].start):
+                start = max(party[-1].start, now)
+                if all(one.worker.end >= start + by.need for one in party):
+                    for one in party:
+                        one.start = start
+                    return _party(party)
+        return ()
+
+    def _fastest(self, queue: TaskQueue, now: float) -> Sequence[Reservation]:
+        """Return sticky reservations where the fewest runs have to end before a task fits."""
+        single = None if queue.gangs == queue.bits else self._fastest_single(queue, now)
+        if single is not None:
+            return single.party
+        for by in queue.opened():
+            if by.count > 1:
+                party = self._fastest_gang(by, now)
+                if party:
+                    return party
+        return ()
+
+    def _fastest_gang(self, by: Alternative, now: float) -> Sequence[Reservation]:
+        """Return sticky reservations of the members with the fewest runs that have to end."""
+        able: dict[str, list[WorkerAccount]] = {}
+        for worker in self._reservable(by.queue):
+            if by.bit & worker.shape.mask and worker.has_time(by, now):
+                able.setdefault(worker.in_common(by.same), []).append(worker)
+        best: list[WorkerAccount] = []
+        for workers in able.values():
+            if len(workers) >= by.count:
+                few = nsmallest(by.count, workers, key=lambda worker: len(worker.tasks))
+                if not best or _runs(few) < _runs(best):
+                    best = few
+        return _party([Reservation(by, one, math.inf, beside_task(by, one), {}) for one in best])
+
+    def _fastest_single(self, queue: TaskQueue, now: float) -> Reservation | None:
         """Return a sticky reservation where the fewest runs have to end before a task fits."""
         able = (worker for worker in self._reservable(queue) if any(_able(queue, worker, now)))
         few = nsmallest(_COMPARED, islice(able, _SAMPLE), key=lambda worker: len(worker.tasks))
@@ -294,9 +357,32 @@ class StarvationGuard:
         reservation.worker.reservation = None
 
 
+def _tasks_of(queue: TaskQueue) -> int:
+    """Return the number of tasks of a queue that have a reservation, or several as gangs."""
+    reservations = queue.reservations
+    if not queue.gangs:
+        return len(reservations)
+    return sum(one.party[0] is one for one in reservations)
+
+
+def _party(reservations: Sequence[Reservation]) -> Sequence[Reservation]:
+    """Join the reservations of the members of a gang; return them."""
+    for one in reservations:
+        one.party = reservations
+    return reservations
+
+
+def _runs(workers: Sequence[WorkerAccount]) -> int:
+    return sum(len(worker.tasks) for worker in workers)
+
+
 def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alternative]:
-    """Yield the alternatives that a task takes now, and for which a worker has enough and time."""
-    return (by for by in queue.opened() if by.bit & worker.shape.mask and worker.has_time(by, now))
+    """Yield the alternatives on one worker, for which that has enough and time."""
+    return (
+        by
+        for by in queue.opened()
+        if by.count == 1 and by.bit & worker.shape.mask and worker.has_time(by, now)
+    )
 
 
 def _sticky_on_best(

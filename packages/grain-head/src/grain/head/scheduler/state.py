@@ -15,7 +15,7 @@ from heapq import heapify, heappush
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, Either, Limits, Supply, WTime
+from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -65,12 +65,16 @@ class Start(NamedTuple):
     Attributes:
         allocation: what the run may use: allocated resources and its time limits.
         limit: the hard time limit in seconds; ``math.inf`` if there is none.
+        seats: the other members of a gang: worker, id, and what it may use there. The scheduler has
+            a task of each, which `Scheduler.on_finished` ends like any other; their ids are
+            negative, so no caller has given them.
     """
 
     worker: int
     task: int
     allocation: Resource
     limit: float
+    seats: tuple[tuple[int, int, Resource], ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -85,6 +89,8 @@ class Alternative:
         interpreter: that of the queue.
         wtime: the part of the request that limits the time, if any.
         space: the rest of the request.
+        count: the number of workers at once that it asks for; more than 1 for a gang.
+        same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         limits: the time limits in seconds, estimated where the request names a group.
         least: the seconds that a worker must have left as the tasks have outlived others, see
             `Scheduler.queue`; 0 for all others.
@@ -103,10 +109,16 @@ class Alternative:
     wtime: WTime | None = field(init=False)
     space: Resource = field(init=False)
     limits: Limits = field(init=False)
+    count: int = 1
+    same: str = "group"
     heap: list[tuple[float, int, Level]] = field(default_factory=list)
 
     def __post_init__(self, run_times: RunTimes) -> None:
-        self.wtime, self.space = split_time(self.request)
+        request = self.request
+        if isinstance(request, Gang):
+            self.count, self.same = request.count, request.same
+            request = request.member
+        self.wtime, self.space = split_time(request)
         self.limits = limits_of(self.wtime, run_times)
 
     def fits(self, interpreter: str, free: Resource) -> bool:
@@ -153,6 +165,7 @@ class TaskQueue:
         alternatives: the requests of which each task takes one, the first choice first.
         only: the alternative, if there is but one; else None.
         bits: the bits of all alternatives.
+        gangs: the bits of those that ask for several workers at once.
         open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
             it is to wait for that, see ``prefer``.
         prefer: for how many seconds a task waits for the first alternative before it takes others.
@@ -161,6 +174,8 @@ class TaskQueue:
         urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
             no more; None as long as no task of the queue has an urgency.
         cancelled: the number of cancelled tasks in ``tasks``.
+        running: the number of its tasks that run; the roots of gangs among them.
+        seats: the number of the other members of these gangs.
         serving_shapes: the number of shapes of workers on which such a task fits when they are
             empty, time limits aside. If it is 0, none of the workers can ever run one.
         rank: the queue's place in the order of service, (-priority, age of the oldest task); None
@@ -187,12 +202,14 @@ class TaskQueue:
     alternatives: tuple[Alternative, ...] = field(init=False)
     only: Alternative | None = field(init=False)
     bits: int = field(init=False)
+    gangs: int = field(init=False)
     open: int = field(init=False)
     prefer: float = field(init=False)
     tasks: deque[Task] = field(default_factory=deque)
     urgent: list[tuple[float, int, int]] | None = None
     cancelled: int = 0
     running: int = 0
+    seats: int = 0
     serving_shapes: int = 0
     rank: tuple[int, int] | None = None
     overtakers: list[int] = field(default_factory=list)
@@ -212,6 +229,7 @@ class TaskQueue:
         self.only = self.alternatives[0] if len(requests) == 1 else None
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
+        self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
 
     @property
     def asked(self) -> str:
@@ -315,6 +333,8 @@ class WorkerAccount:
             be considered for it, and what was returned is not handed over.
         draining: True if it takes no more tasks.
         idle_since: when its last task ended, or when it joined; meaningless while tasks run.
+        group, job: what it has in common with others, for the members of gangs; a worker without a
+            job has it in common with none.
     """
 
     id: int
@@ -324,6 +344,8 @@ class WorkerAccount:
     peers: dict[Hashable, Level]
     end: float
     joined: float
+    group: str = ""
+    job: str = ""
     idle_since: float = 0.0
     order: tuple[float, int] = (0.0, 0)
     level: Level | None = None
@@ -341,6 +363,12 @@ class WorkerAccount:
     def life(self) -> float:
         """The seconds from when it joined until its time is over."""
         return self.end - self.joined
+
+    def in_common(self, same: str) -> str:
+        """Return the name of what the members of a gang have in common with it."""
+        if same == "group":
+            return self.group
+        return self.job or f"{self.name}#{self.id}"
 
     def has_time(self, by: Alternative, now: float) -> bool:
         """Return True if the worker has enough time left for an alternative, and any at all."""
@@ -440,6 +468,8 @@ class Reservation:
             at ``start``.
         beside_mask: the bits of the alternatives that fit into ``future``, kept by
             `QueueTable`; None if they are to be worked out again.
+        party: the reservations of all members of a gang, which are made and ended together; for
+            any other task only this one.
     """
 
     by: Alternative
@@ -449,9 +479,11 @@ class Reservation:
     beside: dict[int, Resource]
     beside_mask: int | None = None
     queue: TaskQueue = field(init=False)
+    party: Sequence[Reservation] = field(init=False)
 
     def __post_init__(self) -> None:
         self.queue = self.by.queue
+        self.party = (self,)
 
     @property
     def sticky(self) -> bool:

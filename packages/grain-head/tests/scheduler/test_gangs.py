@@ -1,0 +1,212 @@
+"""Requests for several workers at once: all or none, in one decision, and none starves."""
+
+from __future__ import annotations
+
+from grain.head.scheduler.explain import explain
+from grain.head.testing import Cluster
+from grain.resource import Cores, Node, WTime, gang
+
+
+def _members(cluster: Cluster, task: int) -> list[int]:
+    start = cluster.starts[task]
+    return sorted([start.worker, *(worker for worker, _, _ in start.seats)])
+
+
+def _finish_gang(cluster: Cluster, task: int) -> None:
+    cluster.finish(task, *(seat for _, seat, _ in cluster.starts[task].seats))
+
+
+def test_all_members_start_in_one_decision_or_none() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(2))
+
+    task = cluster.submit(3 * Cores(4))
+    assert [] == cluster.running
+
+    cluster.join(Cores(8))
+    assert [0, 1, 3] == _members(cluster, task)
+    assert all(allocation.N == 4 for _, _, allocation in cluster.starts[task].seats)
+
+
+def test_each_member_gets_what_one_asks_for_and_the_time_limit_of_the_whole() -> None:
+    cluster = Cluster(Node(4, 8), Node(4, 8))
+
+    task = cluster.submit(2 * Node(2, 3) & WTime(T=60))
+
+    start = cluster.starts[task]
+    for allocation in (start.allocation, start.seats[0][2]):
+        assert (2, 3, 60) == (allocation.N, allocation.M, allocation.T)
+
+
+def test_a_member_is_free_when_its_own_part_has_ended() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    task = cluster.submit(2 * Cores(4))
+    seat = cluster.starts[task].seats[0]
+
+    cluster.finish(task)
+    second = cluster.submit(Cores(4))
+    third = cluster.submit(Cores(4))
+
+    assert second in cluster.running
+    assert third not in cluster.running
+    cluster.finish(seat[1])
+    assert third in cluster.running
+
+
+def test_younger_tasks_use_what_a_waiting_gang_cannot() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    long = cluster.submit(Cores(4))
+
+    wide = cluster.submit(2 * Cores(4))
+    young = cluster.submit(Cores(4))
+
+    assert sorted([long, young]) == cluster.running
+    cluster.finish(long)
+    assert wide not in cluster.running
+    cluster.finish(young)
+    assert wide in cluster.running
+
+
+def test_an_older_gang_goes_before_what_would_take_the_place_of_a_run() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    first = cluster.submit(Cores(4))
+    wide = cluster.submit(2 * Cores(2))
+    same = cluster.submit(Cores(4))
+    waits = cluster.submit(Cores(4))
+    assert sorted([first, same]) == cluster.running
+
+    cluster.finish(same)  # it fits again, and so does half of the gang
+    assert waits in cluster.running
+    cluster.finish(waits, first)
+
+    assert wide in cluster.running
+
+
+def test_a_gang_that_is_overtaken_too_often_gets_all_of_its_workers() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=2)
+    runs = [cluster.submit(Cores(4)), cluster.submit(Cores(4))]
+    wide = cluster.submit(2 * Cores(4))
+    waiting = [cluster.submit(Cores(4)) for _ in range(10)]
+
+    while wide not in cluster.running:
+        run = min(set(cluster.running) & {*runs, *waiting})
+        cluster.finish(run)
+
+    left = [task for task in waiting if task not in cluster.starts]
+    assert 8 == len(left)
+    assert [0, 1] == _members(cluster, wide)
+
+
+def test_two_gangs_that_need_the_same_workers_start_one_after_the_other() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(4), max_overtakes=1)
+    runs = [cluster.submit(Cores(4)) for _ in range(3)]
+    first = cluster.submit(2 * Cores(4))
+    second = cluster.submit(2 * Cores(4))
+    third = [cluster.submit(Cores(3)) for _ in range(20)]
+
+    for run in runs:
+        cluster.finish(run)
+    while first not in cluster.running:
+        cluster.finish(next(task for task in cluster.running if task in third))
+    assert second not in cluster.starts
+    _finish_gang(cluster, first)
+    while second not in cluster.running:
+        cluster.finish(next(task for task in cluster.running if task in third))
+
+
+def test_a_reserved_worker_that_drains_frees_the_others_and_all_are_reserved_anew() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(4), max_overtakes=1)
+    runs = [cluster.submit(Cores(4)) for _ in range(3)]
+    wide = cluster.submit(2 * Cores(4))
+    for _ in range(2):
+        runs.append(cluster.submit(Cores(4)))
+    cluster.finish(runs[0])  # the overtake, by which the gang becomes due
+    reserved = [w for w in cluster.scheduler.workers.values() if w.reservation is not None]
+    assert 2 == len(reserved)
+
+    cluster.drain(reserved[0].id)
+
+    again = [w.id for w in cluster.scheduler.workers.values() if w.reservation is not None]
+    assert 2 == len(again)
+    assert reserved[0].id not in again
+    assert wide not in cluster.starts
+
+
+def test_a_gang_whose_start_is_known_lets_pass_only_what_ends_before() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    cluster.submit(Cores(4) & WTime(T=100))
+    wide = cluster.submit(2 * Cores(4) & WTime(T=50))
+
+    short = cluster.submit(Cores(4) & WTime(T=100))
+    long = cluster.submit(Cores(4) & WTime(T=101))
+
+    assert short in cluster.running
+    cluster.finish(short)
+    assert long not in cluster.running
+    cluster.finish(0)
+    assert wide in cluster.running
+
+
+def test_members_are_of_one_group_and_on_demand_of_one_job() -> None:
+    cluster = Cluster()
+    for group, job in (("a", "1"), ("b", "2"), ("a", "3"), ("b", "2")):
+        cluster.join(Cores(4), group=group, job=job)
+
+    assert [1, 3] == _members(cluster, cluster.submit(gang(2, Cores(4), same="job")))
+    assert [0, 2] == _members(cluster, cluster.submit(2 * Cores(4)))
+    assert 0 == len(set(cluster.running) - {0, 1, -1, -2})
+
+
+def test_workers_without_a_job_are_in_no_job_together() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+
+    assert cluster.submit(gang(2, Cores(1), same="job")) not in cluster.running
+
+
+def test_a_gang_waits_again_if_its_root_is_lost_and_not_if_another_member_is() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(1))
+    task = cluster.submit(2 * Cores(4))
+    root, seat = cluster.starts[task].worker, cluster.starts[task].seats[0]
+
+    assert [] == cluster.leave(seat[0])
+    assert [task] == cluster.running
+
+    assert [task] == cluster.leave(root)
+    assert [] == cluster.running
+
+
+def test_a_gang_may_be_one_of_several_alternatives() -> None:
+    cluster = Cluster(Cores(4))
+
+    task = cluster.submit(2 * Cores(4) | Cores(3))
+    assert () == cluster.starts[task].seats
+    cluster.finish(task)
+
+    cluster.join(Cores(4))
+    assert [0, 1] == _members(cluster, cluster.submit(2 * Cores(4) | Cores(3)))
+
+
+def test_too_few_workers_for_a_gang_are_counted() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(1))
+
+    why = cluster.scheduler.why_never(3 * Cores(2), 0.0)
+
+    assert why == (
+        "3 * Cores(2) needs 3 workers at once, and only 2 that are here would do; "
+        "w2: it has CPU_Cores([0]), asked for Cores(2)"
+    )
+    assert cluster.scheduler.why_never(2 * Cores(2), 0.0) is None
+    assert "of one job at once, and only 1 that is here" in str(
+        cluster.scheduler.why_never(gang(2, Cores(2), same="job"), 0.0)
+    )
+
+
+def test_a_waiting_gang_is_explained_by_how_many_workers_have_room() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    cluster.submit(Cores(3))
+    wide = cluster.submit(2 * Cores(2))
+
+    reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
+
+    assert "it asks for 2 * Cores(2)" in reasons
+    assert "it needs room on 2 workers of one group at once, and 1 has it now" in reasons
+    assert "w0: it has room for a member" in reasons
