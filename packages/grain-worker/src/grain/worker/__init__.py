@@ -24,6 +24,7 @@ Map:
 - ``jobs/``: jobs of a queue, between their receipts
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
+- ``gang/``: one run that starts programs on several workers at once
 - ``guards/``: the helper processes, which end whatever programs leave behind
 - ``node/``: facts and limits of the node
 """

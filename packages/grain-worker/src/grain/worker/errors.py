@@ -532,3 +532,17 @@ class _Folders(NamedTuple):
         if name.startswith(self.standard) and "-packages" not in name[len(self.standard) :]:
             return _Kind.LIBRARY
         return _Kind.USER
+
+
+class MemberLost(Exception):
+    """A member is lost, and with it the run.
+
+    Attributes:
+        index: of the member: 0 for the root, whose process has ended.
+        joined: True if all members had joined; False if nothing has run yet.
+    """
+
+    def __init__(self, index: int, text: str, *, joined: bool) -> None:
+        super().__init__(text)
+        self.index = index
+        self.joined = joined

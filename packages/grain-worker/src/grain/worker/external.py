@@ -55,7 +55,7 @@ from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
-from grain.worker.processes.mpi import mpi_prefix
+from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
@@ -348,6 +348,19 @@ class ProgramCall:
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> ProgramResult:
         """Run the program to its end; a cancelled call leaves its result in `cancelled_result`."""
+        gang = members.get()
+        if gang is None:
+            return await self._accounted()
+        call, variables = gang.new_call()
+        self.request["env"].update((k.encode(), v.encode()) for k, v in variables.items())
+        try:
+            return await self._accounted()
+        finally:
+            # What it has started on other members ends with it; and only then it has ended.
+            with trio.CancelScope(shield=True):
+                await gang.settle(call)
+
+    async def _accounted(self) -> ProgramResult:
         account = GVAR.account
         if not isinstance(account, RunAccount):
             return await self._attempts()

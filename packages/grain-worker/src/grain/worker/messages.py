@@ -91,6 +91,20 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
     id: str = ""
 
 
+class GangPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The part of a run in a gang: a task on several workers at once (`grain.worker.gang`).
+
+    Attributes:
+        root: the run of the root, which all parts of the gang name.
+        index: 0 for the root, which runs the task; others keep a seat.
+        size: the number of members.
+    """
+
+    root: Attempt
+    index: int
+    size: int
+
+
 # ---- agent and runner
 
 
@@ -105,6 +119,8 @@ class StartRun(Message, frozen=True):
         chain: 0, or the number of the attempt that began the chain in which this run waits: it
             begins when the runs of the chain that came before it have ended.
         settings: on a wire, the mission's `MissionSettings` as bytes; empty for none.
+        gang: its part in a gang; None for a run on one worker. A seat has no function, and no
+            payload.
     """
 
     max_payload = 256 * 1024**2
@@ -116,6 +132,7 @@ class StartRun(Message, frozen=True):
     chain: int = 0
     task: int = 0
     settings: bytes = b""
+    gang: GangPart | None = None
 
 
 class Cancel(Message, frozen=True):
@@ -203,6 +220,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         alone: True if the run was given the whole worker.
         ended: True if it has ended; its `RunEnded` follows.
         chain: as in its `Lease`. The first run of a chain that has not ended is under way.
+        gang: as in its `Lease`.
     """
 
     mission: str
@@ -214,6 +232,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     alone: bool = False
     ended: bool = False
     chain: int = 0
+    gang: GangPart | None = None
 
 
 class Inventory(Message, frozen=True):
@@ -378,6 +397,8 @@ class Lease(Message, frozen=True):
             runs of a chain take place one after the other, in the order of their leases, with the
             same resources.
         settings: the mission's `MissionSettings` as bytes; empty for none.
+        gang: its part in a gang; None for a run on one worker. A seat has no function, and no
+            payload.
     """
 
     max_payload = 256 * 1024**2
@@ -391,6 +412,38 @@ class Lease(Message, frozen=True):
     alone: bool = False
     chain: int = 0
     settings: bytes = b""
+    gang: GangPart | None = None
+
+
+class SeatOpen(Message, frozen=True):
+    """A seat of a gang awaits its root: from a runner to the head, again on each connection.
+
+    Attributes:
+        attempt: the run that keeps the seat.
+        invitation: the address and the key for the root, see `grain.edge.invitation`.
+    """
+
+    attempt: Attempt
+    invitation: bytes
+
+
+class MemberOpen(Message, frozen=True):
+    """A seat that awaits its root: from the head to the runner of the root; may come twice.
+
+    Attributes:
+        attempt: the run of the root.
+        index: of the member.
+        name, host: of its worker.
+        res: what it has for the gang, as plain data.
+        invitation: as of `SeatOpen`.
+    """
+
+    attempt: Attempt
+    index: int
+    name: str
+    host: str
+    res: dict[str, Any]
+    invitation: bytes
 
 
 class Revoke(Message, frozen=True):
@@ -448,6 +501,7 @@ AGENT = (
     LoopBlocked,
     TasksPrinted,
     Inspected,
+    SeatOpen,
     Backlog,
     CoresComputed,
     Draining,
@@ -460,6 +514,7 @@ HEAD = (
     DefineFunction,
     ForgetFunctions,
     Lease,
+    MemberOpen,
     Revoke,
     AckRuns,
     Inspect,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import Outcome, WorkerSession
-    from grain.worker.messages import Attempt, BlockingCode, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Inspected, SeatOpen
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
@@ -268,6 +268,11 @@ class Agent:
     def inspected(self, answer: Inspected) -> None:
         """See `RunnerListener`."""
         self._session.on_inspected(answer)
+        self._settle()
+
+    def seat_open(self, seat: SeatOpen) -> None:
+        """See `RunnerListener`."""
+        self._session.on_seat_open(seat)
         self._settle()
 
     def died(self, death: RunnerDeath) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.worker.messages import Cancel, DefineFunction, ForgetFunctions, Inspect, StartRun
+from grain.worker.messages import (
+    Cancel,
+    DefineFunction,
+    ForgetFunctions,
+    Inspect,
+    MemberOpen,
+    StartRun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from grain.edge.messages import Message, Payload
 
-    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen, Payload]
     """An order of a session to a runner; the payload of a run is its arguments."""
 
 

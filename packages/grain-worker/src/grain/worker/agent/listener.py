@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -38,6 +38,9 @@ class RunnerListener(Protocol):
 
     def inspected(self, answer: Inspected) -> None:
         """Take the programs of a run, the answer to a question."""
+
+    def seat_open(self, seat: SeatOpen) -> None:
+        """Take the invitation of a seat, which is for the root of its gang."""
 
     def died(self, death: RunnerDeath) -> None:
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""

@@ -13,7 +13,7 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.edge.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
-from grain.worker.messages import Ended, Inspected, Ready, StartRun
+from grain.worker.messages import Ended, Inspected, Ready, SeatOpen, StartRun
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import (
     BLOCKED,
@@ -145,6 +145,8 @@ class RunnerInstance:
                         ended.append((message, payload))
                 elif isinstance(message, Inspected):
                     self._listener.inspected(message)
+                elif isinstance(message, SeatOpen):
+                    self._listener.seat_open(message)
                 elif isinstance(message, Ready):
                     self.failure = message.error
                     if not message.error:

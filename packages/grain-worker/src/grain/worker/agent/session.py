@@ -41,10 +41,12 @@ from grain.worker.messages import (
     Lease,
     Leaving,
     LoopBlocked,
+    MemberOpen,
     Outlived,
     RegisterWorker,
     Revoke,
     RunEnded,
+    SeatOpen,
     StartRun,
     Status,
     TasksPrinted,
@@ -255,6 +257,9 @@ class WorkerSession:
         if self.paused:
             self._send(Backlog(len(self.kept), self.kept_bytes))
         self._send(InventoryEnd())
+        for run in self.runs.values():
+            if run.seat is not None:
+                self._send(run.seat)
         if self._computing is not None:
             self._send(CoresComputed(self._computing))
         for ended, payload, _ in self.kept.values():
@@ -288,6 +293,9 @@ class WorkerSession:
                 self.to_runner.append((message, None))
             case Inspect():
                 self._inspect(message)
+            case MemberOpen():
+                if message.attempt in self.runs:
+                    self.to_runner.append((message, None))
             case Drain():
                 self.drain(now, now if message.at_once else math.inf)
             case _:
@@ -302,6 +310,13 @@ class WorkerSession:
     def on_inspected(self, answer: Inspected) -> None:
         """Pass on the answer of the runner."""
         self._send(answer)
+
+    def on_seat_open(self, seat: SeatOpen) -> None:
+        """Pass on the invitation of a seat, now and on each later connection."""
+        run = self.runs.get(seat.attempt)
+        if run is not None:
+            run.seat = seat
+            self._send(seat)
 
     def on_computing(self, cores: float | None) -> None:
         """Report on how many cores something is computed, unless that has hardly changed."""
@@ -350,6 +365,7 @@ class WorkerSession:
             lease.chain,
             lease.task,
             lease.settings,
+            lease.gang,
         )
         self.to_runner.append((order, arguments))
 
@@ -582,6 +598,7 @@ class WorkerSession:
             lease.alone,
             ended,
             lease.chain,
+            lease.gang,
         )
 
     def _total_now(self, now: float) -> dict[str, Any]:

@@ -22,13 +22,18 @@ keep them on this node and away from the batch system, as a task has cores on on
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+import sys
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.resource import Resource
 
 Flavour = Literal["openmpi", "mpich", "intel", "srun"]
@@ -36,6 +41,33 @@ Flavour = Literal["openmpi", "mpich", "intel", "srun"]
 # By these Open MPI recognises Slurm, PBS, LSF and Grid Engine, and then counts their slots, of
 # which there may be fewer than CPUs: a job with one task of 64 CPUs has one slot.
 _BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
+
+
+class Members(Protocol):
+    """The members of the gang on which a run's programs may start others (`grain.worker.gang`).
+
+    Attributes:
+        cpus: the number of CPUs that each member has, the root first.
+        rsh: the path of the command that launchers call in place of ssh.
+        address: of the root, in the network by which the members are connected.
+    """
+
+    cpus: Sequence[int]
+    rsh: str
+    address: str
+
+    def new_call(self) -> tuple[int, dict[str, str]]:
+        """Return a number for a call of `run_external`, and the variables by which it is known."""
+
+    async def settle(self, call: int) -> None:
+        """Wait until nothing that a call has started is left on any member."""
+
+
+members: ContextVar[Members | None] = ContextVar("grain.worker members", default=None)
+"""The members of the running tasklet's gang; None if it has its own worker only."""
+
+
+_RANK = str(Path(__file__).parents[1] / "gang" / "rank.py")
 
 
 def mpi_prefix(
@@ -63,6 +95,9 @@ def mpi_prefix(
         ValueError: no CPUs are allocated, or a part of one, `threads` does not divide their number,
             or the flavour is unknown.
     """
+    gang = members.get()
+    if res is None and gang is not None and len(gang.cpus) > 1:
+        return over_members(flavour, gang, threads, launcher)
     res = GVAR.res if res is None else res
     cores = res.get(Cores)
     if isinstance(cores, Cores) and cores.share < 1:
@@ -103,6 +138,60 @@ def mpi_prefix(
             step.append(f"--nodelist={node}")
         return [launcher or "srun", *step, f"--cpu-bind={bind}", f"--export=ALL,{omp}"]
     raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
+
+
+def over_members(flavour: Flavour, gang: Members, threads: int, launcher: str | None) -> list[str]:
+    """Return the words for ranks on all members of a gang; arguments and errors as above.
+
+    The launcher calls `grain.worker.gang.rsh` for each member, under the names m0, m1 and so on.
+    Ranks are bound by `grain.worker.gang.rank`, as no launcher binds each member to its own CPUs.
+    """
+    if min(gang.cpus) != max(gang.cpus) or threads < 1 or gang.cpus[0] % threads:
+        raise ValueError(
+            f"members with {', '.join(map(str, gang.cpus))} CPUs cannot be shared by ranks of "
+            f"{threads} each"
+        )
+    each = gang.cpus[0] // threads
+    ranks = str(each * len(gang.cpus))
+    hosts = ",".join(f"m{index}:{each}" for index in range(len(gang.cpus)))
+    rank = [sys.executable, "-SEs", _RANK, str(each), str(threads)]
+    if flavour == "openmpi":
+        # Open MPI 4 has its launching by OMPI_MCA_, Open MPI 5 by PRTE_MCA_ (its docs, "Launching
+        # with SSH"). Its daemons must not call the command in turn, nor leave its process group.
+        ours = {
+            "OMPI_MCA_plm": "rsh",
+            "OMPI_MCA_plm_rsh_agent": gang.rsh,
+            "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+            "OMPI_MCA_orte_leave_session_attached": "1",
+            "PRTE_MCA_plm": "ssh",
+            "PRTE_MCA_plm_ssh_agent": gang.rsh,
+            "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+            "PRTE_MCA_prte_leave_session_attached": "1",
+        }
+        forget = [word for name in _BATCH for word in ("-u", name)]
+        named = [f"{name}={value}" for name, value in ours.items()]
+        command = [launcher or "mpirun", "--host", hosts, "--bind-to", "none", "-n", ranks]
+        return ["env", *forget, *named, *command, *rank]
+    if flavour == "mpich":
+        remote = ["-launcher", "ssh", "-launcher-exec", gang.rsh, "-rmk", "user", "-hosts", hosts]
+        # The name of this host may mean nothing on others, and to itself a loopback address.
+        here = ["-localhost", gang.address]
+        return [launcher or "mpiexec", *remote, *here, "-bind-to", "none", "-n", ranks, *rank]
+    if flavour == "intel":
+        # Developer Reference for Linux, "Hydra Environment Variables".
+        ours = {
+            "I_MPI_HYDRA_BOOTSTRAP": "rsh",
+            "I_MPI_HYDRA_BOOTSTRAP_EXEC": gang.rsh,
+            "I_MPI_HYDRA_BRANCH_COUNT": "0",
+            "I_MPI_PIN": "0",
+        }
+        named = [f"{name}={value}" for name, value in ours.items()]
+        names = ",".join(f"m{index}" for index in range(len(gang.cpus)))
+        command = [launcher or "mpiexec.hydra", "-hosts", names, "-ppn", str(each), "-n", ranks]
+        return ["env", *named, *command, *rank]
+    raise ValueError(
+        f"flavour must be openmpi, mpich or intel for several members, not {flavour!r}"
+    )
 
 
 def _mask(cpus: list[int]) -> int:

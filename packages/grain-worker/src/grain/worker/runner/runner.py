@@ -10,6 +10,7 @@ import math
 import signal
 import sys
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
@@ -20,6 +21,7 @@ from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
     ExternalLostError,
+    MemberLost,
     PayloadError,
     all_behind,
     command_line,
@@ -31,6 +33,8 @@ from grain.worker.messages import (
     ForgetFunctions,
     Inspect,
     Inspected,
+    MemberOpen,
+    SeatOpen,
     StartRun,
     chain_of,
 )
@@ -48,7 +52,8 @@ if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
     from grain.worker.call import Call, Outcome, RunSettings
-    from grain.worker.messages import Attempt
+    from grain.worker.gang.part import RootPart
+    from grain.worker.messages import Attempt, GangPart
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -157,6 +162,8 @@ class _Execution(Generic[Arriving, Departing]):
         self._unsent: list[tuple[Ended, Departing | None]] = []
         self._unsent_since = 0.0
         self._leaving = False
+        # The gangs of which a run here is the root.
+        self._gangs: dict[Attempt, RootPart] = {}
 
     # ---- orders
 
@@ -174,6 +181,8 @@ class _Execution(Generic[Arriving, Departing]):
                 self._translation.learn(message, payload)
             elif isinstance(message, Inspect):
                 self._inspect(message)
+            elif isinstance(message, MemberOpen) and message.attempt in self._gangs:
+                self._gangs[message.attempt].add(message)
 
     def _inspect(self, message: Inspect) -> None:
         # Later: over a channel in memory the answer would come before the question was sent.
@@ -212,6 +221,8 @@ class _Execution(Generic[Arriving, Departing]):
             self._runs[attempt] = trio.CancelScope()
             self._nursery.start_soon(self._refuse, run, error)
             return
+        if run.gang is not None:
+            call = self._part_of(run.gang, attempt, call)
         if self._idle:
             pooled = self._runs[attempt] = self._idle.pop()
             pooled.start(self._run_pooled, run, call, res, settings)
@@ -222,6 +233,19 @@ class _Execution(Generic[Arriving, Departing]):
             )
             # For a later run, which then need not wait for a nursery.
             self._nursery.start_soon(self._open_pooled)
+
+    def _part_of(self, gang: GangPart, attempt: Attempt, call: Call) -> Call:
+        """Return the call of a part of a gang."""
+        from grain.worker.gang.part import RootPart, seat_call  # seldom needed
+
+        if gang.index:
+            return seat_call(partial(self._announce, attempt))
+        part = self._gangs[attempt] = RootPart(call, gang.size)
+        return part.call()
+
+    def _announce(self, attempt: Attempt, invitation: bytes) -> None:
+        with suppress(trio.BrokenResourceError):  # the other end has left
+            self._channel.post([(SeatOpen(attempt, invitation), None)])
 
     def _start_successor(self, run: StartRun) -> None:
         """Start the run that waits for the end of this one, if there is one."""
@@ -335,6 +359,11 @@ class _Execution(Generic[Arriving, Departing]):
         """Report the end of a run that had begun; None for an outcome if it was cancelled."""
         attempt = run.attempt
         del self._runs[attempt]
+        if run.gang is not None:
+            self._gangs.pop(attempt, None)
+            if type(ended) is outcome.Error and not_joined(ended.error):
+                self._send(Ended(attempt, "returned"), None)
+                return
         if attempt in self._cores:
             self._threads.end_run(self._cores.pop(attempt))
         report: object = b""
@@ -384,14 +413,21 @@ def crash_behind(error: BaseException) -> str:
     """Return why a run that raised an exception counts as crashed; "" if it does not.
 
     It does if the supervisor of its program was killed: by the kernel when memory ran out, or by a
-    person; not by a mistake of the task.
+    person; or if a member of its gang was lost; not by a mistake of the task.
     """
     if isinstance(error, BaseExceptionGroup):
         crashes = [crash_behind(one) for one in error.exceptions]
         return crashes[0] if all(crashes) else ""
+    if isinstance(error, MemberLost):
+        return str(error)
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def not_joined(error: BaseException) -> bool:
+    """Return True if a run never began, as not all members of its gang had joined."""
+    return isinstance(error, MemberLost) and not error.joined
 
 
 def by_sigterm(error: BaseException) -> bool:

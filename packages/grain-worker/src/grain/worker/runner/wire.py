@@ -22,11 +22,24 @@ from grain.worker.messages import (
     ForgetFunctions,
     Inspect,
     Inspected,
+    MemberOpen,
     Ready,
+    SeatOpen,
     StartRun,
 )
 
-CODEC = Codec(StartRun, Cancel, Ended, DefineFunction, ForgetFunctions, Ready, Inspect, Inspected)
+CODEC = Codec(
+    StartRun,
+    Cancel,
+    Ended,
+    DefineFunction,
+    ForgetFunctions,
+    Ready,
+    Inspect,
+    Inspected,
+    SeatOpen,
+    MemberOpen,
+)
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)
 """A silent runner is blocked by a tasklet, and not dead: only the end of its process is a death."""

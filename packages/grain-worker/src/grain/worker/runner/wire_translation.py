@@ -73,6 +73,9 @@ class WireTranslation:
 
     def decode(self, run: StartRun, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
         """See `Translation.decode`."""
+        if run.gang is not None and run.gang.index:
+            # A seat calls no function; `grain.worker.runner.runner` has one for it.
+            return Call(_no_call, (), {}), self._resource(run.res), self._settings.of(run, _no_call)
         if payload is None:
             raise PayloadError("a task came without its arguments")
         fn = self._function(run.function)
@@ -137,3 +140,7 @@ class WireTranslation:
             "write it to a file, and return the path"
         )
         return self._payloads.dump_outcome(outcome.Error(refusal), name), True
+
+
+async def _no_call() -> None:
+    """Do nothing: see `WireTranslation.decode`."""

@@ -1,0 +1,124 @@
+"""Lines of JSON over Unix sockets: between tasklets and their processes, and from ``rsh``.
+
+The sockets have names without files (unix(7), "abstract"), so nothing is left behind by whatever is
+killed. Any user of the host may connect to such a name, so both sides ask the kernel for the other
+one's user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST = 16 * 1024**2
+"""The most bytes of a line: an environment may have some megabytes."""
+
+
+class ControlError(Exception):
+    """The other side is another user's, has ended, or says something that is not a line of JSON."""
+
+
+class JsonLines:
+    """Lines of JSON over a stream; an async context manager, which closes it."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._read = bytearray()
+        self._sending = trio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def send(self, **content: Any) -> None:
+        """Send a line.
+
+        Raises:
+            ControlError: the other side has gone.
+        """
+        data = json.dumps(content).encode() + b"\n"
+        try:
+            async with self._sending:
+                await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ControlError(f"the other side has gone: {error}") from error
+
+    async def receive(self) -> dict[str, Any]:
+        """Wait for a line, and return it.
+
+        Raises:
+            ControlError: the other side has gone, or has sent something else.
+        """
+        while (end := self._read.find(b"\n")) < 0:
+            if len(self._read) > MOST:
+                raise ControlError("the line is too long")
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise ControlError(f"the other side has gone: {error}") from error
+            if not data:
+                raise ControlError("the other side has gone")
+            self._read += data
+        line = bytes(self._read[:end])
+        del self._read[: end + 1]
+        try:
+            content = json.loads(line)
+        except ValueError as error:
+            raise ControlError(f"not a line of JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ControlError("not an object")
+        return content
+
+
+def listen() -> tuple[str, trio.SocketListener]:
+    """Listen under a new name; return the name and the listener, which the caller closes."""
+    name = f"grain-{secrets.token_hex(12)}"
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind("\0" + name)
+    listening.listen(128)
+    return name, trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+
+
+async def connect(name: str) -> JsonLines:
+    """Connect to a name.
+
+    Raises:
+        ControlError: no process of this user listens there.
+    """
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        await sock.connect("\0" + name)
+        stream = trio.SocketStream(sock)
+        check_user(stream)
+    except OSError as error:
+        sock.close()
+        raise ControlError(f"nothing listens at {name}: {error.strerror}") from error
+    except BaseException:
+        sock.close()
+        raise
+    return JsonLines(stream)
+
+
+def check_user(stream: trio.SocketStream) -> None:
+    """Check that the other side is a process of this user.
+
+    Raises:
+        ControlError: it is another user's; the caller closes the stream.
+    """
+    raw = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    if _PEER.unpack(raw)[1] != os.geteuid():
+        raise ControlError("the process at the other end is another user's")
+
+
+_PEER = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED in unix(7)

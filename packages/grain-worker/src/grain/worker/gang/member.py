@@ -1,0 +1,100 @@
+"""``python -m grain.worker.gang.member CONTROL SILENCE``: the process of a seat.
+
+It ends when the root says goodbye, is lost, or has not come in time, and when the seat's tasklet
+has gone. All of its programs have ended then.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from grain.edge.errors import EdgeError
+from grain.edge.invitation import invite
+from grain.worker.gang.control import ControlError, connect
+from grain.worker.gang.messages import (
+    CODEC,
+    JOIN,
+    EndProgram,
+    ProgramExited,
+    ProgramOrder,
+    SpawnProgram,
+    heartbeat,
+)
+from grain.worker.gang.programs import MemberPrograms
+
+if TYPE_CHECKING:
+    from grain.edge.channel import FramedChannel
+    from grain.worker.gang.control import JsonLines
+
+
+async def keep(control: str, silence: float) -> str:
+    """Serve the root of a gang; return why that is over.
+
+    Args:
+        control: the name at which the seat's tasklet listens.
+        silence: seconds without a sign of life after which the root is lost.
+    """
+    async with await connect(control) as tasklet, invite(CODEC, heartbeat(silence)) as door:
+        await tasklet.send(invitation=base64.b85encode(door.invitation).decode())
+        why = "the root has not connected"
+        with trio.move_on_after(JOIN * silence) as patience:
+            async with door.guest() as root:
+                patience.deadline = float("inf")
+                why = await _serve(root, tasklet)
+        return why
+
+
+async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
+    why: list[str] = []
+
+    async def until_tasklet_has_gone(scope: trio.CancelScope) -> None:
+        try:
+            while True:
+                await tasklet.receive()
+        except ControlError:
+            why.append("the tasklet has gone")
+            scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        programs = MemberPrograms(nursery, partial(_report, root))
+        nursery.start_soon(until_tasklet_has_gone, nursery.cancel_scope)
+        try:
+            while True:
+                for message, payload in await root.receive():
+                    if isinstance(message, SpawnProgram):
+                        assert isinstance(payload, bytes)
+                        order = msgspec.msgpack.decode(payload, type=ProgramOrder)
+                        programs.start(message.number, order)
+                    elif isinstance(message, EndProgram):
+                        programs.end(message.number)
+        except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
+            why.append(str(error) or "the root has ended")
+        nursery.cancel_scope.cancel()
+    return why[0] if why else ""
+
+
+def _report(root: FramedChannel, number: int, status: int, output: bytes) -> None:
+    try:
+        root.post([(ProgramExited(number, status), output)])
+    except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # the root is lost, and this process ends
+
+
+def main(control: str, silence: str) -> int:
+    """Keep a seat; return the exit status."""
+    try:
+        trio.run(keep, control, float(silence))
+    except (ControlError, EdgeError, OSError) as error:
+        print(f"grain: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

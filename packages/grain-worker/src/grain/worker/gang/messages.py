@@ -1,0 +1,72 @@
+"""The messages between the process of the root and those of the seats."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from grain.edge.channel import Heartbeat
+from grain.edge.messages import Codec, Message
+
+SILENCE = 20.0
+"""Seconds without a beat after which a member is lost. With 5 s there was no false alarm at a load
+of 20 on two cores, but a network may be away for longer than that."""
+
+JOIN = 3
+"""Times that silence until all members must have joined: they begin one after the other."""
+
+OUTPUT = 64 * 1024
+"""The most bytes of a program's output that come back to the root: the last ones."""
+
+
+class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
+    """A program to start, as the payload of a `SpawnProgram`.
+
+    Attributes:
+        argv: the program and its arguments.
+        environment: changes to that of the seat.
+        cwd: the directory in which it starts.
+    """
+
+    argv: tuple[bytes, ...]
+    environment: tuple[tuple[bytes, bytes], ...]
+    cwd: bytes
+
+
+class SpawnProgram(Message, frozen=True):
+    """An order to start a program; the payload is an `ProgramOrder`.
+
+    Attributes:
+        number: of the program, for the messages below.
+    """
+
+    max_payload: ClassVar[int] = 16 * 1024**2
+    number: int
+
+
+class EndProgram(Message, frozen=True):
+    """An order to end a program, and all that it has started; without effect if it has ended."""
+
+    number: int
+
+
+class ProgramExited(Message, frozen=True):
+    """A report that nothing of a program is left; the payload is the end of its output.
+
+    Attributes:
+        status: its exit status, or the negative number of the signal that ended it.
+    """
+
+    max_payload: ClassVar[int] = OUTPUT
+    number: int
+    status: int
+
+
+def heartbeat(silence: float) -> Heartbeat:
+    """Return the times of a channel between members that is lost after so many seconds."""
+    return Heartbeat(interval=silence / 10, suspect=silence / 2, lost=silence)
+
+
+CODEC = Codec(SpawnProgram, EndProgram, ProgramExited)
+"""The codec of both sides."""

@@ -1,0 +1,74 @@
+"""The part of a runner's run in a gang: the root's tasklet, or the keeper of a seat."""
+
+from __future__ import annotations
+
+import functools
+import socket
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain import GVAR
+from grain.resource import Member, RootAllocation, from_data
+from grain.worker.call import Call
+from grain.worker.errors import MemberLost
+from grain.worker.gang.messages import JOIN, SILENCE
+from grain.worker.gang.session import Seat, keep_seat, lead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.worker.messages import MemberOpen
+
+
+class RootPart:
+    """The call of a gang's task, which begins when all members have joined.
+
+    Args:
+        call: the user's.
+        size: the number of members.
+    """
+
+    def __init__(self, call: Call, size: int) -> None:
+        self._call = call
+        self._size = size
+        self._open: dict[int, MemberOpen] = {}
+        self._all_open = trio.Event()
+
+    def add(self, member: MemberOpen) -> None:
+        """Take in that a seat awaits its root; a repeated message has no effect."""
+        self._open.setdefault(member.index, member)
+        if len(self._open) == self._size - 1:
+            self._all_open.set()
+
+    def call(self) -> Call:
+        """Return the call to run in its place."""
+
+        @functools.wraps(self._call.fn)
+        async def led() -> Any:
+            return await self._lead()
+
+        return Call(led, (), {})
+
+    async def _lead(self) -> Any:
+        with trio.move_on_after(JOIN * SILENCE):
+            await self._all_open.wait()
+        if not self._all_open.is_set():
+            absent = next(k for k in range(1, self._size) if k not in self._open)
+            raise MemberLost(absent, f"member {absent} has not come in time", joined=False)
+        seats = [self._open[index] for index in range(1, self._size)]
+        own = GVAR.res
+        nodes = [Member(GVAR.instance, socket.gethostname(), own)]
+        nodes += [Member(seat.name, seat.host, from_data(seat.res)) for seat in seats]
+        GVAR.res = RootAllocation(own, nodes)
+        invited = [
+            Seat(seat.name, seat.invitation, len(node.c))
+            for seat, node in zip(seats, nodes[1:], strict=True)
+        ]
+        fn, args, kwargs = self._call
+        return await lead(invited, functools.partial(fn, *args, **kwargs))
+
+
+def seat_call(announce: Callable[[bytes], object]) -> Call:
+    """Return the call that keeps a seat; see `keep_seat`."""
+    return Call(keep_seat, (announce,), {})

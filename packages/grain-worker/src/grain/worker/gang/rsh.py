@@ -1,0 +1,51 @@
+"""``python -SE rsh.py NAME [OPTIONS] HOST WORDS``: what an MPI launcher calls in place of ssh.
+
+It has the process of the root (`grain.worker.gang.root`, which listens at NAME) run the words on a
+member, and ends as they end. Launchers call one for each member, so it imports nothing but the
+standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+CALL = "GRAIN_GANG_CALL"
+"""The variable with the number of the call of `run_external` that the launcher belongs to."""
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Run the words on the member that the arguments name; return the exit status."""
+    while arguments and arguments[0].startswith("-"):
+        arguments.pop(0)  # of ssh and rsh, as -x and -q; none that launchers use has a value
+    if len(arguments) < 2:
+        print("grain-rsh: a launcher calls it as: grain-rsh HOST COMMAND", file=sys.stderr)
+        return 255
+    order = {
+        "host": arguments[0],
+        "words": arguments[1:],
+        "environment": dict(os.environ),
+        "cwd": os.getcwd(),  # noqa: PTH109 - pathlib takes longer than all else here
+        "call": os.environ.get(CALL, "0"),
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as root:
+        try:
+            root.connect("\0" + name)
+            root.sendall(json.dumps(order).encode() + b"\n")
+            with root.makefile("rb") as answers:
+                answer = json.loads(answers.readline() or b"{}")
+        except OSError as error:
+            print(f"grain-rsh: Grain's process on this host is gone: {error}", file=sys.stderr)
+            return 255
+    if not answer:
+        print("grain-rsh: Grain's process on this host is gone", file=sys.stderr)
+        return 255
+    sys.stderr.write(answer["output"])
+    status: int = answer["status"]
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,259 @@
+"""The tasklets' side of a gang: `lead` for the root, `keep_seat` for each other member."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import trio
+
+from grain import GVAR
+from grain.edge.trust import python_command
+from grain.worker.errors import ExternalError, MemberLost
+from grain.worker.external import run_external
+from grain.worker.gang.control import ControlError, JsonLines, check_user, listen
+from grain.worker.gang.messages import JOIN, SILENCE
+from grain.worker.gang.rsh import CALL
+from grain.worker.processes.environment import allocated
+from grain.worker.processes.mpi import members
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
+
+_GOODBYE = 5.0  # seconds for the process of the root to say goodbye to the seats
+
+
+class Seat(NamedTuple):
+    """A member other than the root.
+
+    Attributes:
+        name: of its worker.
+        invitation: of its process.
+        cpus: the number of CPUs that it has for the gang.
+    """
+
+    name: str
+    invitation: bytes
+    cpus: int
+
+
+class GangMembers:
+    """The members of a gang, as the programs of the root's tasklet use them.
+
+    Attributes:
+        cpus, rsh, address: see `grain.worker.processes.mpi.Members`.
+    """
+
+    def __init__(self, lines: JsonLines, rsh: str, cpus: Sequence[int]) -> None:
+        self._lines = lines
+        self._numbers = count(1)
+        self._settled: dict[int, trio.Event] = {}
+        self._is_lost = False
+        self.rsh = rsh
+        self.address = ""
+        self.cpus = cpus
+
+    def new_call(self) -> tuple[int, dict[str, str]]:
+        """See `grain.worker.processes.mpi.Members`."""
+        number = next(self._numbers)
+        return number, {CALL: str(number)}
+
+    async def settle(self, call: int) -> None:
+        """Wait until nothing that a call has started is left on any member.
+
+        It takes some 20 s at most, as a lost member cancels the run. Shield it from cancellation:
+        otherwise something may be left.
+
+        When a member is lost, it does not wait: the end of the run ends all seats.
+        """
+        if self._is_lost:
+            return
+        over = self._settled[call] = trio.Event()
+        with suppress(ControlError):  # the process has gone; then seats end all by themselves
+            await self._lines.send(settle=call)
+            await over.wait()
+
+    def on_settled(self, call: int) -> None:
+        """Take in that nothing of a call is left."""
+        self._settled.pop(call).set()
+
+    def on_lost(self) -> None:
+        """Take in that no more answers will come."""
+        self._is_lost = True
+        for over in self._settled.values():
+            over.set()
+
+
+async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SILENCE) -> None:
+    """Keep a seat until the root has ended or is lost; nothing of its programs is left then.
+
+    Cancellation ends them, too.
+
+    Args:
+        announce: called with the invitation, which the root needs.
+        silence: seconds without a sign of life after which the root is lost.
+
+    Raises:
+        ExternalError: its process has failed.
+    """
+    failed: ExternalError | None = None
+    name, listener = listen()
+
+    async def await_invitation() -> None:
+        async with await _accepted(listener) as lines:
+            announce(base64.b85decode((await lines.receive())["invitation"]))
+            await trio.sleep_forever()  # the process ends if this connection does
+
+    async with listener, trio.open_nursery() as nursery:
+        nursery.start_soon(await_invitation)
+        try:
+            await _process("member", name, silence)
+        except ExternalError as error:
+            failed = error
+        nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+async def lead(
+    seats: Sequence[Seat], body: Callable[[], Awaitable[T]], *, silence: float = SILENCE
+) -> T:
+    """Lead a gang while a function runs, which begins when all members have joined.
+
+    At its end all seats end.
+
+    Args:
+        seats: all other members, in order.
+        body: the function. `grain.worker.processes.mpi.members` is set while it runs.
+        silence: seconds without a sign of life after which a member is lost.
+
+    Raises:
+        MemberLost: one did not join within `JOIN` times the silence, or is lost; the function is
+            cancelled.
+        Exception: of the function.
+    """
+    leader = _Leader(seats, silence)
+    name, listener = listen()
+    async with listener, trio.open_nursery() as nursery:
+        nursery.start_soon(leader.keep_process, name, nursery.cancel_scope)
+        async with await _accepted(listener) as lines:
+            result = await leader.serve(lines, body)
+            leader.over = True
+        # It says goodbye to the seats, as its connection to us has ended.
+        with trio.move_on_after(_GOODBYE):
+            await leader.ended.wait()
+        nursery.cancel_scope.cancel()
+    if leader.lost is not None:
+        raise leader.lost
+    if isinstance(result, Exception):
+        raise result
+    return result[0]
+
+
+class _Leader:
+    """The state of `lead`.
+
+    Attributes:
+        lost: the first loss.
+        over: True when the function has ended, and the process is to end.
+        ended: set when the process of the root has ended.
+    """
+
+    def __init__(self, seats: Sequence[Seat], silence: float) -> None:
+        self._seats = seats
+        self._silence = silence
+        self._absent = set(range(1, len(seats) + 1))
+        self._joined = trio.Event()
+        self.lost: MemberLost | None = None
+        self.over = False
+        self.ended = trio.Event()
+
+    async def keep_process(self, control: str, run: trio.CancelScope) -> None:
+        """Run the process of the root; if it fails, all is over."""
+        why = ""
+        try:
+            await _process("root", control, self._silence)
+        except ExternalError as error:
+            why = str(error)
+        self.ended.set()
+        if not self.over:
+            self._lose(0, f"the process of the root has ended: {why}")
+            run.cancel()
+
+    async def serve(
+        self, lines: JsonLines, body: Callable[[], Awaitable[T]]
+    ) -> tuple[T] | Exception:
+        """Have all seats join, and run the function; return its result or its error."""
+        cpus = [len(allocated(GVAR.res, "c")), *(seat.cpus for seat in self._seats)]
+        gang = GangMembers(lines, (await lines.receive())["rsh"], cpus)
+        result: tuple[T] | Exception = RuntimeError("cancelled")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, lines, gang, nursery.cancel_scope)
+            for index, seat in enumerate(self._seats, 1):
+                invitation = base64.b85encode(seat.invitation).decode()
+                await lines.send(join=index, invitation=invitation)
+            with trio.move_on_after(JOIN * self._silence):
+                await self._joined.wait()
+            if self._joined.is_set():
+                token = members.set(gang)
+                try:
+                    result = (await body(),)
+                except Exception as error:  # outside of the nursery's group
+                    result = error
+                finally:
+                    members.reset(token)
+            else:
+                first = min(self._absent)
+                self._lose(first, f"it has not answered within {JOIN * self._silence:.0f} s")
+            nursery.cancel_scope.cancel()
+        return result
+
+    async def _listen(self, lines: JsonLines, gang: GangMembers, run: trio.CancelScope) -> None:
+        if not self._absent:
+            self._joined.set()
+        with suppress(ControlError):  # the process has ended, as `keep_process` notices
+            while self.lost is None:
+                line = await lines.receive()
+                if "join" in line:
+                    gang.address = line["address"]
+                    self._absent.discard(line["join"])
+                    if not self._absent:
+                        self._joined.set()
+                elif "settle" in line:
+                    gang.on_settled(line["settle"])
+                elif "lost" in line:
+                    self._lose(line["lost"], line["why"])
+        gang.on_lost()
+        run.cancel()
+
+    def _lose(self, index: int, why: str) -> None:
+        joined = self._joined.is_set()
+        name = self._seats[index - 1].name if index else "this worker"
+        if self.lost is None:
+            text = f"{name} is lost: {why}" if joined else f"{name} has not joined: {why}"
+            self.lost = MemberLost(index, text, joined=joined)
+
+
+async def _process(module: str, control: str, silence: float) -> None:
+    """Run a process of this room to its end.
+
+    Raises:
+        ExternalError: it has failed.
+    """
+    words = [*python_command(f"grain.worker.gang.{module}"), control, str(silence)]
+    await run_external(words, scratch=True)
+
+
+async def _accepted(listener: trio.SocketListener) -> JsonLines:
+    while True:
+        stream = await listener.accept()
+        try:
+            check_user(stream)
+        except ControlError:
+            await trio.aclose_forcefully(stream)
+        else:
+            return JsonLines(stream)
