@@ -50,6 +50,7 @@ navigation = {
     "I have a workflow": [
         "tutorial",
         "external",
+        "gangs",
         "measuring",
         "resources",
         "resource-kinds",

@@ -24,6 +24,7 @@ from grain.worker.messages import (
     Inventory,
     InventoryRun,
     Lease,
+    MemberOpen,
     RegisterWorker,
     StartRun,
     chain_of,
@@ -107,6 +108,16 @@ class Way(Protocol):
         """End the attempt."""
 
 
+class Gangs(Protocol):
+    """The real processes of gangs, see `simulation.gangs`."""
+
+    def begin(self, run: SimulatedRun) -> None:
+        """Begin a part of a gang."""
+
+    def on_open(self, message: MemberOpen) -> None:
+        """Let a root learn of a seat."""
+
+
 class Surroundings(Protocol):
     """The world, as peers see it."""
 
@@ -114,6 +125,10 @@ class Surroundings(Protocol):
     nonsense: Nonsense
     requests: list[Resource]
     slow: float
+
+    @property
+    def gangs(self) -> Gangs:
+        """The processes of gangs."""
 
     @property
     def head(self) -> HeadEnd | None:
@@ -297,6 +312,8 @@ class SimulatedWorker(SimulatedPeer):
                     self.queued.add(message.attempt)
             elif isinstance(message, Cancel):
                 self.cancel(message)
+            elif isinstance(message, MemberOpen) and message.attempt in self.runs:
+                self.world.gangs.on_open(message)
         self.session.on_tick(self.now)
         if self.session.to_runner:
             self.flush()
@@ -320,6 +337,9 @@ class SimulatedWorker(SimulatedPeer):
 
     def begin(self, run: StartRun, payload: Payload) -> None:
         lease = self.session.runs[run.attempt].lease
+        if lease.gang is not None and lease.gang.index:
+            self.begin_seat(run, lease)
+            return
         function = self.session.functions.get(run.function)
         assert function is not None, f"the function of {lease} is missing"
         behaviour = self.world.behaviour(lease.mission, lease.task)
@@ -330,8 +350,18 @@ class SimulatedWorker(SimulatedPeer):
             process.behaviour = behaviour = Behaviour(0.0, "refused")
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
+        if lease.gang is not None:
+            self.world.gangs.begin(process)
+            return
         seconds = behaviour.seconds * (0.5 + self.world.clock.chance.random())
         self.world.clock.after(seconds, lambda: self.end(process))
+
+    def begin_seat(self, run: StartRun, lease: Lease) -> None:
+        """Keep a seat of a gang, until its root or its head ends that."""
+        process = SimulatedRun(self, lease, Behaviour(0.0, "seat"), from_data(run.res), run)
+        self.runs[run.attempt] = process
+        self.world.laws.on_begun(process)
+        self.world.gangs.begin(process)
 
     def end(self, process: SimulatedRun) -> None:
         """End a run whose program comes to its natural end."""

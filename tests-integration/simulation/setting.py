@@ -12,6 +12,7 @@ from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.resource import Cores, Either, GPUs, Memory
 from grain.worker.agent.session import MAX_KEPT
 from simulation.clock import Clock
+from simulation.gangs import SimulatedGangs
 from simulation.heads import HeadProcess
 from simulation.nonsense import Nonsense
 from simulation.wire import Wire
@@ -43,6 +44,9 @@ _ALTERNATIVES: dict[Resource, Resource] = {
     Cores(3): GPUs(2) | Cores(3),
 }
 """The requests of tasks in one of `_WORLDS` worlds, in the places of others."""
+
+_GANGS: dict[Resource, Resource] = {Cores(2): 2 * Cores(2), Cores(3): 2 * Cores(1)}
+"""Those in another one of them: two workers at once."""
 
 _OVERTAKES = (None, 1, 4)
 """How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
@@ -81,6 +85,9 @@ class Setting(ABC):
                     Either(*some, prefer=4) if len(some := one.alternatives()) > 1 else one
                     for one in self.requests
                 ]
+        self.has_gangs = seed % _WORLDS == 2
+        if self.has_gangs:
+            self.requests = [_GANGS.get(one, one) for one in self.requests]
         self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))
@@ -101,6 +108,7 @@ class Setting(ABC):
         self.touched: set[HeadProcess] = set()
         # The heads that have leased each task, by mission and number.
         self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
+        self.gangs = SimulatedGangs(self)
         self.workers: list[SimulatedWorker] = []
         self.missions: list[SimulatedMission] = []
         # The files of lasting missions, by their ids.

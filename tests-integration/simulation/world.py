@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from simulation.peers import SimulatedPeer
 
-MOST_STEPS = 12_000  # twice what the busiest seeds need
+MOST_STEPS = 20_000  # twice what the busiest seeds need
 
 PATIENCE = 30 * GRACE
 """Seconds without an outcome, from the calm on, within which everything has to come to its end.
@@ -237,6 +237,7 @@ class World(Setting):
             head.tick()
         for worker in self.workers:
             worker.tick()
+        self.gangs.tick()
         for mission in self.missions:
             mission.tick()
         if self.bridge is not None:
@@ -245,7 +246,8 @@ class World(Setting):
         if self.clock.now > CALM:
             if self.head is None:
                 self.start_head()
-            if not any(worker.alive for worker in self.workers):
+            least = 2 if self.has_gangs else 1
+            if sum(worker.alive for worker in self.workers) < least:
                 self.start_worker()
             for files in self.files.values():
                 self._see_to(files)

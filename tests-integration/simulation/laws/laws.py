@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from simulation.wire import Wire
 
 
+def _is_seat(lease: Lease) -> bool:
+    return lease.gang is not None and lease.gang.index > 0
+
+
 class Broken(AssertionError):
     """A law does not hold."""
 
@@ -121,16 +125,18 @@ class Laws:
         mission = head.hub.registry.missions[lease.mission]
         task = mission.tasks[lease.task]
         suspect = blamed(task.crashes) >= 2
-        self.demand("a suspect runs alone", lease.alone == suspect, lease)
+        gang = lease.gang is not None
+        self.demand("a suspect runs alone", gang or lease.alone == suspect, lease)
         law = "nothing of a mission starts that leaves too much unconfirmed"
         outcomes = [one.outcome or b"" for one in mission.tasks.values() if one.ending is not None]
         most, most_bytes = self.world.max_unconfirmed, self.world.max_unconfirmed_bytes
         few = len(outcomes) <= most and sum(map(len, outcomes)) <= most_bytes
         self.demand(law, few, lease)
+        self.check_vacated(head, lease)
         record = head.hub.workers.links[wire]
         informed = head.informed.get((mission, lease.task))
         law = "a mission is informed of the worker before that has the lease"
-        self.demand(law, informed == record.id, lease)
+        self.demand(law, informed == record.id or _is_seat(lease), lease)
         law = "nothing is sent to a worker that drains"
         self.demand(law, (head, wire.peer) not in self.drained, lease)
         law = "nothing is sent to a worker that keeps too many outcomes"
@@ -138,6 +144,24 @@ class Laws:
         self.check_stated(head, lease)
         self.check_needed(head, lease)
         self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
+
+    def check_vacated(self, head: HeadProcess, lease: Lease) -> None:
+        """Check that nothing is left of an earlier gang of a task that starts again."""
+        for attempt in self.attempts.get((lease.mission, lease.task), ()):
+            run = self.begun[attempt]
+            part = run.lease.gang
+            if part is None or (lease.gang is not None and part.root == lease.gang.root):
+                continue
+            record = next(
+                (w for w in head.hub.registry.workers.values() if w.id == run.worker.session.id),
+                None,
+            )
+            there = run.worker.alive and run.worker.runs.get(attempt) is run
+            # That of a mission that was given up, and comes back, is not of this task any more.
+            kept = None if record is None else record.leases.get(attempt)
+            known = kept is not None and kept.task is not None
+            law = "a task starts again when all members of its gang are vacated"
+            self.demand(law, not (there and known), (lease, attempt))
 
     def on_started(self, head: HeadProcess, wire: Wire, message: Started) -> None:
         """Check that a mission has the facts of a worker that is named to it, if that is here."""
@@ -158,6 +182,8 @@ class Laws:
         other = lease.task.lease if first and lease is not None and lease.task is not None else None
         if lease is None or other is None or other is lease or lease.waits or other.waits:
             return
+        if lease.member:
+            return  # it goes with its root
         law = "of two runs of one task the older one goes on"
         self.demand(law, other.began <= lease.began, (lease, other))
 
@@ -174,7 +200,8 @@ class Laws:
         attempts = crashes.get(lease.task, set()) | head.crashes.get((mission, lease.task), set())
         if not mission.lasts:  # else they are forgotten while no process of it is there
             self.demand("five crashes are enough", len(attempts) < 5, lease)
-            self.demand("two crashes make a suspect", len(attempts) < 2 or lease.alone, lease)
+            alone = lease.alone or lease.gang is not None
+            self.demand("two crashes make a suspect", len(attempts) < 2 or alone, lease)
         worker = workers.get(lease.task, "")
         if not worker or head.served - head.started >= self.world.grace - 2.0:
             return
@@ -411,7 +438,12 @@ class Laws:
                     law = "a head makes no longer what another one has begun as a chain"
                     own = (hub.registry.epoch, lease.chain.number) in self.leased
                     self.demand(law, own, lease)
-                if not lease.current:
+                if lease.member:
+                    gang = lease.gang
+                    assert gang is not None
+                    unwanted = gang.ended and not lease.revoked
+                    self.demand("the seats of a gang that has ended are revoked", not unwanted)
+                elif not lease.current:
                     owner = None if lease.task is None else lease.task.mission
                     late = lease.revoked or lease.scheduler_id is None
                     late = late or (owner is not None and bool(owner.beside))

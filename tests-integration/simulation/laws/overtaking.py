@@ -48,10 +48,12 @@ class Overtaking:
                 count = min(before.get(task, 0) + behind, limit)
                 if count:
                     self._counts[task] = count
-                if behind and count == limit and place >= len(queue.reservations):
+                reserved = len({id(one.party) for one in queue.reservations})
+                if behind and count == limit and place >= reserved:
                     law = "a task that was overtaken often has a worker reserved, if there is one"
                     free = [w.name for w in scheduler.workers.values() if _reservable(w, queue)]
-                    self._world.laws.demand(law, not free, (queue, place, count, free))
+                    few = len(free) < min(one.count for one in queue.opened())
+                    self._world.laws.demand(law, few, (queue, place, count, free))
 
     def _started(self, mail: Iterable[tuple[Link, Mail]]) -> Iterable[Task]:
         """Yield the tasks that the scheduler has just started, which do not run alone."""
@@ -60,7 +62,7 @@ class Overtaking:
             for message, _ in messages:
                 if isinstance(message, Lease) and not message.alone and not message.chain:
                     lease = hub.workers.links[link].leases[message.attempt]
-                    if lease.scheduler_id is not None:
+                    if lease.scheduler_id is not None and not lease.member:
                         yield hub.scheduler.tasks[lease.scheduler_id]
 
 

@@ -102,6 +102,8 @@ class Promptness:
                     law = "the runs of a mission that has ended are told to end"
                     seconds = self.world.grace + _NOTICED + self._trip
                     yield Passing(law, seconds, (*own, lease.attempt))
+            elif lease.gang is not None and lease.gang.index:
+                continue  # a seat ends with its root, see `Laws.check_hub`
             elif self._wanted(head, owner, lease):
                 wanted.setdefault((head, lease.mission, lease.task), []).append(lease.attempt)
             else:

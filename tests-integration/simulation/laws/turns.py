@@ -68,7 +68,8 @@ class Turns:
         missions = self._head.hub.registry.missions
         sent: set[tuple[str, int]] = set()
         for message in (message for _, messages in mail for message, _ in messages):
-            if isinstance(message, Lease) and message.mission in missions:
+            seat = isinstance(message, Lease) and message.gang is not None and message.gang.index
+            if isinstance(message, Lease) and message.mission in missions and not seat:
                 number = missions[message.mission].number
                 self._starts[number] += 1
                 task = message.mission, message.task

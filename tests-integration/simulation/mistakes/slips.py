@@ -17,6 +17,7 @@ from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.hub import Hub
 from grain.head.hub.missions import Missions
+from grain.head.hub.tasks.gangs import Gangs
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
@@ -67,6 +68,27 @@ class Slip(NamedTuple):
 
 
 SLIPS: dict[str, Slip] = {
+    "a task starts again on the word of its gang's root": Slip(
+        Gangs, "_settle", "if gang.seats:", "if False:"
+    ),
+    "the seats of a gang go on without its root": Slip(
+        Gangs,
+        "on_root_ended",
+        "if not seat.revoked:\n            self._outgoing.revoke(seat)",
+        "pass",
+    ),
+    "one seat of a gang is not leased": Slip(
+        Runs, "_start_gang", "enumerate(start.seats, 1)", "enumerate(start.seats[1:], 1)"
+    ),
+    "half of a gang's reservation is kept": Slip(
+        StarvationGuard, "end", "for one in reservation.party:", "for one in (reservation,):"
+    ),
+    "adopted seats hold nothing": Slip(
+        Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
+    ),
+    "seats whose root never came stay": Slip(
+        Gangs, "await_no_roots", "self._outgoing.revoke(seat)", "pass"
+    ),
     "a mission learns only of first alternatives": Slip(
         Runs, "alternative", "else taken.index", "else 0"
     ),
@@ -116,12 +138,12 @@ SLIPS: dict[str, Slip] = {
         'self._claim(task, "", now)',
     ),
     "of two runs of one task both go on": Slip(
-        Runs, "adopt", "if not ended:\n            self._outcomes.dismiss(lease, task)", "pass"
+        Runs, "_choose_run", "if not ended:\n        self._outcomes.dismiss(lease, task)", "pass"
     ),
     "a mission does not learn that an older run goes on": Slip(
         Runs,
-        "adopt",
-        "self._run_as_reported(task, lease)\n            lease = other",
+        "_choose_run",
+        "self._run_as_reported(task, lease)\n        lease = other",
         "task.lease, lease = lease, other",
     ),
     "a mission does not learn of crashes while it was away": Slip(
@@ -316,7 +338,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "what comes after the resolution is not acknowledged": Slip(
         Runs,
-        "on_run_ended",
+        "_on_outcome",
         "ending is not None:\n        self._outgoing.acknowledge(worker.link, ended.attempt)",
         "ending is not None:\n        pass",
     ),
@@ -386,7 +408,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "the success of a run that was given up is dropped": Slip(
         Runs,
-        "on_run_ended",
+        "_on_outcome",
         'elif ended.status == "value" or',
         'elif (ended.status == "value" and lease.current) or',
     ),
@@ -396,7 +418,7 @@ SLIPS: dict[str, Slip] = {
     "leases are sent without their function": Slip(
         Runs,
         "_send_lease",
-        "self._functions.send(task.function, task.mission, lease.worker)",
+        "self._functions.send(function, task.mission, lease.worker)",
         "pass",
     ),
     "a run may use the whole worker": Slip(
@@ -430,7 +452,7 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "the younger of two runs goes on": Slip(
-        Runs, "adopt", "lease.began < other.began", "lease.began > other.began"
+        Runs, "_choose_run", "lease.began < other.began", "lease.began > other.began"
     ),
     "a worker that may take runs again does not say so": Slip(
         WorkerSession, "_acknowledge", "self._send(Backlog())", "pass"
@@ -596,7 +618,7 @@ SLIPS: dict[str, Slip] = {
         Missions, "_outlast", "if task.number in mission.unfetched:", "if False:"
     ),
     "a worker stays reserved for a task that was cancelled": Slip(
-        StarvationGuard, "on_fewer", "len(queue.reservations) > queue.waiting", "False"
+        StarvationGuard, "on_fewer", "_tasks_of(queue) > queue.waiting", "False"
     ),
 }
 """Each slip by what it does."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from functools import reduce
 from heapq import heappop, heappush
 from itertools import product
@@ -64,10 +65,12 @@ class Cluster:
         for total in workers:
             self.join(total)
 
-    def join(self, total: Resource, interpreter: str = "") -> int:
+    def join(self, total: Resource, interpreter: str = "", group: str = "", job: str = "") -> int:
         """Let a worker join; return its id."""
         self._last_worker = worker = self._last_worker + 1
-        self.scheduler.on_worker_joined(worker, f"w{worker}", total, self.now, interpreter)
+        self.scheduler.on_worker_joined(
+            worker, f"w{worker}", total, self.now, interpreter, group, job
+        )
         self.settle()
         return worker
 
@@ -257,7 +260,7 @@ def check_hub(hub: Hub, now: float) -> None:
     assert waiting | held == hub.scheduler.tasks.keys()
     for mission in hub.registry.missions.values():
         for task in mission.tasks.values():
-            _check_record(task)
+            _check_record(hub, task)
             assert (task.awaits == ITS_MISSION) == (task in mission.parked)
         outcomes = [task.outcome for task in mission.tasks.values() if task.ending is not None]
         assert mission.unconfirmed == len(outcomes)
@@ -274,11 +277,12 @@ def check_hub(hub: Hub, now: float) -> None:
         for lease in worker.leases.values():
             if lease.scheduler_id is not None:
                 assert hub.runs.holding[lease.scheduler_id] is lease
-            if not lease.current:
+            if not lease.current and not lease.member:
                 late = lease.revoked or lease.scheduler_id is None
                 assert late or _is_beside(lease), f"{lease} runs unwanted"
     _check_chains(hub)
     _check_quarantine(hub)
+    _check_gangs(hub)
 
 
 def _is_beside(lease: LeaseRecord) -> bool:
@@ -311,7 +315,26 @@ def _check_quarantine(hub: Hub) -> None:
             assert alone, f"{worker.name} is reserved, but no task needs it"
 
 
-def _check_record(task: TaskRecord) -> None:
+def _check_gangs(hub: Hub) -> None:
+    """Check that gangs and leases agree, and that a gang that has ended is forgotten."""
+    for gang in hub.gangs.all():
+        ended = [one for worker in hub.registry.workers.values() for one in worker.leases.values()]
+        known = gang.seats or any(one.gang is gang for one in ended)
+        assert gang.lease is not None or known, f"{gang} is empty"
+        for member, seat in gang.seats.items():
+            assert (seat.gang, seat.member) == (gang, member)
+            assert seat.worker.leases[seat.attempt] is seat
+        if gang.lease is not None:
+            assert gang.lease.gang is gang
+            assert gang.lease.worker.leases[gang.lease.attempt] is gang.lease
+    for worker in hub.registry.workers.values():
+        for lease in worker.leases.values():
+            if lease.member:
+                assert lease.gang is not None
+                assert lease.gang.seats[lease.member] is lease
+
+
+def _check_record(hub: Hub, task: TaskRecord) -> None:
     """Check that a task is in one state, and that its run is on a worker's list."""
     states = [
         task.scheduler_id is not None,
@@ -322,7 +345,7 @@ def _check_record(task: TaskRecord) -> None:
     ]
     dormant = not task.claimed and bool(task.crashes)
     assert sum(states) == 1 or (dormant and not any(states)), f"{task}: {states}"
-    if task.lease is not None:
+    if task.lease is not None and not hub.gangs.is_stand_in(task.lease):
         assert task.lease.worker.leases.get(task.lease.attempt) is task.lease, f"{task} is lost"
 
 
@@ -370,7 +393,8 @@ def _check_queues(scheduler: Scheduler) -> None:
         assert len(ages) == len(set(ages))
         assert all(task.queue is queue for task in queue.tasks)
         running = [t for t in scheduler.tasks.values() if t.queue is queue and t.worker]
-        assert queue.running == len(running)
+        assert queue.running + queue.seats == len(running)
+        assert queue.seats == sum(task.id < 0 for task in running)
         alive = [task for task in queue.tasks if not task.cancelled]
         assert len(alive) == queue.waiting
         if queue.urgent is None:
@@ -507,8 +531,15 @@ def _alternatives(queues: Iterable[TaskQueue]) -> list[Alternative]:
 def _check_reservations(scheduler: Scheduler) -> None:
     """Check that queue and worker agree on a reservation that no run can push back."""
     for queue in scheduler.queues.values():
-        assert len(queue.reservations) <= queue.waiting
+        assert len({id(one.party) for one in queue.reservations}) <= queue.waiting
         for reservation in queue.reservations:
+            assert len(reservation.party) == reservation.by.count
+            assert reservation in reservation.party
+            for other in reservation.party:
+                assert other in queue.reservations
+                assert (other.by, other.start) == (reservation.by, reservation.start)
+            common = {one.worker.in_common(one.by.same) for one in reservation.party}
+            assert len(common) == 1
             assert reservation.queue is queue
             assert reservation.by.bit & queue.open
             assert reservation.worker.reservation is reservation
@@ -554,8 +585,9 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
     for *rank, queue in scheduler._queues.order:
         task = _head(queue)
         waits = queue.prefer and task.started + queue.prefer > now and _possible(scheduler, queue)
+        _check_gangs_start(scheduler, queue, now, waits=bool(waits))
         for worker, one in product(scheduler.workers.values(), queue.alternatives):
-            if worker.draining or not worker.has_time(one, now):
+            if one.count > 1 or worker.draining or not worker.has_time(one, now):
                 continue
             if waits and one.index:
                 assert queue.open == queue.bit
@@ -576,6 +608,26 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
                 )
 
 
+def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, waits: bool) -> None:
+    """Check that no gang waits for whose members there is room, but for reservations of others."""
+    for one in queue.alternatives:
+        if one.count == 1 or (waits and one.index):
+            continue
+        able = Counter(
+            worker.in_common(one.same)
+            for worker in scheduler.workers.values()
+            if not worker.draining
+            and worker.has_time(one, now)
+            and one.fits(worker.shape.interpreter, worker.supply.free)
+            and (
+                worker.reservation is None
+                or worker.reservation.queue is queue
+                or worker.reservation.allows(one, now)
+            )
+        )
+        assert max(able.values(), default=0) < one.count, f"{queue} could start {one.request}"
+
+
 def _check_due(scheduler: Scheduler, now: float) -> None:
     """Check that tasks which were overtaken too often have reservations, while workers are left."""
     limit = scheduler.max_overtakes
@@ -583,15 +635,18 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
         overtakers = queue.overtakers
         waiting = [t for t in queue.tasks if not t.cancelled]
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]
-        if len(due) > len(queue.reservations):
-            for worker in scheduler.workers.values():
-                able = any(
-                    one.fits(worker.shape.interpreter, worker.supply.total)
+        if len(due) > len({id(one.party) for one in queue.reservations}):
+            for one in queue.opened():
+                able = Counter(
+                    worker.in_common(one.same)
+                    for worker in scheduler.workers.values()
+                    if not worker.draining
+                    and worker.reservation is None
+                    and one.fits(worker.shape.interpreter, worker.supply.total)
                     and worker.has_time(one, now)
-                    for one in queue.opened()
                 )
-                if able and not worker.draining:
-                    assert worker.reservation is not None, f"{worker.name} could be reserved"
+                most = max(able.values(), default=0)
+                assert most < one.count, f"{able} could be reserved for {one}"
 
 
 def _possible(scheduler: Scheduler, queue: TaskQueue) -> bool:

@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
 from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Ended, Inspected, Leaving
+from grain.worker.messages import Ended, Inspected, Leaving, SeatOpen
 from grain.worker.payload import whole
 from grain.worker.session import RunnerSettings, WireTranslation, WorkerSession, keep_looking
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
         Cancel,
         ForgetFunctions,
         Inspect,
+        MemberOpen,
         StartRun,
     )
     from grain.worker.process import RunnerDeath
 
-    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen, Payload]
 
 _log = logging.getLogger("grain.worker")
 
@@ -177,6 +178,8 @@ class LocalWorker:
         for message, _ in batch:
             if isinstance(message, Inspected):
                 self._session.on_inspected(message)
+            elif isinstance(message, SeatOpen):
+                self.seat_open(message)
         self.ended([(message, payload) for message, payload in batch if isinstance(message, Ended)])
 
     # ---- the reports of a runner; see `grain.worker.process.RunnerListener`
@@ -193,6 +196,11 @@ class LocalWorker:
     def inspected(self, answer: Inspected) -> None:
         """Take the programs of a run, the answer to a question."""
         self._session.on_inspected(answer)
+        self._flush()
+
+    def seat_open(self, seat: SeatOpen) -> None:
+        """Take the invitation of a seat, which is for the root of its gang."""
+        self._session.on_seat_open(seat)
         self._flush()
 
     def died(self, death: RunnerDeath) -> None:

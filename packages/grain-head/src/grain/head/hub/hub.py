@@ -30,6 +30,7 @@ from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.registry import Registry
 from grain.head.hub.reports import MissionReports
 from grain.head.hub.state import ITS_MISSION, TaskState
+from grain.head.hub.tasks.gangs import Gangs
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
@@ -86,6 +87,7 @@ class Parts(NamedTuple):
     missions: type[Missions] = Missions
     workers: type[Workers] = Workers
     quarantine: type[Quarantine] = Quarantine
+    gangs: type[Gangs] = Gangs
     guard: type[StarvationGuard] = StarvationGuard
 
 
@@ -127,11 +129,19 @@ class Hub:
         self.quarantine = parts.quarantine(registry)
         self.waiting = parts.waiting(registry, self.quarantine, reports)
         self.outcomes = parts.outcomes(registry, self.waiting)
+        self.gangs = parts.gangs(registry.outgoing, self.waiting, self.outcomes, reports)
         self.runs = parts.runs(
-            registry, self.waiting, self.outcomes, self.prefetch, functions, reports
+            registry, self.waiting, self.outcomes, self.gangs, self.prefetch, functions, reports
         )
         self.missions = parts.missions(
-            registry, self.waiting, self.outcomes, functions, reports, grace=grace, now=now
+            registry,
+            self.waiting,
+            self.outcomes,
+            self.gangs,
+            functions,
+            reports,
+            grace=grace,
+            now=now,
         )
         self.workers = parts.workers(
             registry,

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import Link
+    from grain.head.hub.tasks.gangs import Gangs
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ask
@@ -83,6 +84,7 @@ class Missions:
         registry: Registry,
         waiting: Waiting,
         outcomes: Outcomes,
+        gangs: Gangs,
         functions: FunctionTable,
         reports: MissionReports,
         *,
@@ -95,6 +97,7 @@ class Missions:
         self._outgoing = registry.outgoing
         self._waiting = waiting
         self._outcomes = outcomes
+        self._gangs = gangs
         self._functions = functions
         self._reports = reports
         self._grace = grace
@@ -459,6 +462,7 @@ class Missions:
         if self._limbo_ends > now:
             return
         self._waiting.await_no_reports(now)
+        self._gangs.await_no_roots()
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):
             self._functions.sweep()

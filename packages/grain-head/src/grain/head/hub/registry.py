@@ -57,9 +57,16 @@ class Outgoing:
             self._acknowledged.setdefault(link, []).append(attempt)
 
     def revoke(self, lease: LeaseRecord) -> None:
-        """Have an unwanted run ended; it keeps its resources until its worker reports."""
+        """Have an unwanted run ended; it keeps its resources until its worker reports.
+
+        With the root of a gang go its seats.
+        """
         lease.revoked = True
         self.post(lease.worker.link, Revoke(lease.attempt))
+        if lease.gang is not None and not lease.member:
+            for seat in lease.gang.seats.values():
+                if not seat.revoked:
+                    self.revoke(seat)
 
     def replace(self, link: Link, what: str) -> None:
         """Disconnect a connection whose peer's id is in use on another one.

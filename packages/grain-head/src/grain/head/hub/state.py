@@ -18,9 +18,10 @@ from grain.edge.version import Versions
 from grain.head.scheduler.fair_share import Share
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
+from grain.worker.messages import GangPart
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
@@ -288,6 +289,12 @@ class LeaseRecord:
     index: int = 0
     # The chain that the run is the head of, or waits in.
     chain: Chain | None = None
+    # The gang that it is a part of; 0 for its root. A seat that awaits the root has an invitation
+    # for it, which goes with what the seat may use.
+    gang: GangRecord | None = None
+    member: int = 0
+    invitation: bytes = b""
+    resources: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.session = self.worker.session
@@ -335,6 +342,37 @@ class Chain:
     number: int
     resources: dict[str, Any]
     waiting: deque[LeaseRecord] = field(default_factory=deque)
+
+
+@dataclass(slots=True, eq=False)
+class GangRecord:
+    """The leases of a gang.
+
+    Attributes:
+        root: the run of the root, by which all parts know the gang.
+        size: the number of members.
+        lease: the root's lease; None if it has ended, or was not reported to this head.
+        seats: the leases of the seats that are not vacated, by index.
+        ended: True if the root has ended, as far as this head has seen.
+        origin: the lease of the root for which the task waits until all seats are vacated.
+        stand_in: what the task has as its lease meanwhile, on the worker of a seat.
+        again: what lets the task wait again then.
+        crash: the lease of a seat that crashed, and how.
+    """
+
+    root: Attempt
+    size: int
+    lease: LeaseRecord | None = None
+    seats: dict[int, LeaseRecord] = field(default_factory=dict)
+    ended: bool = False
+    origin: LeaseRecord | None = None
+    stand_in: LeaseRecord | None = None
+    again: Callable[[float], object] | None = None
+    crash: tuple[LeaseRecord, str] | None = None
+
+    def part(self, index: int) -> GangPart:
+        """Return the part of a member, for its lease."""
+        return GangPart(self.root, index, self.size)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -40,6 +40,7 @@ from grain.worker.messages import (
     LoopBlocked,
     RegisterWorker,
     RunEnded,
+    SeatOpen,
     TasksPrinted,
     WorkerRegistered,
 )
@@ -117,8 +118,8 @@ class Workers:
         match message:
             case RunEnded():
                 self._runs.on_run_ended(worker, message, payload, now)
-            case ArrivedCount():
-                worker.arrived = max(worker.arrived, message.count)
+            case SeatOpen() | ArrivedCount() | CoresComputed():
+                self._note(worker, message)
             case Inventory():
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
@@ -131,12 +132,21 @@ class Workers:
                 self._outgoing.post(link, answer, pack(programs))
             case Backlog() | Draining():
                 self._on_readiness(worker, message, now)
-            case CoresComputed():
-                worker.computing = message.cores
             case Leaving():
                 self._remove(worker, None, now, told=message.why)
             case _:
                 pass
+
+    def _note(self, worker: WorkerRecord, message: SeatOpen | ArrivedCount | CoresComputed) -> None:
+        """Take in what a worker says of itself."""
+        if isinstance(message, ArrivedCount):
+            worker.arrived = max(worker.arrived, message.count)
+        elif isinstance(message, CoresComputed):
+            worker.computing = message.cores
+        else:
+            seat = worker.leases.get(message.attempt)
+            if seat is not None and seat.member:
+                self._runs.gangs.on_seat_open(seat, message.invitation)
 
     def _pass_on(
         self, worker: WorkerRecord, message: LoopBlocked | TasksPrinted, now: float
@@ -219,7 +229,13 @@ class Workers:
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         self._registry.left.pop(worker.id, None)
         self._scheduler.on_worker_joined(
-            worker.number, worker.name, total, now, worker.versions.interpreter
+            worker.number,
+            worker.name,
+            total,
+            now,
+            worker.versions.interpreter,
+            worker.cluster,
+            worker.job,
         )
         return worker
 

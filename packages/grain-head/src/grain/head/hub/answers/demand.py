@@ -48,7 +48,7 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
     for queue in scheduler.queues.values():
         # Those without tasks, too: a mission that has ended leaves the durations of its class.
         its = of(queue)
-        its.waiting += queue.waiting
+        its.waiting += queue.waiting * queue.alternatives[0].count  # each member needs a worker
         its.running += queue.running
         if queue.durations:
             its.ended += len(queue.durations)

@@ -9,6 +9,7 @@ Map:
 - ``waiting``: tasks that wait: in queues, for workers, for their missions
 - ``quarantine``: tasks that crashed, which wait for a worker of their own
 - ``runs``: leases: starting, the end of runs, adoption of those that workers report
+- ``gangs``: runs on several workers at once, which belong to one task
 - ``prefetch``: chains of brief tasks that wait on workers
 - ``outcomes``: outcomes, crashes, retraction; missions that do not take their outcomes
 """

@@ -260,6 +260,9 @@ class Outcomes:
         self._acknowledge(task.kept_by)
         if task.lease is not None:
             task.lease.task = None
+            if task.lease.gang is not None:
+                for seat in task.lease.gang.seats.values():
+                    seat.task = None
             if not task.lease.revoked:
                 self._outgoing.revoke(task.lease)
             task.lease = None

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
@@ -20,7 +21,7 @@ from grain.head.messages import Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import Supply, to_data
-from grain.worker.messages import Lease, Outlived
+from grain.worker.messages import GangPart, Lease, Outlived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.tasks.gangs import Gangs
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.prefetch import Prefetch
     from grain.head.hub.tasks.waiting import Waiting
@@ -42,6 +44,7 @@ class Runs:
 
     Attributes:
         holding: the leases that hold resources, by the scheduler's id of each.
+        gangs: those that belong together.
         on_run_time: takes the name of the function and the seconds of each run that ended by
             itself; None if they are of no interest.
     """
@@ -51,6 +54,7 @@ class Runs:
         registry: Registry,
         waiting: Waiting,
         outcomes: Outcomes,
+        gangs: Gangs,
         prefetch: Prefetch,
         functions: FunctionTable,
         reports: MissionReports,
@@ -63,6 +67,7 @@ class Runs:
         self._prefetch = prefetch
         self._functions = functions
         self._reports = reports
+        self.gangs = gangs
         self._epoch = registry.epoch
         self._last_attempt = 0
         self.holding: dict[int, LeaseRecord] = {}
@@ -74,9 +79,25 @@ class Runs:
         """Start a task as the scheduler has decided."""
         task = self._waiting.on_started(start.task, self._scheduler.tasks[start.task].age)
         lease = self._lease(task, self._registry.numbered[start.worker], start.task, now)
+        if start.seats:
+            self._start_gang(lease, task, start, now)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         self._prefetch.on_started(lease)
         return lease
+
+    def _start_gang(self, root: LeaseRecord, task: TaskRecord, start: Start, now: float) -> None:
+        """Send the leases of the seats of a gang."""
+        gang = self.gangs.of(GangPart(root.attempt, 0, 1 + len(start.seats)))
+        gang.lease, root.gang = root, gang
+        for member, (worker, scheduler_id, allocation) in enumerate(start.seats, 1):
+            seat = self._new_lease(task, self._registry.numbered[worker], scheduler_id)
+            self.holding[scheduler_id] = seat
+            seat.began = now
+            seat.gang, seat.member = gang, member
+            seat.resources = to_data(allocation)
+            gang.seats[member] = seat
+            self._send_lease(seat, task, seat.resources, start.limit)
+        task.lease = root
 
     def start_alone(self, task: TaskRecord, worker: WorkerRecord, now: float) -> LeaseRecord:
         """Start a task that is to run by itself, on a worker that has been emptied for it."""
@@ -139,19 +160,24 @@ class Runs:
         limit: float = math.inf,
         chain: int = 0,
     ) -> None:
-        self._functions.send(task.function, task.mission, lease.worker)
+        function, arguments = task.function, task.arguments
+        if lease.member:
+            function, arguments = b"", None
+        else:
+            self._functions.send(function, task.mission, lease.worker)
         message = Lease(
             task.mission.id,
             task.number,
             lease.attempt,
-            task.function,
+            function,
             resources,
             None if limit == math.inf else limit,
             lease.alone,
             chain,
             task.mission.settings,
+            None if lease.gang is None else lease.gang.part(lease.member),
         )
-        self._outgoing.post(lease.worker.link, message, task.arguments)
+        self._outgoing.post(lease.worker.link, message, arguments)
 
     def alternative(self, lease: LeaseRecord) -> int:
         """Return by which alternative of its request a run has what it holds, counted from 0."""
@@ -203,7 +229,25 @@ class Runs:
             if task is None or task.kept_by != (worker.id, ended.attempt):
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
-        self._end(lease, now, measured=ended.status in ("value", "error"))
+        measured = ended.status in ("value", "error") and not lease.member
+        self._end(lease, now, measured=measured)
+        if lease.member:
+            self._outgoing.acknowledge(worker.link, ended.attempt)
+            self.gangs.on_seat_ended(lease, ended, now)
+            return
+        self._on_outcome(worker, lease, task, ended, payload, now)
+
+    def _on_outcome(
+        self,
+        worker: WorkerRecord,
+        lease: LeaseRecord,
+        task: TaskRecord | None,
+        ended: RunEnded,
+        payload: Payload,
+        now: float,
+    ) -> None:
+        """Take what a run of a task, or the root of its gang, has come to."""
+        again: Callable[[float], object] | None = None
         if task is None or task.ending is not None:
             self._outgoing.acknowledge(worker.link, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
@@ -215,7 +259,11 @@ class Runs:
                 self._registry.failed_tasks.append(FailedTask(seen))
         else:
             self._outgoing.acknowledge(worker.link, ended.attempt)
-            self._outcomes.on_no_outcome(lease, task, ended, now)
+            again = partial(self._outcomes.on_no_outcome, lease, task, ended)
+        if lease.gang is not None:
+            self.gangs.on_root_ended(lease, again, now)
+        elif again is not None:
+            again(now)
 
     def on_run_lost(
         self, lease: LeaseRecord, how: str | None, now: float, over: float | None = None
@@ -229,15 +277,27 @@ class Runs:
         """
         ran = lease.begun and lease.scheduler_id is not None
         self._end(lease, now, measured=False)
+        if lease.member:
+            self.gangs.on_seat_ended(lease, None, now)
+            return
+        again: Callable[[float], object] | None = None
         if lease.current:
             assert lease.task is not None
             outlived = None
             if ran and over is not None:
                 life = self._scheduler.workers[lease.worker.number].life
                 outlived = Outlived(over - lease.began, life)
-            self._outcomes.run_again(
-                lease, lease.task, how if ran else None, now, outlived=outlived
+            again = partial(
+                self._outcomes.run_again,
+                lease,
+                lease.task,
+                how if ran else None,
+                outlived=outlived,
             )
+        if lease.gang is not None:
+            self.gangs.on_root_ended(lease, again, now)
+        elif again is not None:
+            again(now)
 
     def _task_of(self, ended: RunEnded) -> TaskRecord | None:
         """Return the task of a run.
@@ -278,6 +338,8 @@ class Runs:
             self._free(lease, now)
         elif lease.revoked:
             self._outgoing.revoke(lease)  # again: the first message may be lost
+        if lease.gang is not None and not lease.member:
+            self.gangs.on_root_here(lease.gang)
 
     def adopt(
         self, worker: WorkerRecord, held: InventoryRun, mission: MissionRecord, now: float
@@ -290,13 +352,16 @@ class Runs:
         task = mission.tasks.get(held.task)
         if task is not None and task.kept_by == (worker.id, held.attempt):
             return  # resolved by this very run, which the mission has not confirmed yet
-        lease = LeaseRecord(held.attempt, None, worker, None)
-        lease.began = now - held.elapsed
-        lease.alone = held.alone
+        lease = self._reported(worker, held, now)
+        if lease.member:
+            self._adopt_seat(lease, held, mission, now)
+            return
         # Before anything is noted elsewhere: it is here that a report may contradict another one.
         if not held.ended and not self._prefetch.adopt(lease, held):
             self._hold(lease, held, mission, task, now)
         worker.leases[held.attempt] = lease
+        if held.gang is not None:
+            self.gangs.on_root_reported(lease, held.gang, ended=held.ended)
         if task is None and (mission.lasts or not mission.synced):
             # The mission has yet to submit it, or to be synced without it; a lasting one may do so
             # at any time.
@@ -314,18 +379,50 @@ class Runs:
             self._waiting.withdraw(task)
             self._run_as_reported(task, lease)
         elif not held.ended:
-            # Two runs of one task. A run that has ended gives way, whichever is reported first: it
-            # may have been handed back, and a success is welcome from any run. Otherwise a run
-            # under way goes before a run that waits in a chain, and of two under way the older, as
-            # it is likely to end first; the other one is revoked.
-            other = task.lease
-            ended = other.scheduler_id is None and not other.waits
-            before = not lease.waits and (other.waits or lease.began < other.began)
-            if ended or before:
-                self._run_as_reported(task, lease)
-                lease = other
-            if not ended:
-                self._outcomes.dismiss(lease, task)
+            self._choose_run(task, task.lease, lease)
+
+    def _choose_run(self, task: TaskRecord, other: LeaseRecord, lease: LeaseRecord) -> None:
+        """Choose between the run that a task waits for and another one that its worker reports.
+
+        A run that has ended gives way, whichever is reported first: it may have been handed back,
+        and a success is welcome from any run. Otherwise a run under way goes before a run that
+        waits in a chain, and of two under way the older, as it is likely to end first; the other
+        one is revoked.
+        """
+        ended = other.scheduler_id is None and not other.waits
+        before = not lease.waits and (other.waits or lease.began < other.began)
+        if ended or before:
+            self._run_as_reported(task, lease)
+            lease = other
+        if not ended:
+            self._outcomes.dismiss(lease, task)
+
+    def _reported(self, worker: WorkerRecord, held: InventoryRun, now: float) -> LeaseRecord:
+        lease = LeaseRecord(held.attempt, None, worker, None)
+        lease.began = now - held.elapsed
+        lease.alone = held.alone
+        if held.gang is not None:
+            lease.member, lease.resources = held.gang.index, held.res
+        return lease
+
+    def _adopt_seat(
+        self, lease: LeaseRecord, held: InventoryRun, mission: MissionRecord, now: float
+    ) -> None:
+        """Take a seat into the table that another head has begun; its task waits for it.
+
+        Raises:
+            BadMessage: as of `adopt`.
+        """
+        assert held.gang is not None
+        if held.ended:
+            return  # its `RunEnded` follows, and is acknowledged
+        self._hold(lease, held, mission, None, now)
+        lease.worker.leases[held.attempt] = lease
+        task = mission.tasks.get(held.task)
+        if task is None and not mission.synced:
+            task = mission.tasks[held.task] = TaskRecord(mission, held.task)
+        lease.task = task
+        self.gangs.on_seat_reported(lease, held.gang)
 
     def _dismiss(self, lease: LeaseRecord, task: TaskRecord | None) -> None:
         """End a run that its worker reports, and that no task waits for."""

@@ -55,10 +55,11 @@ class Waiting:
             task.awaits = ITS_MISSION
             task.mission.parked[task] = None
             return
-        if not queue.serving_shapes:
+        if not queue.serving_shapes or queue.gangs:
             self._reports.on_waiting(task, queue, now)
         if task.crashes:
-            if blamed(task.crashes) >= SOLO:
+            # A gang would need several workers of its own; it fails after as many crashes as any.
+            if blamed(task.crashes) >= SOLO and not queue.gangs:
                 self._quarantine.add(task)
                 return
             queue = task.queue = self._scheduler.queue(

@@ -1,0 +1,221 @@
+"""The gangs of a hub: tasks on several workers at once. Plain state, no I/O, no clock.
+
+A gang has a lease on each member: that of the root, which runs the task, and those of the seats,
+which hold allocations and start programs for the root (`grain.worker.gang`).
+
+1.  All leases are sent in one decision of the scheduler. Each holds what it has until its own run
+    has ended, as any lease does.
+2.  The end of the root's run, however it comes, and its revocation revoke the seats; most have
+    ended by themselves.
+3.  A task whose gang came to nothing waits again only when all seats are vacated, or their workers
+    lost: what still runs there may write to the same files. Until then the task counts as running
+    on the worker of a seat: a lease of that worker *stands in* for the root's.
+4.  A seat that ends by itself while the root runs, and not because the root has ended, has failed:
+    the root's run is revoked. If it crashed, that is a crash of the task.
+5.  A seat whose worker is lost for this head may still be there for the root. The root knows: if it
+    has lost the seat, too, its run ends.
+6.  Another head learns of seats and roots from their workers, in any order. A task of which only
+    seats are reported waits for these; they are revoked when no root has come in the grace period.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from grain.head.hub.state import ITS_MISSION, GangRecord, LeaseRecord
+from grain.head.messages import Started
+from grain.worker.messages import MemberOpen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from grain.head.hub.registry import Outgoing
+    from grain.head.hub.reports import MissionReports
+    from grain.head.hub.state import TaskRecord
+    from grain.head.hub.tasks.outcomes import Outcomes
+    from grain.head.hub.tasks.waiting import Waiting
+    from grain.worker.messages import Attempt, GangPart, RunEnded
+
+
+class Gangs:
+    """The gangs of all missions, by the runs of their roots."""
+
+    def __init__(
+        self, outgoing: Outgoing, waiting: Waiting, outcomes: Outcomes, reports: MissionReports
+    ) -> None:
+        self._outgoing = outgoing
+        self._waiting = waiting
+        self._outcomes = outcomes
+        self._reports = reports
+        self._gangs: dict[Attempt, GangRecord] = {}
+        # False until all workers have had the time to report to this head.
+        self._all_reported = False
+
+    def of(self, part: GangPart) -> GangRecord:
+        """Return the gang of a part that was reported or is new."""
+        gang = self._gangs.get(part.root)
+        if gang is None:
+            gang = self._gangs[part.root] = GangRecord(part.root, part.size)
+        return gang
+
+    def all(self) -> Iterable[GangRecord]:
+        """Return all gangs of which something runs."""
+        return self._gangs.values()
+
+    def is_stand_in(self, lease: LeaseRecord) -> bool:
+        """Return True if a lease stands in for that of a root, until all seats are vacated."""
+        gang = self._gangs.get(lease.attempt)
+        return gang is not None and gang.stand_in is lease
+
+    # ---- seats that await the root
+
+    def on_seat_open(self, lease: LeaseRecord, invitation: bytes) -> None:
+        """Pass on the invitation of a seat to its root."""
+        lease.invitation = invitation
+        self._introduce(lease)
+
+    def on_root_here(self, gang: GangRecord) -> None:
+        """Pass on to a root whose worker has registered what it may have missed."""
+        for seat in gang.seats.values():
+            if seat.invitation:
+                self._introduce(seat)
+
+    def _introduce(self, seat: LeaseRecord) -> None:
+        gang = seat.gang
+        if gang is not None and gang.lease is not None:
+            worker = seat.worker
+            self._outgoing.post(
+                gang.lease.worker.link,
+                MemberOpen(
+                    gang.root,
+                    seat.member,
+                    worker.unique_name,
+                    worker.host,
+                    seat.resources,
+                    seat.invitation,
+                ),
+            )
+
+    # ---- the ends of runs
+
+    def on_root_ended(
+        self, lease: LeaseRecord, again: Callable[[float], object] | None, now: float
+    ) -> None:
+        """Revoke the seats of a gang whose root has ended.
+
+        Args:
+            again: lets the task wait again; None if it does not.
+        """
+        gang = lease.gang
+        assert gang is not None
+        gang.lease, gang.ended = None, True
+        task = lease.task
+        if task is None or not (lease.current or self._awaits(gang, task)):
+            if again is not None:
+                again(now)  # to count a crash; its task waits for something else
+            if task is not None:
+                self._hold(gang, task)
+        else:
+            if again is not None and gang.crash is not None:
+                seat, how = gang.crash
+                again = partial(self._outcomes.run_again, seat, task, how)
+            gang.origin, gang.again = lease, again
+        for seat in gang.seats.values():
+            if not seat.revoked:
+                self._outgoing.revoke(seat)
+        self._settle(gang, now)
+
+    def on_seat_ended(self, lease: LeaseRecord, ended: RunEnded | None, now: float) -> None:
+        """Take in that nothing is left of a seat, or that its worker is lost.
+
+        Args:
+            ended: how it has ended; None for a worker that is lost.
+        """
+        gang = lease.gang
+        assert gang is not None
+        gang.seats.pop(lease.member, None)
+        root = gang.lease
+        if ended is not None and ended.status != "value" and root is not None and not lease.revoked:
+            if ended.status == "crashed":
+                gang.crash = (lease, ended.detail)
+            if not root.revoked:
+                self._outgoing.revoke(root)
+        self._settle(gang, now)
+
+    def _settle(self, gang: GangRecord, now: float) -> None:
+        """Let the task wait again, and forget the gang, when nothing is left of it."""
+        if gang.lease is not None:
+            return
+        if gang.seats:
+            self._stand_in(gang)
+            return
+        self._gangs.pop(gang.root, None)
+        origin, again = gang.origin, gang.again
+        if again is not None and origin is not None and self._awaits(gang, origin.task):
+            assert origin.task is not None
+            origin.task.lease = origin
+            again(now)
+
+    def _awaits(self, gang: GangRecord, task: TaskRecord | None) -> bool:
+        """Return True if a task still waits for the end of a gang."""
+        lease = None if task is None else task.lease
+        return lease is not None and (lease is gang.origin or lease is gang.stand_in)
+
+    def _hold(self, gang: GangRecord, task: TaskRecord) -> None:
+        """Let a task that waits start only when the seats of an earlier gang are vacated."""
+        here = task.mission.tasks.get(task.number) is task
+        if not here or task.lease is not None or task.ending is not None or not gang.seats:
+            return
+        if task.awaits not in ("", ITS_MISSION):
+            self._waiting.on_named(task, task.awaits)
+        self._waiting.withdraw(task)
+        worker = next(iter(gang.seats.values())).worker
+        gang.origin = task.lease = LeaseRecord(gang.root, task, worker, None)
+        gang.again = partial(self._outcomes.run_again, gang.origin, task, None)
+        self._stand_in(gang)
+
+    def _stand_in(self, gang: GangRecord) -> None:
+        """Have the task of a gang without a root count as running on the worker of a seat."""
+        task = None if gang.origin is None else gang.origin.task
+        if gang.again is None or task is None or not self._awaits(gang, task):
+            return
+        workers = {seat.worker.id: seat.worker for seat in gang.seats.values()}
+        before = gang.stand_in
+        if before is not None and task.lease is before and before.worker.id in workers:
+            return
+        worker = next(iter(workers.values()))
+        task.lease = gang.stand_in = LeaseRecord(gang.root, task, worker, None)
+        gang.stand_in.gang = gang  # so that what revokes it revokes the seats
+        if task.claimed:
+            self._reports.on_run(task.mission, worker)
+            self._outgoing.post(task.mission.link, Started(worker.id, (task.number,)))
+
+    # ---- another head
+
+    def on_root_reported(self, lease: LeaseRecord, part: GangPart, *, ended: bool) -> None:
+        """Take in the run of a root that its worker reports."""
+        gang = lease.gang = self.of(part)
+        if not ended:
+            gang.lease = lease
+            self.on_root_here(gang)
+
+    def on_seat_reported(self, lease: LeaseRecord, part: GangPart) -> None:
+        """Take in a seat that its worker reports; its task waits for it if no root is here."""
+        gang = lease.gang = self.of(part)
+        gang.seats[lease.member] = lease
+        if gang.lease is None and lease.task is not None:
+            self._hold(gang, lease.task)
+        if gang.lease is None and (self._all_reported or gang.ended):
+            self._outgoing.revoke(lease)
+
+    def await_no_roots(self) -> None:
+        """Revoke the seats of which no root was reported; they had the time."""
+        if self._all_reported:
+            return
+        self._all_reported = True
+        for gang in self._gangs.values():
+            if gang.lease is None:
+                for seat in gang.seats.values():
+                    if not seat.revoked:
+                        self._outgoing.revoke(seat)
