@@ -86,9 +86,6 @@ SLIPS: dict[str, Slip] = {
     "adopted seats hold nothing": Slip(
         Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
     ),
-    "seats whose root never came stay": Slip(
-        Gangs, "await_no_roots", "self._outgoing.revoke(seat)", "pass"
-    ),
     "a mission learns only of first alternatives": Slip(
         Runs, "alternative", "else taken.index", "else 0"
     ),
