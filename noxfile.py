@@ -31,9 +31,26 @@ PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
 # Their programs pin many libraries, so they are tested in environments of their own, and no other
 # environment has them.
 APART = ["aiida-grain"]
-TOGETHER = [package for package in PACKAGES if package not in APART]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 OLDEST, NEWEST = PYTHONS[0], PYTHONS[-1]
+
+
+def oldest(package: str) -> str:
+    """Return the oldest Python of a package; a plug-in has that of its program."""
+    toml = nox.project.load_toml(ROOT / "packages" / package / "pyproject.toml")
+    return str(toml["project"]["requires-python"]).removeprefix(">=")
+
+
+def packages_on(session: nox.Session) -> list[str]:
+    """Return the packages that share an environment, on the Python of a session."""
+    together = [package for package in PACKAGES if package not in APART]
+    running = "{}.{}".format(*sys.version_info)
+    version = session.python if isinstance(session.python, str) else running
+    version = next((name for name, path in HERE.items() if path == version), version)
+    if version not in PYTHONS:
+        return together
+    place = PYTHONS.index(version)
+    return [package for package in together if PYTHONS.index(oldest(package)) <= place]
 
 
 # ---- interpreters
@@ -125,7 +142,8 @@ def install_declared(session: nox.Session, package: str, *options: str) -> None:
 
 def install_all(session: nox.Session, *requirements: str) -> None:
     """Install every package, and what their tests need."""
-    session.install(*editable(TOGETHER), "-e", "tools/testkit", *group("test"), *requirements)
+    packages = editable(packages_on(session))
+    session.install(*packages, "-e", "tools/testkit", *group("test"), *requirements)
 
 
 # ---- what runs side by side
@@ -188,7 +206,7 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Run the main job: factor Mersenne numbers with an external program on all cores."""
-    session.install(*editable(TOGETHER))
+    session.install(*editable(packages_on(session)))
     session.run("python", "docs/examples/factor.py", *session.posargs)
 
 
@@ -280,7 +298,7 @@ SCHEMAS = {
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation as a site, into build/docs: no warnings, no dead links."""
-    session.install(*editable(TOGETHER), "-e", "tools/testkit", *group("docs"))
+    session.install(*editable(packages_on(session)), "-e", "tools/testkit", *group("docs"))
     site = ROOT / "build/docs"
     shutil.rmtree(site, ignore_errors=True)
     session.run("python", "tools/check_links.py")
@@ -303,12 +321,18 @@ def types_all(session: nox.Session) -> None:
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def isolated(session: nox.Session, package: str) -> None:
     """Run the tests of one package, with nothing installed but what it declares."""
+    if package not in [*packages_on(session), *APART]:
+        session.skip(f"{package} needs Python {oldest(package)}")
     install_declared(session, package)
     session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
 
 
-@nox.session(python=HERE.get(OLDEST, OLDEST))
-@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+@nox.session
+@nox.parametrize(
+    "python,package",
+    [(HERE.get(oldest(package), oldest(package)), package) for package in PACKAGES],
+    ids=PACKAGES,
+)
 def lowest(session: nox.Session, package: str) -> None:
     """Run them on the oldest Python, with the lowest versions that pyproject.toml allows."""
     if session.venv_backend != "uv":
@@ -402,21 +426,21 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def chaos(session: nox.Session) -> None:
     """Kill, stop and cut off real processes for ten minutes: nox -s chaos -- [--seconds S]."""
-    session.install(*editable(TOGETHER), *group("chaos"))
+    session.install(*editable(packages_on(session)), *group("chaos"))
     session.run("python", "-m", "tools.chaos", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """Drive a million tasks through one Gnaw, and compare memory: nox -s soak -- [--tasks N]."""
-    session.install(*editable(TOGETHER), *group("chaos"))
+    session.install(*editable(packages_on(session)), *group("chaos"))
     session.run("python", "-m", "tools.chaos.soak", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
-    session.install(*editable(TOGETHER), "-e", "tools/testkit", "numpy")
+    session.install(*editable(packages_on(session)), "-e", "tools/testkit", "numpy")
     session.run("python", "-m", "tools.bench", *session.posargs)
 
 

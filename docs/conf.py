@@ -64,6 +64,7 @@ navigation = {
         "examples",
     ],
     "I have scripts": ["jobs", "slurm", "aiida", "nextflow"],
+    "I have Snakemake": ["snakemake"],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
     "My job waits": ["waiting", "scheduling", "blocking", "commands", "top", "metrics"],

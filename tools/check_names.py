@@ -16,6 +16,7 @@ IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "EndedMission": "a mission that has left, as the scheduler keeps it and as it answers",
+    "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
     "Explanation": "why a task waits, by the scheduler and by an event log",
     "LostWorker": "a worker that is lost, for the scheduler and for a mission",
     "Queue": "jobs that wait, for workers of Grain or for nodes of a batch system",

@@ -22,10 +22,11 @@ INSTALLS = {
     "grain-worker": ["click", "grain.cli", "grain.combine", "grain.delayed", "grain.head"],
     "grain-cli": ["dill", "grain.head", "grain.worker", "jinja2", "rich", "textual"],
     "grain-scheduler": [],
+    "snakemake-executor-plugin-grain": ["snakemake"],
 }
-# Plug-ins of other programs have one package of their own, by whose name these find them. The
-# metapackage does not bring them.
-PLUGINS = ["aiida-grain"]
+# Plug-ins of other programs have one package of their own, by whose name these find them, and need
+# a Python that these need. The metapackage does not bring them.
+PLUGINS = {"aiida-grain": (3, 10), "snakemake-executor-plugin-grain": (3, 11)}
 # Run with the modules that must be there, and the ones that must not.
 PROBE = """
 import importlib, importlib.util, sys
@@ -131,6 +132,9 @@ def main(dist: Path) -> None:
     if faults or not INSTALLS.keys() <= files.keys():
         sys.exit("\n".join(faults) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
     for name in INSTALLS:
+        if sys.version_info < PLUGINS.get(name, (3, 10)):
+            print(f"{name}: not on this Python")
+            continue
         check_install(name, files[name].name.split("-")[1], dist.resolve(), wheels)
     check_checkout(files["grain-scheduler"].name.split("-")[1], wheels)
 

@@ -368,7 +368,7 @@ class Book:
     def cancel(
         self, number: int, chosen: Callable[[int | None], bool], *, by: str, why: str = ""
     ) -> Cancelled:
-        """Cancel tasks that wait, after a wish was made that cancels all that are chosen.
+        """Cancel tasks that wait; those that run end if a wish for that was made before.
 
         Args:
             number: the job's.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.queue.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TASKS_PER_JOB = 1_000_000
 """A task of an array has a plain number, too: that of its job, times this, and its own. Scripts
@@ -40,6 +43,17 @@ class Selected(NamedTuple):
 def plain_number(number: int, task: int | None) -> int:
     """Return the one number by which a job or a task of an array is told from all others."""
     return number if task is None else number * TASKS_PER_JOB + task
+
+
+def number_ranges(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return numbers as ranges: first and last of each, ascending."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)
 
 
 def parse_selector(text: str, last: int) -> tuple[Selected, ...]:

@@ -12,8 +12,7 @@ import click
 
 from grain.cli.hq import answers
 from grain.cli.hq.submission import submit_options
-from grain.cli.jobs.submission import directives, make_job, read_script
-from grain.cli.jobs.submit import submitted_from
+from grain.cli.jobs.submission import SubmittedFrom, directives, make_job, read_script
 from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
 from grain.cli.queue.opening import open_queue, queue_errors, selected
@@ -96,7 +95,7 @@ def job() -> None:
 @click.pass_context
 def submit(ctx: click.Context, /, words: tuple[str, ...], where: str, **given: Any) -> None:
     """Put a job into the queue, and print its number."""
-    around = submitted_from()
+    around = SubmittedFrom.here()
     script, name = read_script(words[0], given["cwd"]), ""
     if script:
         name, *left = words

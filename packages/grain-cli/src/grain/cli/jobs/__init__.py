@@ -13,4 +13,5 @@ Map:
 - ``queue``: ``grain queue``
 - ``dispatcher``: the dispatcher, started and stopped
 - ``as_job``: the dispatcher as a job of the batch system
+- ``client``: the queue for programs that submit many jobs, such as plug-ins of workflow tools
 """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -83,6 +86,41 @@ class SubmittedFrom:
     host: str
     user: str
     now: float
+
+    @classmethod
+    def here(cls) -> SubmittedFrom:
+        """Return this process.
+
+        Raises:
+            BadSubmission: its directory was removed.
+        """
+        try:
+            directory = str(Path.cwd())
+        except FileNotFoundError:
+            raise BadSubmission("this directory was removed; change to another one") from None
+        mask = os.umask(0o077)
+        os.umask(mask)
+        host, user = socket.gethostname(), getpass.getuser()
+        return cls(directory, os.environ, mask, host, user, time.time())
+
+    def job(self, name: str, **fields: Any) -> Job:
+        """Return a job that it submits.
+
+        Args:
+            name: the job's.
+            fields: others of `Job`, which go before those that follow from the process.
+        """
+        own: dict[str, Any] = {
+            "at": self.now,
+            "host": self.host,
+            "user": self.user,
+            "umask": self.umask,
+            "directory": self.directory,
+            "environment": {
+                name: value for name, value in self.environment.items() if name not in _OF_SHELL
+            },
+        }
+        return Job(name=name, **own | fields)
 
 
 def directives(script: str, mark: str = "#GRAIN") -> list[str]:
@@ -189,18 +227,14 @@ def make_job(
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
     request = _request(options)
-    return Job(
-        name=name,
-        at=around.now,
-        host=around.host,
-        user=around.user,
+    return around.job(
+        name,
         directory=os.path.normpath(Path(around.directory, options.get("cwd") or "")),
         command=tuple(words),
         script=script,
         script_name=script_name,
         stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
         environment=_environment(options, around.environment),
-        umask=around.umask,
         request=request,
         priority=options.get("priority") or 0,
         stdout=stdout,

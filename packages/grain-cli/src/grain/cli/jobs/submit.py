@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import sys
 import time
 from contextlib import nullcontext
@@ -21,7 +18,7 @@ from grain.cli.show import clean
 
 if TYPE_CHECKING:
     from grain.cli.jobs.inputs import FileInputs
-    from grain.cli.jobs.submission import SubmitOptions, SubmittedFrom
+    from grain.cli.jobs.submission import SubmitOptions
 
 # Options of the command, which a script cannot give.
 _NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "config_file", "words")
@@ -129,7 +126,13 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
-        from grain.cli.jobs.submission import check_files, directives, make_job, read_script
+        from grain.cli.jobs.submission import (
+            SubmittedFrom,
+            check_files,
+            directives,
+            make_job,
+            read_script,
+        )
         from grain.queue.selectors import Selected
 
         options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
@@ -145,7 +148,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         inputs = _inputs(options)
         stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
         job = make_job(
-            options, words=words, script=script, script_name=name, around=submitted_from(),
+            options, words=words, script=script, script_name=name, around=SubmittedFrom.here(),
             inputs=inputs,
         )  # fmt: skip
         check_files(job)
@@ -248,22 +251,3 @@ def _context_of(ctx: click.Context, words: list[str]) -> click.Context:
     if wrong:
         raise click.UsageError(f"in a line #GRAIN: give --{wrong[0]} on the command line", ctx)
     return inner
-
-
-def submitted_from() -> SubmittedFrom:
-    """Return where and by whom the job is submitted.
-
-    Raises:
-        click.ClickException: the working directory was removed.
-    """
-    from grain.cli.jobs.submission import SubmittedFrom
-
-    try:
-        directory = str(Path.cwd())
-    except FileNotFoundError:
-        raise click.ClickException("this directory was removed; change to another one") from None
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return SubmittedFrom(
-        directory, os.environ, mask, socket.gethostname(), getpass.getuser(), time.time()
-    )

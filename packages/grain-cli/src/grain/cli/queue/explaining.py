@@ -76,7 +76,7 @@ def _task_lines(
     standing = row.standing
     name, task = row.name, row.task
     what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
-    lines = [f"{what} {_STATES[standing.state]}"]
+    lines = [f"{what} {STATES[standing.state]}"]
     run = standing.run
     filled = queue.input(entry.job, task)
     if filled is not None:
@@ -149,7 +149,7 @@ def outputs(job: Job, number: int, task: int | None, host: str) -> list[Path]:
     return [patterns.path(name, facts, job.directory) for name in names]
 
 
-_STATES = {
+STATES = {
     "PENDING": "waits",
     "RUNNING": "is running",
     "COMPLETED": "is done",

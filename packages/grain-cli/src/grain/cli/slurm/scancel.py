@@ -14,6 +14,7 @@ from grain.cli.slurm_words.states import OPEN, states_named
 from grain.cli.slurm_words.values import signal_number
 from grain.queue.errors import QueueError
 from grain.queue.records import Wish
+from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -223,23 +224,18 @@ def _ask(
 ) -> None:
     """Ask something of jobs: in one wish for all whole ones, and in one for tasks of each other."""
     now = time.time()
-    whole = _ranges(number for number, tasks in targets if not tasks)
+    whole = number_ranges(number for number, tasks in targets if not tasks)
     if whole:
         book.queue.wish(Wish(what=what, jobs=whole, by=by, at=now, **more))
     for number, tasks in targets:
         if tasks:
             book.queue.wish(
                 Wish(
-                    what=what, jobs=((number, number),), tasks=_ranges(tasks), by=by, at=now, **more
+                    what=what,
+                    jobs=((number, number),),
+                    tasks=number_ranges(tasks),
+                    by=by,
+                    at=now,
+                    **more,
                 )
-            )  # fmt: skip
-
-
-def _ranges(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return tuple(found)
+            )

@@ -227,7 +227,9 @@ _FIELDS: dict[str, Callable[[AccountLine], str]] = {
     "GID": lambda line: str(line.facts.uid),
     "Group": lambda line: line.facts.job.user,
     "JobID": lambda line: _name(line, line.facts.name),
-    "JobIDRaw": lambda line: _name(line, str(line.facts.plain)),
+    # Slurm has plain numbers here, the last task that of the array. A tool that knows a task as 6_2
+    # finds in it the state of another one then, and here it would find none.
+    "JobIDRaw": lambda line: _name(line, line.facts.name),
     "JobName": lambda line: "batch" if line.batch else line.facts.job.name,
     "MaxRSS": _same(""),
     "NCPUS": lambda line: str(line.facts.cores),
