@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -414,3 +416,15 @@ def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
     (queue.folder / "jobs/0/1").write_bytes(msgspec.json.encode(job))
     again = Book.read(queue)
     assert (again.entries[1].job.name, again.entries[1].counts.pending) == (job.name, 3)
+
+
+def test_whoever_asks_for_the_dispatcher_loads_no_openssl(queue: Queue) -> None:
+    # As squeue does, which tools call every second.
+    Dispatchers(queue.files).take_charge(this_dispatcher())
+    program = (
+        "import sys; from pathlib import Path; from grain.queue.folder import Queue; "
+        "from grain.queue.dispatchers import Dispatchers; "
+        "queue = Queue.open(Path(sys.argv[1])); assert Dispatchers(queue.files).alive(); "
+        "sys.exit('_hashlib' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, queue.folder], check=True)
