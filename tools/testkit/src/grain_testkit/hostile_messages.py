@@ -18,6 +18,7 @@ from grain.worker.messages import (
     AGENT,
     BlockingCode,
     Ended,
+    GangPart,
     Inspected,
     InventoryRun,
     Outlived,
@@ -133,6 +134,7 @@ for _values in (SENSE, ODD):
     _text = _values["str"]
     _values["Versions"] = st.builds(Versions, _text, _text, _text, _text)
     _values["Outlived | None"] = st.none() | _built(Outlived, _values)
+    _values["GangPart | None"] = st.none() | _built(GangPart, _values)
     _values["Crash"] = _built(Crash, _values)
     _values["BlockingCode"] = _built(BlockingCode, _values)
     _figure = _values["float"]

@@ -500,7 +500,7 @@ class Scheduler:
             self._open_alternatives(now)
         unplaced = queues.unplaced
         while True:
-            if len(unplaced) == 1 and not queues.untried | queues.gangs & queues.nonempty:
+            if len(unplaced) == 1 and not queues.untried:
                 # The usual case in a long queue: one run ended, and the waiting tasks found no room
                 # elsewhere. What starts is decided without a look at the other workers.
                 self._refill(unplaced.popitem()[1], starts, now)
@@ -535,6 +535,11 @@ class Scheduler:
         while True:
             level, mask = queues.startable(worker)
             fitting = mask & queues.nonempty
+            if fitting & queues.gangs:
+                # A gang may have room on this worker and others together.
+                queues.settle(worker, level, mask)
+                queues.untried |= fitting
+                return
             chosen = self._first(fitting, worker, now) if fitting else None
             if chosen is None:
                 queues.settle(worker, level, mask)
