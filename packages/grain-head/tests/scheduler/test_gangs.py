@@ -52,6 +52,18 @@ def test_a_member_is_free_when_its_own_part_has_ended() -> None:
     assert third in cluster.running
 
 
+def test_the_next_gang_does_not_take_over_what_one_member_gives_back() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    first = cluster.submit(2 * Cores(4))
+    second = cluster.submit(2 * Cores(4))
+    seat = cluster.starts[first].seats[0][1]
+
+    cluster.finish(first)
+    assert second not in cluster.starts
+    cluster.finish(seat)
+    assert [0, 1] == _members(cluster, second)
+
+
 def test_younger_tasks_use_what_a_waiting_gang_cannot() -> None:
     cluster = Cluster(Cores(4), Cores(4))
     long = cluster.submit(Cores(4))

@@ -568,7 +568,8 @@ class Scheduler:
                     return False
                 first = reservation.queue
             # Where tasks have alternatives, the first may be possible that another run returned.
-            if first.only is not by or not worker.has_time(by, now):
+            # A gang needs what its other members have, too.
+            if first.only is not by or by.count > 1 or not worker.has_time(by, now):
                 return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
