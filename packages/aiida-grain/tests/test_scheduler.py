@@ -193,9 +193,11 @@ def test_an_answer_without_a_job_that_was_asked_for_is_an_error(
     """AiiDA would fetch its files at once."""
     jobs.submit()
     jobs.submit()
-    line = SCHEDULER._get_joblist_command(["queue:1", "queue:2", "queue:3"])
-    with pytest.raises(SchedulerError, match="there is no job 3: the last one is 2"):
-        SCHEDULER._parse_joblist_output(*typed(line))
+    jobs.done("submit", "--queue", "night", "true")
+    for asked in (["queue:1", "queue:2", "queue:3"], ["night:3", "queue:1"]):
+        line = SCHEDULER._get_joblist_command(asked)
+        with pytest.raises(SchedulerError, match="there is no job 3: the last one is"):
+            SCHEDULER._parse_joblist_output(*typed(line))
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,15 @@ def test_where_nothing_was_submitted_the_list_is_empty(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(jobs.home / "other"))
     assert [] == SCHEDULER._parse_joblist_output(*typed(SCHEDULER._get_joblist_command()))
+
+
+def test_without_a_link_the_path_of_a_login_shell_counts(jobs: JobCommands, typed: Typed) -> None:
+    jobs.submit()
+    (jobs.home / ".local/bin").rename(jobs.home / "programs")
+    (jobs.home / ".bash_profile").write_text('PATH="$HOME/programs:$PATH"\n')
+
+    [found] = SCHEDULER._parse_joblist_output(*typed(SCHEDULER._get_joblist_command(["queue:1"])))
+    assert "queue:1" == found.job_id
 
 
 def test_a_grain_that_is_not_found_comes_with_a_remedy(jobs: JobCommands, typed: Typed) -> None:
