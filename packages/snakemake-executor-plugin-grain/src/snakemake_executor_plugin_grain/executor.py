@@ -36,6 +36,7 @@ _MOST_NAME = 100  # characters of a part of a path
 _AWAKE = 30.0  # seconds between two looks for the dispatcher
 _FIRST_ASK = 10.0  # seconds for which jobs wait until the scheduler is asked why
 _AGAIN = "Snakemake was started again"
+_CALL = "snakemake-call"  # an option of a job: which call of Snakemake has submitted it
 _LAST_ASK = 600.0  # seconds between two such questions, in the end
 
 
@@ -96,6 +97,7 @@ class Executor(RemoteExecutor):
         except self._errors as error:
             raise self._unusable(f"Grain's queue cannot be used: {error}") from error
         self._directory = str(self.workflow.workdir_init)
+        self._call = os.urandom(8).hex()
         # Those that have not ended, by their numbers. `active_jobs` of the base class lacks the
         # jobs that are being looked at.
         self._mine: dict[int, _Submitted] = {}
@@ -196,7 +198,7 @@ class Executor(RemoteExecutor):
             # Those of an earlier run have to end first.
             after=(Dependency(jobs=tuple(before), until="any"),) if before else (),
             signal_to="all",
-            options=identity.options(),
+            options={**identity.options(), _CALL: self._call},
             **what,
         )
         self._register(job, number, need, Path(self._directory, folder, f"{number}.log"))
@@ -243,18 +245,18 @@ class Executor(RemoteExecutor):
     def _look(self, infos: Iterable[SubmittedJobInfo]) -> list[SubmittedJobInfo]:
         by_number = {info.aux["number"]: info for info in infos if info.aux}
         try:
-            ended = self._client.ended(by_number)
-            for number, standing in ended.items():
-                self._report(number, standing)
+            for number, standing in self._client.ended(by_number).items():
+                # The main thread may have cancelled all jobs meanwhile.
+                if submitted := self._mine.pop(number, None):
+                    self._report(number, submitted, standing)
             self._stop_waiting([number for number in by_number if number in self._mine])
         except self._errors as error:
             self._say(f"Grain's queue cannot be read for now, it is tried again: {error}")
         return [info for number, info in by_number.items() if number in self._mine]
 
-    def _report(self, number: int, standing: Standing) -> None:
+    def _report(self, number: int, submitted: _Submitted, standing: Standing) -> None:
         from grain.cli.jobs.client import ending
 
-        submitted = self._mine.pop(number)
         self._changed = time.monotonic()
         if standing.state == "COMPLETED":
             if not self._keep_logs:
@@ -282,12 +284,13 @@ class Executor(RemoteExecutor):
         if waiting:
             running = len(numbers) - len(waiting)
             self.logger.info(
-                f"A job has failed: {len(waiting)} that wait in Grain's queue are cancelled, "
-                f"{running} that run go on to their ends."
+                f"A job has failed. Jobs that waited in Grain's queue, and are cancelled: "
+                f"{len(waiting)}. Jobs that run, and go on to their ends: {running}."
             )
         for number in waiting:
-            # As of `report_job_error`, without a message for each.
-            scheduler.error_callback(self._mine.pop(number).info.job)
+            if submitted := self._mine.pop(number, None):
+                # As `report_job_error` does, without a message for each.
+                scheduler.error_callback(submitted.info.job)
 
     def _explain_waiting(self, now: float) -> None:
         """Say which rules ask for more than any worker has; the scheduler is asked now and then."""
@@ -329,11 +332,18 @@ class Executor(RemoteExecutor):
         Args:
             active_jobs: not all of them, see `_mine`.
         """
-        numbers = list(self._mine)
+        numbers = set(self._mine)
+        self._mine.clear()  # they have not failed
         try:
+            # Also one whose submission was interrupted before its number was known here.
+            numbers.update(
+                number
+                for number, job in self._client.unfinished(self._directory)
+                if job.options.get(_CALL) == self._call
+            )
             self._client.cancel(numbers, "Snakemake was interrupted")
         except self._errors as error:
-            listed = ",".join(map(str, numbers))
+            listed = ",".join(map(str, sorted(numbers)))
             self.logger.error(  # noqa: TRY400 - the user has no use for a traceback
                 f"Some jobs may go on: {error}. Cancel them by `grain cancel {listed}`"
             )
