@@ -25,7 +25,7 @@ def test_a_tool_that_cannot_be_installed_is_skipped_or_red(
 
 def test_no_process_of_a_site_is_left_also_after_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), tool_site(tmp_path / "home") as site:  # noqa: PT012
-        site.call("setsid", "-f", "sleep", "1000")
+        site.call("sh", "-c", "setsid -f sleep 1000 >&- 2>&-")
         site.until(site.call("sbatch", "--parsable", "--wrap", "sleep 1000").strip(), "R")
         assert len(list(site.processes())) > 5
         raise ZeroDivisionError
