@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-PATIENCE = 200.0
+PATIENCE = 600.0
 """Seconds after which a test fails, for programs that hang."""
 
 CORES = 2
