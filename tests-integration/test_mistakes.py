@@ -54,7 +54,7 @@ from grain.worker.external import run_external
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from grain_testkit.programs import Process
 
@@ -467,7 +467,17 @@ def test_outside_of_a_mission_it_raises(code: str, text: str) -> None:
     assert text in shown(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
+@pytest.fixture
+def _loop_of_gather() -> Iterator[None]:
+    """Have an event loop that is closed; `asyncio.gather` makes one, which stays open, if not."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("_loop_of_gather")
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(("code", "text"), IN_A_MISSION, ids=ids(IN_A_MISSION))
 def test_in_a_mission_it_is_said(code: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

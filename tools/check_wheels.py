@@ -27,6 +27,8 @@ INSTALLS = {
 # Plug-ins of other programs have one package of their own, by whose name these find them, and need
 # a Python that these need. The metapackage does not bring them.
 PLUGINS = {"aiida-grain": (3, 10), "snakemake-executor-plugin-grain": (3, 11)}
+# Adapters to libraries that Grain does not install: if you import one, you have its library.
+ADAPTERS = ["grain.joblib", "grain.parsl"]
 # Run with the modules that must be there, and the ones that must not.
 PROBE = """
 import importlib, importlib.util, sys
@@ -112,6 +114,7 @@ def try_installed(
     """Import every subpackage that an installation should have, and none that it should not."""
     inits = sorted(path for path in paths if path.endswith("/__init__.py"))
     here = [str(Path(path).parent).replace("/", ".") for path in inits]
+    here = [name for name in here if name not in ADAPTERS]
     output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(strangers)])
     if "grain.cli" in here:
         printed = output([str(python.with_name("grain")), "--version"])
