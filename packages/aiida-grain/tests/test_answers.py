@@ -130,6 +130,14 @@ def test_the_exit_status_of_a_script_is_left_to_the_parser(jobs: JobCommands, st
     assert exit_code(jobs.done("jobs", "--json", "1")) is None
 
 
+@pytest.mark.parametrize("cores", ["all", 0.5])
+def test_a_request_may_have_no_number_of_cores(jobs: JobCommands, cores: object) -> None:
+    jobs.submit(request={"Cores": cores})
+
+    [info] = job_infos(jobs.done("jobs", "--json"))
+    assert info.num_cpus is None
+
+
 def test_a_job_that_was_cancelled_before_it_began(jobs: JobCommands) -> None:
     jobs.submit()
     jobs.done("cancel", "--reason", "AiiDA", "queue:1")

@@ -144,7 +144,9 @@ def _job_info(job: dict[str, Any]) -> JobInfo:
     info.job_owner = job["user"]
     info.queue_name = job["queue"]
     info.num_machines = 1
-    info.num_cpus = job["request"].get("Cores", 0)
+    cores = job["request"].get("Cores", 0)
+    if isinstance(cores, int):  # and not all of a worker, or a part of one, by a line of the user
+        info.num_cpus = cores
     info.submission_time = _time(job["submitted"])
     if job["time_limit"]:
         info.requested_wallclock_time_seconds = round(job["time_limit"])
@@ -154,7 +156,6 @@ def _job_info(job: dict[str, Any]) -> JobInfo:
         info.dispatch_time = _time(last["began"])
         machine = MachineInfo()
         machine.name = last["host"]
-        machine.num_cpus = info.num_cpus
         info.allocated_machines = [machine]
         if last["ended"]:
             info.finish_time = _time(last["ended"])

@@ -120,6 +120,8 @@ def test_ranks_share_the_cores(jobs: JobCommands) -> None:
     command, script, fewer = (jobs.queue.job(number) for number in (1, 2, 3))
     assert {"ntasks": "2", "cpus-per-task": "2"} == command.options
     assert ({"Cores": 8}, {"ntasks": "4", "cpus-per-task": "2"}) == (script.request, script.options)
+    jobs.done("submit", "-n", "2", "-r", "Cores=all", "true")
+    assert {"ntasks": "2"} == jobs.queue.job(4).options
     # The ranks belonged to cores that are not asked for any more.
     assert ({"Cores": 2}, {}) == (fewer.request, fewer.options)
 
@@ -275,8 +277,12 @@ def test_a_user_who_begins_learns_that_there_are_no_workers(
         (("--after", "0", "true"), "there is no job 0 to wait for"),
         (("-t", "soon", "true"), "--time soon: write a span of time"),
         (("-r", "Cores=x", "true"), "-r Cores=x"),
-        (("-n", "4", "-r", "Cores=2", "true"), "it asks for 2 cores, and each rank needs one"),
-        (("-n", "2", "-r", "Memory=2", "true"), "it asks for 0 cores"),
+        (
+            ("-n", "4", "-r", "Cores=2", "true"),
+            "each rank needs a core of its own: ask for -r Cores=4",
+        ),
+        (("-n", "2", "-r", "Memory=2", "true"), "each rank needs a core of its own"),
+        (("-n", "1", "-r", "Cores=0.5", "true"), "each rank needs a core of its own"),
         (("--signal", "USR2", "true"), "add --time"),
         (("--each-line", "empty", "true"), "--each-line empty: there is no line in it"),
         (("--each-line", "null.sh", "true"), "--each-line null.sh: there is a null character"),

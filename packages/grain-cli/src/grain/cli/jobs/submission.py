@@ -24,7 +24,6 @@ from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
 from grain.resource import WTime, from_text, to_data, unit_seconds
-from grain.resource.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -287,12 +286,14 @@ def _ranks(ranks: int | None, request: Mapping[str, object]) -> dict[str, str]:
     """Return what the variables of the job say of its processes."""
     if ranks is None:
         return {}
-    cores = request.get("Cores", 0)
-    assert isinstance(cores, int)
+    asked = request.get("Cores", 0)
+    if asked == "all":  # of a worker that is not known yet
+        return {"ntasks": str(ranks)}
+    # Ids, a number, or a part of one core.
+    cores = len(asked) if isinstance(asked, list | tuple) else int(cast("float", asked))
     if ranks > cores:
         raise BadSubmission(
-            f"--ranks {ranks}: it asks for {counted(cores, 'core')}, and each rank needs one: add "
-            f"-r Cores={ranks}"
+            f"--ranks {ranks}: each rank needs a core of its own: ask for -r Cores={ranks} or more"
         )
     return {"ntasks": str(ranks), "cpus-per-task": str(cores // ranks)}
 
