@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 ID = lasting_id("queue", "1a2b")
 TASK = 7
-GIVE_UP = 5  # seconds: a busy machine may take as long to start a scheduler
+GIVE_UP = 10
+"""Seconds after which a worker without a scheduler leaves, where a test waits for that. Elsewhere
+it never does: a busy machine takes long to let it find one."""
 
 
 async def once(path: str) -> str:
@@ -92,11 +94,11 @@ class Site:
                 time.sleep(0.05)
             yield process
 
-    def worker(self, name: str = "w") -> Any:
-        """Return a worker that gives up after some seconds without a scheduler."""
+    def worker(self, name: str = "w", give_up: int = 600) -> Any:
+        """Return a worker that gives up after so many seconds without a scheduler."""
         return running(
             *("grain.worker", "--url", self.address, "--res", '{"Cores": 1}', "--name", name),
-            *("--give-up", str(GIVE_UP)),
+            *("--give-up", str(give_up)),
             log=self.folder / f"{name}.log",
         )
 
@@ -212,7 +214,7 @@ async def test_a_run_goes_on_when_its_mission_is_killed_and_the_next_process_has
 
 async def test_a_run_goes_on_when_mission_and_scheduler_are_killed(site: Site) -> None:
     """The worker finds no scheduler for longer than it waits for one, and serves the next one."""
-    with site.gnaw() as gnaw, site.worker() as worker, trio.fail_after(120):
+    with site.gnaw() as gnaw, site.worker(give_up=GIVE_UP) as worker, trio.fail_after(120):
         first = await site.first()
         [of] = (await site.state(lambda s: s.workers)).workers
         await killed(gnaw)
@@ -227,7 +229,7 @@ async def test_a_run_goes_on_when_mission_and_scheduler_are_killed(site: Site) -
 async def test_a_worker_without_a_scheduler_leaves_when_its_lasting_runs_have_ended(
     site: Site,
 ) -> None:
-    with site.gnaw() as gnaw, site.worker() as worker, trio.fail_after(120):
+    with site.gnaw() as gnaw, site.worker(give_up=GIVE_UP) as worker, trio.fail_after(120):
         first = await site.first()
         await killed(gnaw)
         await killed(first)

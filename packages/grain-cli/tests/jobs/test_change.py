@@ -5,16 +5,18 @@ from __future__ import annotations
 import getpass
 import json
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
 from grain.queue.errors import Settled
 from grain.queue.folder import Queue
 from grain.queue.packing import pack_bucket
-from grain.queue.records import VERSION, QueueFormat, Wish
+from grain.queue.records import VERSION, Begun, QueueFormat, Wish
 
 if TYPE_CHECKING:
     from grain_testkit.job_commands import JobCommands
@@ -150,6 +152,21 @@ def test_a_task_that_workers_hand_back_at_once_is_lost_at_last(jobs: JobCommands
     jobs.begin(1)
     jobs.end(1)
     assert "is done" in jobs.done("why", "1")
+
+
+def test_a_task_whose_worker_lives_on_this_host_is_not_taken_for_lost(jobs: JobCommands) -> None:
+    jobs.submit()
+    me = this_process()
+    begun = Begun(
+        at=time.time(), host=me.host, machine=me.machine, boot=me.boot, space=me.space, pid=me.pid,
+        pid_began=me.start, worker="w1",
+    )  # fmt: skip
+    assert jobs.queue.begin(1, None, 1, begun)
+
+    done = jobs.grain("resubmit", "--lost", "1")
+    assert (1, "0 tasks run again\n") == (done.exit_code, done.stdout)
+    assert "1: the worker lives on this host, so nothing is lost" in done.stderr
+    assert "RUNNING" == state(jobs, 1)
 
 
 def test_a_task_that_is_lost_runs_again_only_on_request(jobs: JobCommands) -> None:

@@ -195,6 +195,17 @@ def test_a_variable_that_is_not_utf_8_is_refused(queue: Queue) -> None:
         queue.submit(make_job("x", environment={"ODD": "\udcff"}))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"stdout": "a\0"}, {"stderr": "a\0"}, {"directory": "/a\0"}, {"command": ("x", "a\0")},
+     {"environment": {"A": "a\0"}}, {"environment": {"a\0": ""}}],
+)  # fmt: skip
+def test_what_the_system_cannot_be_given_is_refused(queue: Queue, fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="has a null character, which no command"):
+        queue.submit(msgspec.structs.replace(make_job("x"), **fields))
+    assert not list(queue.jobs.follow(1))
+
+
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_job_cannot_wait_for_one_that_is_not_there(queue: Queue, number: int) -> None:
     queue.submit(make_job("x"))

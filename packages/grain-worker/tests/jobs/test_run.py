@@ -409,6 +409,17 @@ async def test_a_warning_for_steps_spares_the_script(queue: Queue, work: Path) -
     assert (work / f"job-{number}.out").read_text().endswith(f"step {128 + signal.SIGUSR1}\n")
 
 
+async def test_a_warning_that_comes_before_the_program_is_sent_when_it_is_there(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(
+        queue, work, "sleep", "1000", timeout=600.0, signal=signal.SIGUSR2, signal_before=600.0,
+        signal_to="script",
+    )  # fmt: skip
+    ended = await ran(queue, number)
+    assert (ended.how, ended.signal) == ("signal", signal.SIGUSR2)
+
+
 async def test_a_user_can_send_a_signal(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "trap 'exit 9' USR1; echo x > began; sleep 99 & wait")
     async with trio.open_nursery() as nursery:

@@ -251,7 +251,8 @@ class Queue:
                 a line may be empty for a number that the array lacks.
 
         Raises:
-            BadInput: it depends on a job that there is not, or has text that is not UTF-8.
+            BadInput: it depends on a job that there is not, or has text that is not UTF-8 or
+                cannot be given to a program.
             CannotWrite: no job was submitted, and no number was given.
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
@@ -686,8 +687,15 @@ def encode_job(job: Job) -> bytes:
     """Return the content of a job's file.
 
     Raises:
-        BadInput: a text in it is not UTF-8.
+        BadInput: a text in it is not UTF-8, or one that the system gets has a null character.
     """
+    # By exec(2) and open(2), which take it for the end.
+    given = (
+        job.directory, job.stdout, job.stderr, *job.command, *job.environment,
+        *job.environment.values(),
+    )  # fmt: skip
+    if odd := next((text for text in given if "\0" in text), None):
+        raise BadInput(f"{odd!a} has a null character, which no command, path or variable can have")
     try:
         return msgspec.json.encode(job)
     except UnicodeEncodeError as error:

@@ -122,16 +122,22 @@ def resubmit(
 
     with report_errors(), queue_errors():
         queue, chosen = queue_with_jobs(jobs, queue_name)
-        again, settled = run_again(queue, chosen, only_failed=failed, lost=lost)
+        again, settled, alive = run_again(queue, chosen, only_failed=failed, lost=lost)
         count = len(again)
         if as_json:
             print_json({"tasks": again})
         else:
             click.echo(f"{count} {'task runs' if count == 1 else 'tasks run'} again")
-        if count and (trouble := wake_dispatcher(queue, config_file or chosen_config(ctx))):
-            click.echo(f"they wait: {trouble}", err=True)
-        if settled:
-            raise click.ClickException(_settled_text(settled))
+        if count and (reason := wake_dispatcher(queue, config_file or chosen_config(ctx))):
+            click.echo(f"they wait: {reason}", err=True)
+        trouble = [_settled_text(settled)] if settled else []
+        if alive:
+            trouble.append(
+                f"{', '.join(alive)}: the worker lives on this host, so nothing is lost; grain "
+                "cancel ends a task"
+            )
+        if trouble:
+            raise click.ClickException("\n".join(trouble))
 
 
 def _changed(
@@ -186,10 +192,12 @@ class _Rerun(NamedTuple):
     Attributes:
         tasks: the names of the tasks that run again.
         settled: jobs that ended so long ago that none of their tasks can.
+        alive: the names of tasks that are not lost, as their worker lives.
     """
 
     tasks: list[str]
     settled: list[int]
+    alive: list[str]
 
 
 def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost: bool) -> _Rerun:
@@ -197,7 +205,9 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
 
     Args:
         only_failed: leave out tasks that have succeeded.
-        lost: first end the attempts that seem to run, as the user knows that they do not.
+        lost: first end the attempts that seem to run, as the user knows that they do not. One
+            whose worker lives, as far as this host can see, is left alone: its program would run
+            twice at a time.
 
     Raises:
         grain.queue.errors.QueueError: the files cannot be written.
@@ -212,6 +222,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
     # Tasks by job and by the attempt that they may make, as one wish names one attempt.
     wanted: defaultdict[tuple[int, int], list[int | None]] = defaultdict(list)
     settled: dict[int, None] = {}
+    alive: list[str] = []
     for one in jobs:
         for number in range(one.first, one.last + 1):
             entry = book.entries.get(number)
@@ -221,8 +232,8 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
                     settled[number] = None
                 continue
             for task in _tasks(entry, one):
-                if lost:
-                    _end_lost(queue, book, number, task)
+                if lost and not _end_lost(queue, book, number, task):
+                    alive.append(task_name(number, task))
                 standing = entry.standing(task, time.time())
                 if standing.state not in FINAL or (only_failed and standing.state == "COMPLETED"):
                     continue
@@ -236,7 +247,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
             settled[number] = None
         else:
             again += [task_name(number, task) for task in tasks]
-    return _Rerun(again, sorted(settled))
+    return _Rerun(again, sorted(settled), alive)
 
 
 def _settled_text(numbers: Sequence[int]) -> str:
@@ -255,13 +266,19 @@ def _tasks(entry: Entry, one: Selected) -> Iterator[int | None]:
             yield task
 
 
-def _end_lost(queue: Queue, book: Book, number: int, task: int | None) -> None:
+def _end_lost(queue: Queue, book: Book, number: int, task: int | None) -> bool:
+    """End an attempt that seems to run; return False if it does."""
+    from grain.edge.meeting.host import this_process
+    from grain.queue.dispatchers import fate_of
     from grain.queue.records import Ended
 
     standing = book.read_task(number, task)
-    if standing.state == "RUNNING":
-        message = "its worker was silent, and the user said that it is dead"
-        queue.end(
-            number, task, standing.attempt, Ended(how="lost", at=time.time(), message=message)
-        )
-        book.read_task(number, task)
+    if standing.state != "RUNNING":
+        return True
+    begun = queue.begun(number, task, standing.attempt)
+    if begun is not None and fate_of(begun, this_process()) == "runs":
+        return False
+    message = "its worker was silent, and the user said that it is dead"
+    queue.end(number, task, standing.attempt, Ended(how="lost", at=time.time(), message=message))
+    book.read_task(number, task)
+    return True

@@ -35,12 +35,14 @@ from grain.worker.jobs.variables import Place, inherited, job_environment, threa
 from grain.worker.processes.environment import MARKS, THREADS, allocated
 
 if TYPE_CHECKING:
-    from grain.queue.records import Job, Wish
+    from grain.queue.records import Job, Receivers, Wish
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
 
 _LOOK = 5.0  # seconds between two looks for wishes
+_SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
+_SENT_FOR = 10.0  # seconds for which it is
 _RETRY = 1.0  # seconds until a receipt is tried again, at first
 _RETRY_LATER = 60.0  # after some time
 
@@ -327,18 +329,28 @@ class _Runner:
         """Send the warning and the signals that users ask for; end the program on request."""
         job, began = self._job, trio.current_time()
         warn_at = began + job.timeout - job.signal_before if job.signal and job.timeout else None
+        # Signals, to whom, and when each is given up. A busy machine takes its time to start a
+        # program, and a script to start its step, so a signal that finds nothing is sent again. A
+        # step that begins long after it gets none.
+        unsent: list[tuple[int, Receivers, float]] = []
         while True:
-            wake = trio.current_time() + _LOOK
+            wake = trio.current_time() + (_SEND_AGAIN if unsent else _LOOK)
             if warn_at is not None:
                 wake = min(wake, warn_at)
             await trio.sleep_until(wake)
             if warn_at is not None and trio.current_time() >= warn_at:
-                send(call, job.signal, job.signal_to)
+                unsent.append((job.signal, job.signal_to, trio.current_time() + _SENT_FOR))
                 warn_at = None
             # If the queue cannot be read for now, the program goes on.
             with suppress(OSError, QueueError):
                 for wish in await trio.to_thread.run_sync(self._look):
-                    send(call, wish.signal, wish.signal_to)
+                    until = trio.current_time() + _SENT_FOR
+                    unsent.append((wish.signal, wish.signal_to, until))
+            unsent = [
+                (number, to, until)
+                for number, to, until in unsent
+                if not send(call, number, to) and trio.current_time() < until
+            ]
             if self._cancelled is not None:
                 scope.cancel()
 
