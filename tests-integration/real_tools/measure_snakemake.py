@@ -1,7 +1,7 @@
 """Measure workflows of Snakemake; docs/snakemake.md has the numbers.
 
     python tests-integration/real_tools/measure_snakemake.py local [JOBS]
-    tools/real_slurm.py -n 1 -c 8 python tests-integration/real_tools/measure_snakemake.py slurm
+    tools/real_slurm.py -n 1 -c 2 python tests-integration/real_tools/measure_snakemake.py slurm
 
 ``local``: so many jobs that do nothing, by ``snakemake --cores 2`` and by ``--executor grain``, one
 by one and in groups. ``slurm``: 20 chains of three rules, on a real Slurm that belongs to the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,15 +50,15 @@ rule all:
     input: expand("three/{i}", i=range(20))
 rule one:
     output: "one/{i}"
-    shell: "sleep 5; date +%s.%N > {output}"
+    shell: "sleep 2; date +%s.%N > {output}"
 rule two:
     input: "one/{i}"
     output: "two/{i}"
-    shell: "sleep 5; date +%s.%N > {output}"
+    shell: "sleep 2; date +%s.%N > {output}"
 rule three:
     input: "two/{i}"
     output: "three/{i}"
-    shell: "sleep 5; date +%s.%N > {output}"
+    shell: "sleep 2; date +%s.%N > {output}"
 """
 # Snakemake, with the CPU seconds of the plug-in's calls in this process.
 TIMED = """\
@@ -155,7 +156,9 @@ def local(jobs: int) -> None:
         say("--cores 2", **run(site, python, "plain", snakefile, "--cores", "2"))
         for name, size in (("groups", 25), ("single", 1)):
             before = background(site)
-            found = run(site, python, name, snakefile, *grain, "--group-components", f"one={size}")
+            # Without --cores, a group asks for the cores of all of its jobs.
+            group = ("--group-components", f"one={size}", "--cores", "1")
+            found = run(site, python, name, snakefile, *grain, *group)
             after = background(site)
             used = {kind: round(cpu - before.get(kind, 0.0), 2) for kind, cpu in after.items()}
             say(f"grain, groups of {size}", **found, **queue_of(site, name), grain_cpu=used)
@@ -164,19 +167,19 @@ def local(jobs: int) -> None:
 CLUSTER = """\
 system = "slurm"
 [script]
-cores = 8
+cores = 2
 memory = 3
 walltime = "1:00:00"
 queue = "main"
 """
 DIRECT = (
-    "--executor", "slurm", "-j", "100", "--default-resources", "mem_mb=100", "runtime=10",
+    "--executor", "slurm", "-j", "100", "--default-resources", "mem_mb=350", "runtime=10",
     "slurm_partition=main", "--slurm-no-account", "--slurm-status-command", "squeue",
 )  # fmt: skip
 HURRIED = (
     "--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1",
 )  # fmt: skip
-WITH_GRAIN = ("--executor", "grain", "-j", "100", "--default-resources", "mem_mb=100")
+WITH_GRAIN = ("--executor", "grain", "-j", "100", "--default-resources", "mem_mb=350")
 
 
 def slurm() -> None:
@@ -190,6 +193,13 @@ def slurm() -> None:
     site = ToolSite(Path(folder, "home"))
     site.environ["SLURM_CONF"] = os.environ["SLURM_CONF"]
     (site.home / "grain.toml").write_text(CLUSTER)
+    # The plug-in for Slurm removes SLURM_CONF from the environment of srun.
+    srun = site.home / "bin/srun"
+    srun.parent.mkdir()
+    conf = os.environ["SLURM_CONF"]
+    srun.write_text(f'#!/bin/sh\nSLURM_CONF={conf} exec {shutil.which("srun")} "$@"\n')
+    srun.chmod(0o755)
+    site.environ["PATH"] = f"{srun.parent}:{site.environ['PATH']}"
     try:
         for busy in (False, True):
             with others(site) if busy else nullcontext():
@@ -231,12 +241,12 @@ def waits(site: ToolSite) -> dict[str, float]:
 
 @contextmanager
 def others(site: ToolSite) -> Iterator[None]:
-    """Have jobs of others: 16 wait at any time, of one core and 20 s each."""
+    """Have jobs of others: 4 wait at any time, of one core and 20 s each."""
     program = site.home / "others.sh"
     program.write_text(
         "while true; do\n"
         "  n=$(squeue -h -n other -t PD -o %i | wc -l)\n"
-        "  while [ $n -lt 16 ]; do\n"
+        "  while [ $n -lt 4 ]; do\n"
         "    sbatch -Q -J other -p main -c 1 --mem 50 -o /dev/null --wrap 'sleep 20'; n=$((n+1))\n"
         "  done; sleep 1\ndone\n"
     )

@@ -120,7 +120,7 @@ def failure_text(ended: Ended) -> str:
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
     """Return the line by which the output of an attempt says that it was ended; "" if it was not.
 
-    Some tools look for it, in the words of Slurm.
+    Some tools look for it, in the words of Slurm (for memory, those of 23.02 and later).
 
     Args:
         number: that no other job or task has.
@@ -128,7 +128,11 @@ def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> s
         again: True if it was ended to run again.
     """
     if ended.how == "memory":
-        return f"grain: error: Detected 1 oom_kill event in StepId={number}.batch.\n"
+        step = f"StepId={number}.batch"
+        return (
+            f"grain: error: Detected 1 oom_kill event in {step}. Some of the step tasks have been "
+            "OOM Killed.\n"
+        )
     if ended.how not in ("timeout", "cancelled"):
         return ""
     at = datetime.fromtimestamp(ended.at).isoformat(timespec="seconds")
