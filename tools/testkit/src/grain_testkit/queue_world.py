@@ -70,6 +70,7 @@ class World:
         self.ended: dict[tuple[int, int | None, int], Ended] = {}
         self.cancelled: set[tuple[int, int | None, int]] = set()
         self.finals: dict[tuple[int, int | None], str] = {}
+        self.asked_again: set[tuple[int, int | None, int]] = set()
         self.dead_workers: set[str] = set()
         self.faults = 0
         self._tokens = 0
@@ -198,6 +199,20 @@ class World:
                     raise Broken(f"{number} was cancelled while it ran: law 4")
                 self.cancelled.add((number, of, which))
 
+    def again(self, host: Host, number: int) -> None:
+        """Have a job run once more that has ended, as ``grain resubmit`` does."""
+        queue = self.queue(host)
+        book = Book(queue)
+        with suppress(QueueError):
+            book.refresh()
+            entry = book.entries.get(number)
+            if entry is None or not entry.is_final:
+                return
+            attempt = entry.standing(None, self.server.clock).attempt + 1
+            self.finals.pop((number, None), None)  # the wish may be there, whatever it raises
+            queue.wish(Wish(what="again", jobs=((number, number),), attempt=attempt, by="me"))
+            self.asked_again.add((number, None, attempt))
+
     def give_up(self, host: Host) -> None:
         """Take all that runs for lost, as a user may say."""
         queue = self.queue(host)
@@ -317,6 +332,10 @@ class World:
         ]
         if waiting:
             raise Broken(f"jobs {waiting} never end: law 5")
+        truth = self.truth()
+        for key in self.asked_again:
+            if truth.begun(*key) is None:
+                raise Broken(f"{key} was asked for, and never begins: law 5")
 
 
 def _is_final(counts: StateCounts | None) -> bool:
@@ -649,6 +668,20 @@ def one_job(world: World, faults: Faults) -> None:
     )
 
 
+def run_again(world: World, faults: Faults) -> None:
+    """One job, which ends and is asked for again by two users."""
+    each(
+        lambda: world.submit(world.host(faults)),
+        lambda: world.dispatch(world.host(faults), 1),
+        lambda: world.work(world.host(faults), "one", _Always("exit"), 1),
+        lambda: world.dispatch(world.host(faults), 1),
+        lambda: world.again(world.host(faults), 1),
+        lambda: world.again(world.host(faults), 1),
+        lambda: world.dispatch(world.host(faults), 1),
+        lambda: world.work(world.host(faults), "two", _Always("exit"), 1),
+    )
+
+
 def next_bucket(world: World, faults: Faults) -> None:
     """Three submitters, at the end of a bucket."""
     each(*[lambda: world.submit(world.host(faults))] * 3)
@@ -734,6 +767,7 @@ def nearly_full() -> Server:
 SCENARIOS: dict[str, tuple[Callable[[World, Faults], None], Callable[[], Server]]] = {
     "one day": (one_day, empty),
     "one job": (one_job, empty),
+    "run again": (run_again, empty),
     "next bucket": (next_bucket, nearly_full),
     "old bucket": (old_bucket, nearly_full),
 }
@@ -776,6 +810,7 @@ def random_world(
                 lambda faults: world.work(on(faults), "one", random.Random(seed + 1), 6),
                 lambda faults: world.work(on(faults), "two", random.Random(seed + 2), 6),
                 lambda faults: world.cancel(on(faults), first + 1),
+                lambda faults: world.again(on(faults), first),
                 lambda faults: world.give_up(on(faults)),
             ]
         )
