@@ -230,10 +230,11 @@ async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(
 
 def test_the_output_says_that_memory_ran_out_and_nothing_of_other_ends() -> None:
     ended = [Ended(how=how, at=0.0) for how in ("memory", "exit", "signal", "start", "returned")]
-    assert [last_line(one, 7, "n1") for one in ended] == [
-        "grain: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step "
-        "tasks have been OOM Killed.\n", "", "", "", "",
-    ]  # fmt: skip
+    ran_out = (
+        "grain: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step tasks have "
+        "been OOM Killed.\n"
+    )
+    assert [last_line(one, 7, "n1") for one in ended] == [ran_out, "", "", "", ""]
 
 
 async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
