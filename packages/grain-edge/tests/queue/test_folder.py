@@ -201,7 +201,7 @@ def test_a_variable_that_is_not_utf_8_is_refused(queue: Queue) -> None:
      {"environment": {"A": "a\0"}}, {"environment": {"a\0": ""}}],
 )  # fmt: skip
 def test_what_the_system_cannot_be_given_is_refused(queue: Queue, fields: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="has a null character, which no command"):
+    with pytest.raises(BadInput, match="has a null character, and no command"):
         queue.submit(msgspec.structs.replace(make_job("x"), **fields))
     assert not list(queue.jobs.follow(1))
 

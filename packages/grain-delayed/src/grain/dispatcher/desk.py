@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
-from grain.edge.meeting.host import this_process
 from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
@@ -309,7 +308,7 @@ class Desk:
         why = self._told.get(start, "") or _death(begun)
         if not why:
             self._gone.pop(start, None)
-            if begun.batch_job and fate_of(begun, this_process()) == "unknown":
+            if begun.batch_job and fate_of(begun) == "unknown":
                 job = WorkerJob(begun.batch_system, begun.batch_job, begun.host)
                 self._doubts.setdefault(start, (now, job))
             return False
@@ -348,7 +347,7 @@ def next_pause(plan: Plan, most: float) -> float:
 
 def _death(begun: Begun) -> str:
     """Return how it is known that the process of a run is gone; "" if it is not known."""
-    match fate_of(begun, this_process()):
+    match fate_of(begun):
         case "gone":
             return f"the process of its worker on {begun.host} is gone"
         case "rebooted":

@@ -36,7 +36,7 @@ Fate = Literal["runs", "gone", "rebooted", "unknown"]
 """The fate of a process, see `fate_of`."""
 
 
-def fate_of(process: ProcessRecord, here: ProcessIdentity) -> Fate:
+def fate_of(process: ProcessRecord, here: ProcessIdentity | None = None) -> Fate:
     """Return what is known here about a process of some host.
 
     Names of hosts repeat, and containers share a kernel. So only a process of the same namespace is
@@ -45,7 +45,7 @@ def fate_of(process: ProcessRecord, here: ProcessIdentity) -> Fate:
 
     Args:
         process: the process.
-        here: this process.
+        here: the process that looks; by default this one.
 
     Returns:
         ``"runs"``; ``"gone"``: it has ended; ``"rebooted"``: it ended with an earlier boot of this
@@ -53,6 +53,7 @@ def fate_of(process: ProcessRecord, here: ProcessIdentity) -> Fate:
     """
     if not (process.boot and process.pid_began):
         return "unknown"
+    here = here or this_process()
     if process.boot == here.boot:
         if process.space != here.space:
             return "unknown"
@@ -177,7 +178,7 @@ class Dispatchers:
         if last is None:
             return None
         number, dispatcher = last
-        fate = fate_of(dispatcher, this_process())
+        fate = fate_of(dispatcher)
         if fate == "runs" or (fate == "unknown" and self._has_given_sign(number)):
             return LiveDispatcher(number, dispatcher, fate == "runs")
         return None

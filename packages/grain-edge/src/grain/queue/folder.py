@@ -694,8 +694,8 @@ def encode_job(job: Job) -> bytes:
         job.directory, job.stdout, job.stderr, *job.command, *job.environment,
         *job.environment.values(),
     )  # fmt: skip
-    if odd := next((text for text in given if "\0" in text), None):
-        raise BadInput(f"{odd!a} has a null character, which no command, path or variable can have")
+    if null := next((text for text in given if "\0" in text), None):
+        raise BadInput(f"{null!a} has a null character, and no command, path or variable may")
     try:
         return msgspec.json.encode(job)
     except UnicodeEncodeError as error:

@@ -268,7 +268,6 @@ def _tasks(entry: Entry, one: Selected) -> Iterator[int | None]:
 
 def _end_lost(queue: Queue, book: Book, number: int, task: int | None) -> bool:
     """End an attempt that seems to run; return False if it does."""
-    from grain.edge.meeting.host import this_process
     from grain.queue.dispatchers import fate_of
     from grain.queue.records import Ended
 
@@ -276,7 +275,7 @@ def _end_lost(queue: Queue, book: Book, number: int, task: int | None) -> bool:
     if standing.state != "RUNNING":
         return True
     begun = queue.begun(number, task, standing.attempt)
-    if begun is not None and fate_of(begun, this_process()) == "runs":
+    if begun is not None and fate_of(begun) == "runs":
         return False
     message = "its worker was silent, and the user said that it is dead"
     queue.end(number, task, standing.attempt, Ended(how="lost", at=time.time(), message=message))
