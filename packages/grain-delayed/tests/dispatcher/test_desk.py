@@ -262,7 +262,7 @@ def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, receipt: Begun, why: str
 ) -> None:
     me = replace(this_process(), machine="m")  # not every host has one
-    monkeypatch.setattr("grain.dispatcher.desk.this_process", lambda: me)
+    monkeypatch.setattr("grain.queue.dispatchers.this_process", lambda: me)
     queue.submit(JOB)
     queue.begin(1, None, 1, receipt)
     clock = Clock()
