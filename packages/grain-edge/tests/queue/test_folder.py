@@ -19,7 +19,7 @@ from msgspec.structs import replace as replaced
 from grain.edge.meeting.host import this_process
 from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
-from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Unusable
+from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Uncertain, Unusable
 from grain.queue.files import LocalDisk, WholeFiles
 from grain.queue.folder import SETTLED_AFTER, Queue, make_format, queue_folder, read_format
 from grain.queue.records import ArraySpec, Begun, Dependency, Ended, QueueFormat, Wish
@@ -204,6 +204,22 @@ def test_what_the_system_cannot_be_given_is_refused(queue: Queue, fields: dict[s
     with pytest.raises(BadInput, match="has a null character, and no command"):
         queue.submit(msgspec.structs.replace(make_job("x"), **fields))
     assert not list(queue.jobs.follow(1))
+
+
+def test_a_submitter_that_slept_for_days_does_not_say_that_no_job_is_there(folder: Path) -> None:
+    class Asleep(LocalDisk):
+        def link(self, source: str, name: str) -> None:
+            super().link(source, name)
+            self.remove(source)  # as a dispatcher does after a day
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    queue = Queue.open(folder, make=True)
+    found = read_format(queue.files, "x")
+    assert found is not None
+    odd = Queue(WholeFiles(Asleep(folder)), found, folder)
+    with pytest.raises(Uncertain, match="stopped for so long that it cannot tell"):
+        odd.submit(make_job("x"))
+    assert ["x"] == [job.name for _, job in queue.jobs_from(1)]
 
 
 @pytest.mark.parametrize("number", [0, 2])

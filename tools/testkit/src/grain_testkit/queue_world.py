@@ -19,7 +19,7 @@ import msgspec
 
 from grain.queue import packing
 from grain.queue.book import Book
-from grain.queue.errors import CannotWrite, NoSuchJob, NotSynced, QueueError
+from grain.queue.errors import CannotWrite, NoSuchJob, NotSynced, QueueError, Uncertain
 from grain.queue.files import WholeFiles
 from grain.queue.folder import Queue, make_format, parse_receipt, read_format
 from grain.queue.records import UNREADABLE, Begun, Ended, Job, Wish
@@ -69,7 +69,7 @@ class World:
         self.started: dict[tuple[int, int | None, int], tuple[str, str]] = {}
         self.ended: dict[tuple[int, int | None, int], Ended] = {}
         self.cancelled: set[tuple[int, int | None, int]] = set()
-        self.finals: dict[tuple[int, int | None], str] = {}
+        self.finals: dict[tuple[int, int | None, int], str] = {}
         self.asked_again: set[tuple[int, int | None, int]] = set()
         self.dead_workers: set[str] = set()
         self.faults = 0
@@ -95,7 +95,7 @@ class World:
             token = f"job {self._tokens}"
             try:
                 number = queue.submit(make_job(token, **options))
-            except NotSynced:
+            except (NotSynced, Uncertain):
                 continue  # it may exist or not
             except CannotWrite:
                 self.refused.add(token)
@@ -181,9 +181,10 @@ class World:
     def _note_final(self, book: Book, number: int) -> None:
         entry = book.entries[number]
         for task in entry.task_numbers():
-            state = entry.standing(task, self.server.clock).state
+            standing = entry.standing(task, self.server.clock)
+            state, attempt = standing.state, standing.attempt
             if state not in ("PENDING", "RUNNING"):
-                before = self.finals.setdefault((number, task), state)
+                before = self.finals.setdefault((number, task, attempt), state)
                 if before != state:
                     raise Broken(f"{number} was {before} and is {state}: law 4")
 
@@ -209,7 +210,6 @@ class World:
             if entry is None or not entry.is_final:
                 return
             attempt = entry.standing(None, self.server.clock).attempt + 1
-            self.finals.pop((number, None), None)  # the wish may be there, whatever it raises
             queue.wish(Wish(what="again", jobs=((number, number),), attempt=attempt, by="me"))
             self.asked_again.add((number, None, attempt))
 
@@ -265,8 +265,13 @@ class World:
             raise Broken("a job that was refused is there")
         self._check_receipts(truth, jobs)
         for key, state in self.finals.items():
-            number, task = key
-            if number in book.entries and book.entries[number].standing(task, 0.0).state != state:
+            number, task, attempt = key
+            if number not in book.entries:
+                continue
+            entry = book.entries[number]
+            now = entry.standing(task, 0.0)
+            asked = any(wish.what == "again" and wish.attempt > attempt for wish in entry.wishes)
+            if now.state != state if now.attempt == attempt else not asked:
                 raise Broken(f"{key} was {state}, and is not: law 4")
         return book
 

@@ -45,6 +45,13 @@ class NotSynced(CannotWrite):
         self.name = name
 
 
+class Uncertain(CannotWrite):
+    """A file may have been made or not: the process slept until its own copy had been removed.
+
+    So it cannot tell whether a name that is there is its own.
+    """
+
+
 class NoSuchJob(QueueError):
     """A number has not been given, or the job was removed long after its end."""
 

@@ -18,7 +18,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from grain.queue.errors import CannotWrite, NotSynced, Unusable
+from grain.queue.errors import CannotWrite, NotSynced, Uncertain, Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +144,7 @@ class WholeFiles:
             NotADirectoryError: its bucket is packed.
             FileNotFoundError: its bucket does not exist.
             CannotWrite: it was not made.
+            Uncertain: it may have been.
             NotSynced: it was made, and may be gone after a crash.
         """
         try:
@@ -160,6 +161,12 @@ class WholeFiles:
         except OSError as error:
             # A reply that was lost is repeated by the client, and then the name exists: our own.
             if not self._is_ours(ready, name):
+                if not self.disk.exists(ready):
+                    raise Uncertain(
+                        "this process was stopped for so long that it cannot tell whether "
+                        f"{name} in the folder of the queue is its own: look what is there",
+                        errno.ESTALE,
+                    ) from error
                 if error.errno == errno.EEXIST:
                     return False
                 if error.errno in _WITHOUT_LINKS:

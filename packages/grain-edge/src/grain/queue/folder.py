@@ -21,6 +21,7 @@ from grain.queue.errors import (
     NotSynced,
     QueueError,
     Settled,
+    Uncertain,
     Unusable,
 )
 from grain.queue.files import INCOMING, LocalDisk, WholeFiles
@@ -254,6 +255,7 @@ class Queue:
             BadInput: it depends on a job that there is not, or has text that is not UTF-8 or
                 cannot be given to a program.
             CannotWrite: no job was submitted, and no number was given.
+            Uncertain: it may have been submitted.
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
         for dependency in job.after:
@@ -274,7 +276,7 @@ class Queue:
             for blob in blobs:
                 self._keep_blob(blob)
             number = self.jobs.append(content)
-        except NotSynced:
+        except (NotSynced, Uncertain):
             raise
         except CannotWrite as error:
             raise CannotWrite(

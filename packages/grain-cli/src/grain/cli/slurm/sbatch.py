@@ -14,7 +14,7 @@ from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
 from grain.cli.slurm_words.submission import Around, JobRefused, make_job
-from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError
+from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
 if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
@@ -103,7 +103,7 @@ def submit(here: Here, job: Job) -> tuple[Queue, int]:
     except BadInput as error:
         wrong = "Job dependency problem" if job.after else "Unspecified error"
         raise _failed(wrong, str(error), here.command) from None
-    except NotSynced as error:
+    except (NotSynced, Uncertain) as error:
         raise _failed(
             "I/O error writing script/environment to file",
             f"it may be in the queue: {error}", here.command,
