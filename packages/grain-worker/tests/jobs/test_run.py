@@ -300,10 +300,6 @@ async def test_what_cannot_be_a_program_has_failed_and_is_not_handed_back(
     ended = await ran(queue, number, 1)
     assert (ended.how, ended.status) == ("start", 127)
     assert ended.message.startswith("it cannot be run: a null character in the arguments")
-    number = submit(queue, work, "true", directory=f"{work}\0")
-    ended = await ran(queue, number)
-    assert (ended.how, ended.status) == ("start", 127)
-    assert ended.message.startswith(f"its directory {work}? is not there on ")
 
 
 async def test_a_program_that_the_worker_cannot_start_has_failed(
