@@ -767,7 +767,8 @@ class Scheduler:
 
     def _rerank(self, queue: TaskQueue) -> None:
         """Put a queue at the place of its new oldest task."""
-        self._queues.rerank(queue)
+        if self._queues.rerank(queue):
+            self._guard.on_opened(queue)
         self._guard.on_head_changed(queue)
 
     def _clear_run(self, task: Task) -> None:
