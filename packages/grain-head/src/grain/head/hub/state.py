@@ -295,6 +295,8 @@ class LeaseRecord:
     member: int = 0
     invitation: bytes = b""
     resources: dict[str, Any] = field(default_factory=dict)
+    # The worker of the member whose loss has ended it, as its root says: that is to blame.
+    lost: str = ""
 
     def __post_init__(self) -> None:
         self.session = self.worker.session
