@@ -292,7 +292,7 @@ class Hub:
             + self.prefetch.in_chains
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
-            running=self.scheduler.running,
+            running=self.scheduler.running - self.gangs.seats,
             done=self.outcomes.done,
             failed=self.outcomes.failed,
             retried=self.outcomes.retried,

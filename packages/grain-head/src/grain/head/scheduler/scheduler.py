@@ -472,6 +472,11 @@ class Scheduler:
             return f"{left:.0f} s are left, {one.need:.0f} s needed"
         return None
 
+    def workers_for(self, by: Alternative) -> int:
+        """Return the number of workers that have enough in all for a task, or a member of it."""
+        shapes = self._queues.shapes.values()
+        return sum(shape.workers for shape in shapes if shape.mask & by.bit)
+
     def needs_larger(self, request: Resource) -> bool:
         """Return True if workers are here, and each has too little in all for a request."""
         spaces = [one.space for one in self._probe(request).alternatives]

@@ -69,6 +69,11 @@ class Gangs:
         """Return all gangs of which something runs."""
         return self._gangs.values()
 
+    @property
+    def seats(self) -> int:
+        """The number of seats: runs that are part of a task, and not a task by themselves."""
+        return sum(len(gang.seats) for gang in self._gangs.values())
+
     def is_stand_in(self, lease: LeaseRecord) -> bool:
         """Return True if a lease stands in for that of a root, until all seats are vacated."""
         gang = self._gangs.get(lease.attempt)
