@@ -275,7 +275,10 @@ SLIPS: dict[str, Slip] = {
         Missions, "_register", "if mission.cancelled_by:", "if False:"
     ),
     "a mission that was given up is not cancelled any more": Slip(
-        Missions, "_give_up", "if mission.cancelled_by or mission.cancelled:", "if False:"
+        Missions,
+        "_give_up",
+        "if mission.cancelled_by or mission.cancelled or mission.retracted:",
+        "if False:",
     ),
     "a chain keeps runs that were returned": Slip(
         Prefetch, "leave", "chain.waiting.remove(lease)", "pass"
@@ -615,7 +618,7 @@ SLIPS: dict[str, Slip] = {
         Missions, "_on_synced", "if not mission.lasts:", "if True:"
     ),
     "a run of a lasting mission is revoked that is reported after its process has come": Slip(
-        Runs, "adopt", "(mission.lasts or not mission.synced)", "not mission.synced"
+        Runs, "adopt", "mission.may_submit(held.task)", "not mission.synced"
     ),
     "of two runs of a task of a lasting mission one is revoked": Slip(
         Outcomes, "dismiss", "if mission.lasts and not task.retracted:", "if False:"

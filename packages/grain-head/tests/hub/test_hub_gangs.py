@@ -289,6 +289,19 @@ def test_a_seat_that_comes_late_to_a_successor_is_ended_if_no_root_has_come() ->
     assert [Revoke(hub.begun[hub.seats[0]].attempt)] == hub.sent(hub.seats[0], Revoke)
 
 
+def test_a_seat_of_a_task_that_was_retracted_before_leaves_nothing_when_its_root_is_here() -> None:
+    hub = Successor()
+    hub.submit_again(hub.root)
+    hub.send("m", Retract((1,)))
+    hub.report(hub.root)
+    assert [Revoke(hub.begun[hub.root].attempt)] == hub.sent(hub.root, Revoke)
+    hub.lose("m")
+
+    hub.report(hub.seats[0])
+
+    assert {} == hub.hub.registry.missions["m"].tasks
+
+
 @pytest.mark.parametrize("alternative", [3 * Cores(2), Cores(2)], ids=["gang", "single"])
 def test_a_successor_waits_for_a_seat_that_is_reported_after_the_task_has_started_again(
     alternative: Resource,

@@ -190,6 +190,8 @@ class Outcomes:
     def retract(self, mission: MissionRecord, number: int) -> None:
         """End a task that its mission does not want any more; report when nothing of it is left."""
         self.revoke_beside(mission, number)
+        if mission.lasts:
+            mission.retracted.add(number)
         task = mission.tasks.get(number)
         if task is None:
             self._outgoing.post(mission.link, Retracted(number))

@@ -360,9 +360,7 @@ class Runs:
         worker.leases[held.attempt] = lease
         if held.gang is not None:
             self.gangs.on_root_reported(lease, held.gang, ended=held.ended)
-        if task is None and (mission.lasts or not mission.synced):
-            # The mission has yet to submit it, or to be synced without it; a lasting one may do so
-            # at any time.
+        if task is None and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         unwanted = task is None or task.ending is not None or task.retracted
         lease.task = None if unwanted else task
@@ -417,7 +415,8 @@ class Runs:
         self._hold(lease, held, mission, None, now)
         lease.worker.leases[held.attempt] = lease
         task = mission.tasks.get(held.task)
-        if task is None and not mission.synced:
+        here = self.gangs.of(held.gang).lease is not None
+        if task is None and not here and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         lease.task = task
         self.gangs.on_seat_reported(lease, held.gang)
