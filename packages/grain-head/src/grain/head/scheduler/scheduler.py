@@ -590,14 +590,18 @@ class Scheduler:
         """Let the first tasks take over what ended runs of their own queue held.
 
         Nothing is then given back and allocated again, and no other task gets room. The first tasks
-        are the oldest, or on a reserved worker the tasks that it is reserved for.
+        are the oldest that the worker could serve if it were empty, or on a reserved worker the
+        tasks that it is reserved for.
 
         Returns:
             True if all that was returned was taken over, or the rest waits in ``unplaced``.
         """
         while worker.returned and self._queues.order:
             by, held = worker.returned[-1]
-            first = self._queues.order[0][2]
+            for _, _, first in self._queues.order:
+                # Where ends are known, those that are passed over look for a start on others.
+                if first.bits & worker.shape.mask or self._bounded:
+                    break
             reservation = worker.reservation
             if reservation is not None:
                 if not reservation.sticky or first.priority > reservation.queue.priority:
