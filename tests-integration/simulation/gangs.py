@@ -118,14 +118,16 @@ class SimulatedGangs:
             if not gang.joined:
                 continue
             seats = [run for run in gang.seats.values() if self._runs(run)]
+            missing = [run for run in gang.seats.values() if run not in seats or self._silent(run)]
             there = gang.root is not None and self._runs(gang.root)
             if not there and not seats:
                 del self._gangs[root]
                 continue
-            lost = len(seats) < gang.size - 1 or any(self._silent(run) for run in seats)
-            if there and lost and gang.root is not None and self._notices(gang.root):
+            if there and missing and gang.root is not None and self._notices(gang.root):
                 how = f"a member has gone at {self.world.clock.now:.0f} s"
-                self._finish(gang.root, Ended(root, "done", failed=True, crash=how))
+                name = missing[0].worker.session.name
+                ended = Ended(root, "done", failed=True, crash=how, lost=name)
+                self._finish(gang.root, ended)
                 there = False
             if not there or (gang.root is not None and self._silent(gang.root)):
                 for run in seats:

@@ -14,7 +14,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 from grain.head import Scheduler
-from grain.resource import Cores, Node
+from grain.resource import Cores, Either, Node
 
 if TYPE_CHECKING:
     from grain.resource import Resource
@@ -76,6 +76,8 @@ def main() -> None:
     kinds: dict[str, list[Resource]] = {
         "cores": [Cores(n) for n in (1, 2, 3, 4, 5, 6, 7, 8)],
         "node": [Node(n, 2 * n + 1) for n in (1, 2, 3, 4, 5, 6, 7, 8)],
+        # All of them wait for the first alternative, as the clock stands still.
+        "prefer": [Either(Node(n, 2 * n + 1), Cores(n), prefer=60) for n in range(1, 9)],
     }
     for kind, requests in kinds.items():
         medians = []

@@ -47,6 +47,19 @@ def test_of_a_function_whose_tasks_ask_for_different_things_there_is_no_request(
     ]
 
 
+def test_a_function_on_several_workers_has_the_cores_of_all_and_no_request() -> None:
+    """What its programs use is measured on one of them, which says nothing of the others."""
+    kinds = Kinds()
+    several, either = kinds.of("a", 4 * Cores(8)), kinds.of("b", 2 * Cores(8) | Cores(16))
+    for kind in (several, either):
+        kind.ended(10.0)
+        kind.used(Usage(user=10.0, programs=1), 10.0)
+    rows, _ = function_rows(kinds.now([], {}, 0.0), 20)
+
+    assert [320.0, 160.0] == [row.core_seconds for row in rows]
+    assert [{}, {}] == [row.request for row in rows]
+
+
 def test_nothing_is_known_of_a_function_that_has_not_run() -> None:
     kinds = Kinds()
     kinds.of("dock", Cores(1) & GPUs(1)).left = 6

@@ -31,7 +31,7 @@ class Dispatcher(SimulatedMission):
     def __init__(
         self, world: Surroundings, session: MissionSession, files: Files, outside: set[int]
     ) -> None:
-        super().__init__(world, session, files.plan)
+        super().__init__(world, session, list(files.plan))  # giving up shortens it
         self.files = files
         self.story.cancelled_outside = outside
         now, chance = world.clock.now, world.clock.chance

@@ -125,8 +125,7 @@ class Laws:
         mission = head.hub.registry.missions[lease.mission]
         task = mission.tasks[lease.task]
         suspect = blamed(task.crashes) >= 2
-        gang = lease.gang is not None
-        self.demand("a suspect runs alone", gang or lease.alone == suspect, lease)
+        self.demand("a suspect runs alone", lease.alone == suspect, lease)
         law = "nothing of a mission starts that leaves too much unconfirmed"
         outcomes = [one.outcome or b"" for one in mission.tasks.values() if one.ending is not None]
         most, most_bytes = self.world.max_unconfirmed, self.world.max_unconfirmed_bytes
@@ -200,8 +199,7 @@ class Laws:
         attempts = crashes.get(lease.task, set()) | head.crashes.get((mission, lease.task), set())
         if not mission.lasts:  # else they are forgotten while no process of it is there
             self.demand("five crashes are enough", len(attempts) < 5, lease)
-            alone = lease.alone or lease.gang is not None
-            self.demand("two crashes make a suspect", len(attempts) < 2 or alone, lease)
+            self.demand("two crashes make a suspect", len(attempts) < 2 or lease.alone, lease)
         worker = workers.get(lease.task, "")
         if not worker or head.served - head.started >= self.world.grace - 2.0:
             return
@@ -221,6 +219,10 @@ class Laws:
         law = "a run that was told to end cannot crash"
         lost = "lost" in message.crash.how
         self.demand(law, lost or attempt not in self.ending, message)
+        if "has gone" in message.crash.how:
+            root = self.begun[attempt].worker.session.name
+            law = "a crash is blamed on the member that has gone, and not on the root"
+            self.demand(law, message.crash.worker != root, message)
         if lost:
             worker = self.begun[attempt].worker
             # The message may be late: a mission that was away gets it when it is back.

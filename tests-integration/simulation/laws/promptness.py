@@ -15,7 +15,7 @@ from grain.worker.agent.chains import Wish
 from simulation.surroundings import Passing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from grain.head.hub.state import TaskRecord, WorkerRecord
     from grain.worker.messages import Attempt, Lease
@@ -202,17 +202,24 @@ class Promptness:
             law = "nothing awaits a report for longer than the grace period"
             yield Passing(law, self.world.grace + 2.0, (*own, name))
         waiting = hub.quarantine.waiting
-        if waiting and not any(worker.reserved for worker in workers.values()):
-            law = "a task that is to run alone gets a worker"
-            if any(self._suffices(head, w, task) for w in workers.values() for task in waiting):
+        # A gang may have to wait for a worker on which a suspect runs, and others behind it.
+        runs_alone = any(one.alone for worker in workers.values() for one in worker.leases.values())
+        if waiting and not runs_alone and not any(worker.reserved for worker in workers.values()):
+            law = "a task that is to run alone gets its workers"
+            if any(self._suffice(head, workers.values(), task) for task in waiting):
                 yield Passing(law, 2.0, own)
 
-    def _suffices(self, head: HeadProcess, worker: WorkerRecord, task: TaskRecord) -> bool:
-        """Return True if a task may run alone on a worker, as soon as that is empty."""
-        total = head.hub.scheduler.workers[worker.number].supply.total
+    def _suffice(
+        self, head: HeadProcess, workers: Iterable[WorkerRecord], task: TaskRecord
+    ) -> bool:
+        """Return True if a task may run alone on some of the workers, as soon as they are empty."""
         assert task.queue is not None
-        return (
-            worker.takes_runs
-            and not any(lease.alone for lease in worker.leases.values())
-            and task.queue.fits("", total)
+        totals = [
+            head.hub.scheduler.workers[worker.number].supply.total
+            for worker in workers
+            if worker.takes_runs and not any(lease.alone for lease in worker.leases.values())
+        ]
+        return any(
+            sum(one.fits("", total) for total in totals) >= one.count
+            for one in task.queue.alternatives
         )

@@ -81,8 +81,13 @@ class Turns:
                 self._world.leased.setdefault(task, set()).add(self._head)
         suspects = self._head.hub.quarantine.waiting
         self._suspects.update((task.mission.id, task.number) for task in suspects)
+        links = {number: link for number, (link, _, _) in self._turns.items()}
         self._turns = {one.number: self._look(one, sent) for one in missions.values()}
-        before, self._ahead = self._ahead, {}
+        # One that has come by another connection has submitted all that waits once more. It has
+        # other turns, and waits from now on, as for `_look`.
+        again = {n for n, (link, _, _) in self._turns.items() if links.get(n, link) != link}
+        before = {key: ahead for key, ahead in self._ahead.items() if key[0] not in again}
+        self._ahead = {}
         scheduler = self._head.hub.scheduler
         queues = [queue for _, _, queue in scheduler.in_order_of_service]
         self._check_newcomer(queues)

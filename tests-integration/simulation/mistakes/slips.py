@@ -93,7 +93,7 @@ SLIPS: dict[str, Slip] = {
         MissionSession, "_started", "record.alternative = message.alternative", "pass"
     ),
     "a suspect runs by its first alternative, possible or not": Slip(
-        Runs, "start_alone", "queue.alternative_on(scheduled, now) or ", ""
+        Runs, "start_alone", "emptied.by,", "emptied.by.queue.alternatives[0],"
     ),
     "tasks with alternatives are sent ahead": Slip(
         Prefetch,
@@ -275,7 +275,10 @@ SLIPS: dict[str, Slip] = {
         Missions, "_register", "if mission.cancelled_by:", "if False:"
     ),
     "a mission that was given up is not cancelled any more": Slip(
-        Missions, "_give_up", "if mission.cancelled_by or mission.cancelled:", "if False:"
+        Missions,
+        "_give_up",
+        "if mission.cancelled_by or mission.cancelled or mission.retracted:",
+        "if False:",
     ),
     "a chain keeps runs that were returned": Slip(
         Prefetch, "leave", "chain.waiting.remove(lease)", "pass"
@@ -290,10 +293,10 @@ SLIPS: dict[str, Slip] = {
         Quarantine, "_give_up_reservations", "self._scheduler.on_worker_back(worker.number)", "pass"
     ),
     "a suspect starts on a worker that is not empty": Slip(
-        Quarantine, "ready", "not any(x.scheduler_id for x in worker.leases.values())", "True"
+        Quarantine, "ready", "emptied is not None and not any(", "emptied is not None and bool("
     ),
     "a worker that leaves keeps its reservation": Slip(
-        Quarantine, "ready", "and not self._suffices(worker, task, now)", "and False"
+        Quarantine, "ready", "and not self._suffice(emptied, now)", "and False"
     ),
     "workers have leases before missions know": Slip(
         Hub, "take", "key=lambda link: link not in missions", "key=lambda link: link in missions"
@@ -349,6 +352,18 @@ SLIPS: dict[str, Slip] = {
         "pass",
     ),
     "runs that never began are blamed": Slip(Runs, "on_run_lost", "how if ran else None", "how"),
+    "of a suspect gang the root runs by itself": Slip(
+        Runs, "_start_gang", "now, root.alone", "now, False"
+    ),
+    "a suspect gang starts when the worker of its root is empty": Slip(
+        Quarantine,
+        "ready",
+        "lease.scheduler_id for worker in emptied.workers for",
+        "lease.scheduler_id for worker in emptied.workers[:1] for",
+    ),
+    "the root of a gang is blamed for the loss of another member": Slip(
+        Outcomes, "_count_crash", "lease.lost or ", ""
+    ),
     "a second run goes on when its task is resolved": Slip(
         Outcomes, "resolve", "self.dismiss(task.lease, task)", "pass"
     ),
@@ -603,7 +618,7 @@ SLIPS: dict[str, Slip] = {
         Missions, "_on_synced", "if not mission.lasts:", "if True:"
     ),
     "a run of a lasting mission is revoked that is reported after its process has come": Slip(
-        Runs, "adopt", "(mission.lasts or not mission.synced)", "not mission.synced"
+        Runs, "adopt", "mission.may_submit(held.task)", "not mission.synced"
     ),
     "of two runs of a task of a lasting mission one is revoked": Slip(
         Outcomes, "dismiss", "if mission.lasts and not task.retracted:", "if False:"

@@ -212,6 +212,18 @@ def test_what_waits_has_the_reason() -> None:
     assert "not enough Cores free on any of the 3 workers" == column(table, "WHY")[0]
 
 
+def test_alternatives_and_gangs_stand_as_users_write_them_and_too_few_workers_stand_out() -> None:
+    too_few = "4 workers are needed at once, and 2 here would do"
+    requests = ["GPUs(1) | Cores(16)", "Either(GPUs(1), Cores(16), prefer=60)", "4 * Cores(16)"]
+    queues = [queue(k, request=request) for k, request in enumerate(requests)]
+    answer = replace(overview(), queues=[*queues[:2], replace(queues[2], why=too_few)])
+    table = made(answer, "waiting")
+
+    assert requests == column(table, "ASKS FOR")
+    assert ["", "", "warn"] == [row.style for row in table.rows]
+    assert too_few == column(table, "WHY")[2]
+
+
 def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
     tasks = replace(overview().tasks, awaiting_report=2, suspect=1)
     table = made(overview(more_queues=4, tasks=tasks), "waiting")

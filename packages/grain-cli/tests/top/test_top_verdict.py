@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec.structs import replace
 
 from grain.cli.show import moment
@@ -76,6 +77,33 @@ def test_as_long_as_some_workers_were_not_looked_at_no_task_is_said_to_fit_nowhe
 
     assert [] == said(waiting(gpus, more_workers=1))
     assert [] == said(waiting(queue(0, request="Cores(1)", why=NEVER)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "lacking"),
+    [
+        ("GPUs(3) | Cores(99)", "3 GPUs"),
+        ("Either(GPUs(3), Cores(99), prefer=60)", "3 GPUs"),
+        ("4 * Cores(99)", "99 cores"),
+        ("4 * (Cores(99) & Memory(4))", "99 cores"),
+        ("gang(4 * Cores(99), same='job')", "99 cores"),
+        ('2 * (Cores(99) & WTime(T="01:00:00")) | Cores(200)', "99 cores"),
+    ],
+)
+def test_of_alternatives_the_first_is_named_and_of_a_gang_what_each_member_lacks(
+    request_: str, lacking: str
+) -> None:
+    row = queue(0, request=request_, waiting=6, why=NEVER)
+
+    assert [f"6 tasks cannot start: no worker has {lacking}."] == said(waiting(row))
+
+
+def test_gangs_for_which_there_are_too_few_workers_are_named() -> None:
+    too_few = "4 workers are needed at once, and 2 here would do"
+    gangs = queue(0, request="4 * Cores(1)", waiting=6, why=too_few)
+
+    assert [f"6 tasks cannot start: {too_few}."] == said(waiting(gangs))
+    assert [] == said(waiting(replace(gangs, why="not enough Cores free on 4 of the 9 workers")))
 
 
 def test_alike_failures_are_counted_with_the_line_that_says_why() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from grain.head.messages import (
     AckTasks,
+    Crash,
     Crashed,
     Request,
     Resolved,
@@ -31,6 +32,7 @@ from grain_testkit.hub_harness import F, HubHarness, held
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
+    from grain.resource import Resource
 
 
 class Gang(HubHarness):
@@ -285,3 +287,270 @@ def test_a_seat_that_comes_late_to_a_successor_is_ended_if_no_root_has_come() ->
     hub.report(hub.seats[0])
 
     assert [Revoke(hub.begun[hub.seats[0]].attempt)] == hub.sent(hub.seats[0], Revoke)
+
+
+def test_a_seat_of_a_task_that_was_retracted_before_leaves_nothing_when_its_root_is_here() -> None:
+    hub = Successor()
+    hub.submit_again(hub.root)
+    hub.send("m", Retract((1,)))
+    hub.report(hub.root)
+    assert [Revoke(hub.begun[hub.root].attempt)] == hub.sent(hub.root, Revoke)
+    hub.lose("m")
+
+    hub.report(hub.seats[0])
+
+    assert {} == hub.hub.registry.missions["m"].tasks
+
+
+@pytest.mark.parametrize("alternative", [3 * Cores(2), Cores(2)], ids=["gang", "single"])
+def test_a_successor_waits_for_a_seat_that_is_reported_after_the_task_has_started_again(
+    alternative: Resource,
+) -> None:
+    """The root has reported its end before, so the seat is ended at once."""
+    hub = Successor()
+    late = hub.seats[0]
+    hub.mission()
+    hub.send("m", Request(1, to_data(alternative)))
+    submit: Message = Submit(1, 1, F, worker=hub.root)
+    hub.send("m", submit, Synced(), payload=b"args")
+    root = hub.begun[hub.root]
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, "returned"))
+    names = ["d", "e", hub.root]
+    for name in ("d", "e"):
+        hub.worker(name)
+    begun = {name: some[0] for name in names if (some := hub.sent(name, Lease))}
+    assert len(begun) == (1 if alternative == Cores(2) else 3)
+
+    hub.report(late)
+    assert [Revoke(hub.begun[late].attempt)] == hub.sent(late, Revoke)
+    for name, lease in begun.items():
+        hub.send(name, hub.ended(lease, "returned"))
+    again = [hub.sent(name, Lease) for name in (*names, late)]
+    assert [[]] * 4 == again
+
+    hub.send(late, hub.ended(hub.begun[late], "cancelled"))
+    assert len(begun) == sum(len(hub.sent(name, Lease)) for name in (*names, late))
+
+
+# ---- gangs that crash
+
+
+CRASHES = tuple(Crash((9, number), "w", "SIGSEGV", 0.0) for number in range(2))
+
+
+class Suspects(HubHarness):
+    """A hub with workers of three cores, each with a run of one core, and a mission.
+
+    Its requests: 0 is for one core, 1 for two cores on three workers at once, 2 on two.
+    """
+
+    def __init__(self, workers: int = 4) -> None:
+        super().__init__()
+        self.names = [f"w{number}" for number in range(1, workers + 1)]
+        for name in self.names:
+            self.worker(name, 3)
+        self.mission()
+        self.send("m", Request(1, to_data(3 * Cores(2))), Request(2, to_data(2 * Cores(2))))
+        self.send("m", *[Submit(1 + k, 0, F) for k in range(3 * workers)], payload=b"args")
+        self.running = {name: self.sent(name, Lease) for name in self.names}
+        for name in self.names:
+            self.end(name, 2)
+        self.sent("m", Resolved)
+
+    def end(self, name: str, count: int = 1) -> None:
+        """Let runs that keep a worker from being empty end."""
+        for _ in range(count):
+            self.send(name, self.ended(self.running[name].pop()), payload=b"")
+
+    def suspect(self, task: int, request: int = 1) -> None:
+        self.send("m", Submit(task, request, F, crashes=CRASHES), payload=b"args")
+
+    def emptied(self) -> dict[int, list[str]]:
+        """Return the workers that are reserved for each suspect that waits."""
+        waiting = self.hub.quarantine.waiting.items()
+        return {
+            task.number: sorted(worker.name for worker in one.workers) if one else []
+            for task, one in waiting
+        }
+
+    def begun(self) -> dict[str, list[Lease]]:
+        """Return the new leases by worker, where there are any."""
+        found = {name: self.sent(name, Lease) for name in self.names}
+        return {name: leases for name, leases in found.items() if leases}
+
+    def finish(self, leases: dict[str, list[Lease]]) -> None:
+        """End a gang: the root has its outcome, then the seats are vacated."""
+        parts = [(name, lease) for name, some in leases.items() for lease in some]
+        parts.sort(key=lambda part: part[1].gang.index if part[1].gang else 0)
+        for name, lease in parts:
+            self.send(name, self.ended(lease), payload=b"")
+
+
+def test_a_gang_that_has_crashed_twice_runs_alone_on_as_many_emptied_workers() -> None:
+    hub = Suspects()
+    hub.send("m", Submit(101, 1, F), payload=b"args")
+    for crash in range(2):
+        leases = {name: some[0] for name, some in hub.begun().items()}
+        root, seats = parts(leases)
+        assert not any(lease.alone for lease in leases.values())
+        hub.send(root, hub.ended(leases[root], "crashed", detail=f"crash {crash}"))
+        for seat in seats:
+            hub.send(seat, hub.ended(leases[seat], "cancelled"))
+    assert {} == hub.begun()
+    [members] = hub.emptied().values()
+    assert 3 == len(members)
+
+    hub.submit("m", 102, 103)  # on the worker that is left
+    assert [{*hub.names} - {*members}] == [{*hub.begun()}]
+    hub.end(members[0])
+    hub.end(members[1])
+    assert {} == hub.begun()
+    hub.end(members[2])
+
+    alone = hub.begun()
+    assert members == sorted(alone)
+    assert all(lease.alone and lease.gang is not None for [lease] in alone.values())
+    assert all({"Cores"} == lease.res.keys() for [lease] in alone.values())
+    hub.submit("m", 104)
+    assert {} == {name: some for name, some in hub.begun().items() if name in members}
+
+    hub.finish(alone)
+    hub.submit("m", 105, 106, 107, 108, 109, 110, 111, 112, 113)
+    assert {*members} <= {*hub.begun()}
+
+
+def test_two_suspect_gangs_are_emptied_for_one_after_the_other() -> None:
+    """Neither holds workers that the other waits for."""
+    hub = Suspects()
+    hub.suspect(101)
+    hub.suspect(102)
+    assert [3, 0] == [len(names) for names in hub.emptied().values()]
+
+    for name in hub.emptied()[101]:
+        hub.end(name)
+    first = hub.begun()
+    assert {101} == {lease.task for [lease] in first.values()}
+    assert {102: []} == hub.emptied()
+    hub.finish(first)
+
+    [second] = hub.emptied().values()
+    for name in second:
+        hub.end(name, len(hub.running[name]))
+    assert {102} == {lease.task for [lease] in hub.begun().values()}
+
+
+def test_of_a_suspect_gang_that_is_cancelled_all_workers_take_tasks_again() -> None:
+    hub = Suspects(3)
+    hub.suspect(101)
+    hub.end("w1")
+    hub.submit("m", 102)
+    assert {} == hub.begun()
+
+    hub.send("m", Retract((101,)))
+
+    assert [102] == [lease.task for some in hub.begun().values() for lease in some]
+    assert not any(worker.reserved for worker in hub.hub.registry.workers.values())
+
+
+def test_a_worker_that_leaves_is_replaced_among_those_emptied_for_a_gang_or_all_are_free() -> None:
+    hub = Suspects(4)
+    hub.suspect(101)
+    gone = hub.emptied()[101][0]
+    hub.send(gone, Draining())
+    assert {101: sorted({*hub.names} - {gone})} == hub.emptied()
+
+    other = hub.emptied()[101][0]
+    hub.send(other, Draining())
+
+    assert {101: []} == hub.emptied()
+    assert not any(worker.reserved for worker in hub.hub.registry.workers.values())
+
+
+def test_no_younger_suspect_gets_a_worker_before_a_gang_that_waits_for_others() -> None:
+    hub = Suspects(8)  # two workers may be reserved at a time
+    hub.suspect(101, request=0)
+    hub.suspect(102)
+    hub.suspect(103, request=0)
+    assert [1, 0, 0] == [len(names) for names in hub.emptied().values()]
+
+    hub.end(hub.emptied()[101][0])
+    assert [101] == [lease.task for some in hub.begun().values() for lease in some]
+    hub.dispatch()
+
+    assert [3, 0] == [len(names) for names in hub.emptied().values()]
+
+
+def test_a_gang_claims_the_workers_on_which_suspects_run() -> None:
+    """Others would always run on one of them."""
+    hub = Suspects(3)
+    hub.suspect(101, request=0)
+    hub.end(hub.emptied()[101][0])
+    [[first]] = hub.begun().values()
+    where = next(w.name for w in hub.hub.registry.workers.values() if first.attempt in w.leases)
+    hub.suspect(102)
+    hub.suspect(103, request=0)
+    assert {102: [], 103: []} == hub.emptied()
+
+    hub.send(where, hub.ended(first), payload=b"")
+
+    assert {102: hub.names, 103: []} == hub.emptied()
+
+
+def test_the_workers_that_are_emptied_for_a_gang_are_of_one_cluster() -> None:
+    hub = Suspects(2)
+    hub.names += ["w3", "w4"]
+    for name in ("w3", "w4"):
+        hub.worker(name, 3, cluster="other")
+    hub.end("w2")
+
+    hub.suspect(101, request=2)
+
+    assert {"w3", "w4"} == hub.begun().keys()
+
+
+def test_a_suspect_takes_the_alternative_for_which_workers_are_emptied_first() -> None:
+    hub = Suspects(2)
+    hub.send("m", Request(3, to_data(3 * Cores(2) | 2 * Cores(3) | Cores(1))))
+    hub.end("w1")
+    hub.suspect(101, request=3)
+
+    [(name, [lease])] = hub.begun().items()
+    assert ("w1", {"Cores": 1}) == (name, lease.res)
+    [started] = [one for one in hub.sent("m", Started) if one.tasks == (101,)]
+    assert 2 == started.alternative
+
+
+def test_a_successor_has_all_members_of_a_gang_that_runs_alone_to_itself() -> None:
+    before = Suspects(3)
+    before.suspect(101)
+    for name in before.names:
+        before.end(name)
+    alone = before.begun()
+    after = HubHarness(epoch=2)
+    for name, [lease] in alone.items():
+        after.worker(name, 3, (held(lease, gang=lease.gang, alone=True),))
+    after.mission()
+    after.submit("m", 102)
+
+    assert [] == [lease for name in alone for lease in after.sent(name, Lease)]
+
+
+@pytest.mark.parametrize("seat_reports", [False, True])
+def test_a_crash_is_blamed_once_and_on_the_member_that_the_root_has_lost(
+    seat_reports: bool,
+) -> None:
+    hub = Gang()
+    leases = hub.leases()
+    root, (seat, other) = parts(leases)
+    if seat_reports:
+        hub.send(seat, hub.ended(leases[seat], "crashed", detail="its runner died"))
+    how = f"{seat} is lost: its run has ended"
+    hub.send(root, hub.ended(leases[root], "crashed", detail=how, lost=seat))
+    for name in {seat, other} - ({seat} if seat_reports else set()):
+        hub.send(name, hub.ended(leases[name], "cancelled"))
+
+    [crashed] = hub.sent("m", Crashed)
+    expected = "its runner died" if seat_reports else how
+    assert (seat, expected) == (crashed.crash.worker, crashed.crash.how)
+    assert leases[root].attempt == crashed.crash.attempt

@@ -264,3 +264,39 @@ def test_a_task_that_was_cancelled_does_not_start_when_the_next_process_submits_
 
     assert [] == harness.sent(worker, Lease)
     assert [Retracted(2)] == harness.sent(again, Retracted)
+
+
+def test_a_run_ends_that_is_reported_after_its_task_was_cancelled_while_its_worker_was_away(
+    harness: HubHarness,
+) -> None:
+    """Also when all processes have gone, and the mission was forgotten; not one submitted again."""
+    worker, mission, leases = running(harness, 1, 2, 3, cores=3)
+    harness.lose(worker)
+    harness.wait(70)
+    harness.send(mission, Retract((1, 2)))
+    harness.submit(mission, 4)
+    harness.send(mission, Retract((3, 4)), Depart())
+    harness.wait(HOUR)
+    assert harness.hub.idle
+    harness.lose(successor(harness, 2))
+
+    harness.worker("w", 3, tuple(held(lease) for lease in leases), link="back")
+
+    attempts = {lease.task: lease.attempt for lease in leases}
+    assert {attempts[1], attempts[3]} == {one.attempt for one in harness.sent("back", Revoke)}
+    again = successor(harness, 2, generation=3)
+    assert [Started("w", (2,))] == harness.sent(again, Started)
+
+
+def test_a_run_ends_that_is_reported_after_a_user_has_ended_its_mission(
+    harness: HubHarness,
+) -> None:
+    _, _, (lease,) = running(harness)
+    other = HubHarness(epoch=2)
+    mission = other.mission(M, connection=2)
+    other.send(mission, Synced())
+    other.send("cli", Ask("cancel", mission=M, by="ada"))
+
+    other.worker("w", 1, (held(lease),))
+
+    assert [Revoke(lease.attempt)] == other.sent("w", Revoke)

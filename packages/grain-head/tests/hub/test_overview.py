@@ -21,6 +21,7 @@ from grain.edge.questions import (
 )
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
+from grain.resource import Cores, to_data
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
 from grain_testkit.hub_harness import F, HubHarness, held
 
@@ -286,6 +287,41 @@ def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
     harness.send(mission, Request(1, {"Cores": 9}), Submit(1, 1, F), payload=b"")
 
     assert "no worker here has enough for it" == state(harness).queues[0].why
+
+
+def test_of_a_gang_it_says_how_many_workers_it_needs_at_once(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    mission = submitted(harness, 1)
+    gang = Request(1, to_data(3 * Cores(2)))
+    harness.send(mission, gang, Submit(2, 1, F), payload=b"")
+    harness.worker("v", 1)
+    assert "3 workers are needed at once, and 1 here would do" == state(harness).queues[0].why
+
+    harness.worker("u", 2)
+    harness.worker("t", 2)
+
+    assert "not enough Cores free on 3 of the 4 workers at once" == state(harness).queues[0].why
+
+
+def test_a_gang_is_one_running_task_and_is_listed_where_its_root_is(harness: HubHarness) -> None:
+    for name in ("w", "v"):
+        harness.worker(name, 2)
+    mission = submitted(harness)
+    harness.send(mission, Request(1, to_data(2 * Cores(2))), Submit(1, 1, F), payload=b"")
+    answer = state(harness)
+
+    assert 1 == answer.tasks.running
+    assert [1] == [mission.running for mission in answer.missions]
+    assert [1, 1] == [worker.running for worker in answer.workers]
+    assert [1] == [run.task for worker in answer.workers for run in worker.runs]
+    for name in ("w", "v"):
+        harness.send("cli", Ask("runs", pattern=name))
+        [(_, payload)] = harness.mail.pop("cli")
+        runs = unpack(payload, RunsAnswer)
+        assert ([(1, "2 * Cores(2)")], 0) == (
+            [(run.task, run.request) for run in runs.runs],
+            runs.more,
+        )
 
 
 def test_cancelled_tasks_do_not_wait_and_are_not_the_oldest(harness: HubHarness) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Capacity, Cores, Either, GPUs, Memory, Resource, WTime
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 GPU = GPUs(1)
 EITHER = GPU | Cores(4)
@@ -165,6 +170,24 @@ def test_an_opened_alternative_of_an_overtaken_task_is_reserved() -> None:
     assert (0, "Cores(4)") == (cluster.where(waits), taken(cluster, waits))
 
 
+def test_a_due_task_has_an_alternative_reserved_that_opens_as_it_becomes_the_oldest() -> None:
+    """The one before it waited anew for the first alternative, as its run was lost."""
+    cluster = Cluster(Cores(2) & GPUs(1), GPUs(1), max_overtakes=1)
+    cluster.drain(1)
+    request = Either(GPU, Cores(2), prefer=10)
+    small, lost, waits, overtakes = cluster.submit_many(Cores(1), request, request, Cores(1))
+    assert [small, lost, overtakes] == cluster.running
+    cluster.wait(20)
+    cluster.leave(0)
+    cores = cluster.join(Cores(2))
+    assert [small, overtakes] == cluster.running
+    assert cluster.reservation(waits) is None
+
+    cluster.cancel(lost)
+
+    assert (cores, math.inf) == cluster.reservation(waits)
+
+
 # ---- reservations
 
 
@@ -187,6 +210,43 @@ def test_a_task_with_a_reserved_worker_starts_by_another_alternative_that_fits_b
 
     assert "GPUs(1)" == taken(cluster, waits)
     assert cluster.submit(Cores(1)) in cluster.running
+
+
+# ---- cost
+
+
+def lines_of_a_cycle(waiting: int, later: float) -> int:
+    """Return the lines of Python for a submission, an end and a start beside so many others."""
+    scheduler = Scheduler()
+    for worker in range(20):
+        scheduler.on_worker_joined(worker, f"w{worker}", Cores(8) & GPUs(1), 0.0)
+    requests = [Either(GPU, Cores(cores), prefer=60) for cores in range(1, 9)]
+    queues = [scheduler.queue(request) for request in requests]
+    for task in range(waiting):
+        scheduler.on_submitted(task, queues[task % 8])
+    running = [start.task for start in scheduler.dispatch(0.0)]
+    running += [start.task for start in scheduler.dispatch(later)]
+    before, lines = sys.gettrace(), 0
+
+    def count(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        for task in range(waiting, waiting + 16):
+            scheduler.on_submitted(task, queues[task % 8])
+            scheduler.on_finished(running.pop(0), later)
+            running += [start.task for start in scheduler.dispatch(later)]
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("later", [10.0, 100.0], ids=["they wait for the first", "any will do"])
+def test_a_decision_costs_by_distinct_requests_and_not_by_tasks(later: float) -> None:
+    assert lines_of_a_cycle(400, later) == lines_of_a_cycle(8000, later)
 
 
 # ---- questions

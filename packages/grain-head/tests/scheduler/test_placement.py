@@ -149,6 +149,31 @@ def test_why_never_of_workers_that_are_not_there() -> None:
     assert cluster.scheduler.why_never(Cores(1), 0.0) is None
 
 
+@pytest.mark.parametrize(
+    ("older", "limit", "expected"),
+    [
+        (GPUs(1), None, [1, 2]),
+        (2 * GPUs(1), None, [1, 2]),
+        # It might have fitted there, so what was returned is allocated anew.
+        (Cores(4), None, [0, 1]),
+        # A start of it on the other worker is known, and is reserved first.
+        (GPUs(1), WTime(T=50), [0, 1]),
+    ],
+)
+def test_a_task_takes_over_what_another_returns_while_an_older_one_waits_for_other_workers(
+    older: Resource, limit: WTime | None, expected: list[int]
+) -> None:
+    cluster = Cluster(Cores(4), GPUs(1))
+    cluster.submit(GPUs(1) if limit is None else GPUs(1) & limit)
+    first, second, _ = cluster.submit_many(Cores(1), Cores(2), Cores(1))
+    cluster.submit(older)
+    cluster.finish(first)
+    third = cluster.submit(Cores(2))
+    cluster.finish(second)
+
+    assert Cores(expected) == cluster.starts[third].allocation
+
+
 @pytest.mark.parametrize("waits", [Cores(1), Cores(1) & Capacity(1)])
 def test_nothing_starts_when_the_time_of_a_worker_is_over(waits: Resource) -> None:
     """Neither what finds room, nor what could take over the room of one that asked for the same."""

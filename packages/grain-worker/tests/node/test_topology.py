@@ -260,6 +260,20 @@ def test_gpus_are_numbered_along_the_bus(tmp_path: Path) -> None:
     } == near
 
 
+def test_a_local_worker_with_all_gpus_of_the_machine_knows_the_cores_near_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = with_gpus(tmp_path / "sys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cpus"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(32)))
+    near = read_gpu_cpus(tree.root, tree.root / "proc")
+    monkeypatch.setattr(node_cpus, "read_gpu_cpus", lambda: near)
+    with local_offer(Cores("all") & GPUs(2)) as offer:
+        assert list(NEAR) == to_data(offer.resources)["GPUs"]["near"]
+    with local_offer(Cores("all") & GPUs(1)) as offer:
+        assert 1 == to_data(offer.resources)["GPUs"]
+
+
 def test_the_driver_knows_the_number_of_a_gpu(tmp_path: Path) -> None:
     tree = with_gpus(tmp_path)
     for address, minor in (("0000:1b:00.0", 1), ("0000:81:00.0", 0)):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from grain.worker.errors import ExternalError, ExternalLostError, Failure
-from grain.worker.runner.runner import crash_behind, failure_text
+from grain.worker.errors import ExternalError, ExternalLostError, Failure, MemberLost
+from grain.worker.runner.runner import crash_behind, failure_text, lost_worker
 from grain_testkit.runner_station import station
 
 if sys.version_info < (3, 11):
@@ -33,6 +33,19 @@ def test_a_run_counts_as_crashed_if_nothing_else_went_wrong(
 ) -> None:
     """In a group, as a nursery raises it, too; not where processes may be left."""
     assert expected == crash_behind(error)
+
+
+@pytest.mark.parametrize(
+    ("index", "worker", "expected"), [(1, "w2", "w2"), (0, "", "")], ids=["a seat", "the root"]
+)
+def test_the_worker_of_a_member_that_is_lost_is_named(
+    index: int, worker: str, expected: str
+) -> None:
+    error = MemberLost(index, "it is lost", joined=True, worker=worker)
+
+    assert "it is lost" == crash_behind(error)
+    assert expected == lost_worker(error) == lost_worker(ExceptionGroup("", [error]))
+    assert "" == lost_worker(LOST)
 
 
 class Unprintable(Exception):

@@ -14,7 +14,7 @@ import trio
 
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
-from grain.resource import ZERO, Cores, Memory, Resource
+from grain.resource import ZERO, Cores, Gang, Memory, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
@@ -245,9 +245,11 @@ class Kinds:
 
 
 def cores_of(request: Resource) -> float:
-    """Return the cores for which a request asks; of alternatives those of the first."""
-    part = request.alternatives()[0].get(Cores)
-    return part.amount if isinstance(part, Cores) else 0.0
+    """Return the cores for which a request asks, on all workers; of alternatives the first's."""
+    first = request.alternatives()[0]
+    part = first.get(Cores)
+    workers = first.count if isinstance(first, Gang) else 1
+    return workers * part.amount if isinstance(part, Cores) else 0.0
 
 
 T = TypeVar("T", bound=SubmittedTask)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grain.edge.questions import FunctionRow
 from grain.head.log_words import amounts
 from grain.head.messages import KINDS
-from grain.resource import to_data
+from grain.resource import Either, Gang, to_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,8 +56,10 @@ def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
     busy = [cores for count in counts for cores in count.busy]
     peaks = [count.peak for count in counts if count.peak is not None]
     request = counts[0].request if len(counts) == 1 and counts[0].alike else None
-    if request is not None and len(request.alternatives()) > 1:
-        request = None  # some have asked for one of them, some for another
+    if isinstance(request, Either | Gang):
+        # Some have asked for one of them, some for another. Of a gang, what its programs use is
+        # measured on the root only.
+        request = None
     return FunctionRow(
         function=function[:_NAME],
         done=sum(count.done for count in counts),

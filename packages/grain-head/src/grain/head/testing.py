@@ -305,8 +305,10 @@ def _check_chains(hub: Hub) -> None:
 
 def _check_quarantine(hub: Hub) -> None:
     """Check that each reserved worker is that of one task that is to run by itself, or does so."""
-    chosen = [worker for worker in hub.quarantine.waiting.values() if worker is not None]
+    emptied = [one for one in hub.quarantine.waiting.values() if one is not None]
+    chosen = [worker for one in emptied for worker in one.workers]
     assert len({worker.number for worker in chosen}) == len(chosen)
+    assert all(len(one.workers) == one.by.count for one in emptied)
     for worker in hub.registry.workers.values():
         if worker in chosen:
             assert worker.reserved

@@ -232,6 +232,7 @@ def _check_inventory(message: Inventory) -> None:
 
 def _check_ended(message: RunEnded) -> None:
     _check_text("crash", message.detail, _DETAIL)
+    _check_text("worker", message.lost)
     _check_outlived(message.outlived)
 
 

@@ -182,10 +182,7 @@ def _with_topology(resources: Resource, info: HostInfo) -> Resource:
         resources = with_groups(resources, info.groups)
     numbers = gpus.g if isinstance(gpus, GPUs) else []
     renumbered = batch_system(info.environ) and len(numbers) < len(info.devices)
-    # It says nothing if all cores are near all GPUs.
-    if not renumbered and not all(info.near.get(n, frozenset()).issuperset(ids) for n in numbers):
-        resources = with_near(resources, info.near)
-    return resources
+    return resources if renumbered else with_near(resources, info.near)
 
 
 def _bounds_of(kind: str, data: Any) -> Bounds | None:

@@ -540,9 +540,11 @@ class MemberLost(Exception):
     Attributes:
         index: of the member: 0 for the root, whose process has ended.
         joined: True if all members had joined; False if nothing has run yet.
+        worker: the name of its worker; empty for the root.
     """
 
-    def __init__(self, index: int, text: str, *, joined: bool) -> None:
+    def __init__(self, index: int, text: str, *, joined: bool, worker: str = "") -> None:
         super().__init__(text)
         self.index = index
         self.joined = joined
+        self.worker = worker

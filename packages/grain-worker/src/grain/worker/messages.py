@@ -158,6 +158,7 @@ class Ended(Message, frozen=True):
             raised none.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.Report` on a wire; empty if it never began.
+        lost: as of `RunEnded`.
     """
 
     max_payload = _GIB
@@ -168,6 +169,7 @@ class Ended(Message, frozen=True):
     crash: str = ""
     report: Any = b""
     error: str = ""
+    lost: str = ""
 
 
 class Ready(Message, frozen=True):
@@ -271,6 +273,8 @@ class RunEnded(Message, frozen=True):
             seconds; empty if it never began.
         outlived: for a run that had begun and is handed back as the worker's time is over, how long
             it had run; None for all others.
+        lost: for a crash of a gang, the name of the worker of the member that was lost; empty if
+            none was, and for all others.
     """
 
     max_payload = _GIB
@@ -282,6 +286,7 @@ class RunEnded(Message, frozen=True):
     detail: str = ""
     report: Report = b""
     outlived: Outlived | None = None
+    lost: str = ""
 
 
 class LoopBlocked(Message, frozen=True):

@@ -194,16 +194,16 @@ def lost_workers(lost: Sequence[Lost]) -> str:
     return f"{who}: {tasks:,} of {own} went back to the queue."
 
 
-def cannot_start(tasks: int, lacking: str) -> str:
-    """Return a sentence on waiting tasks that no worker has room for.
+def cannot_start(tasks: int, why: str) -> str:
+    """Return a sentence on waiting tasks for which the workers have not enough.
 
     Args:
-        lacking: what every worker lacks, as a noun.
+        why: the reason, as a clause.
 
-    >>> cannot_start(6, "GPUs")
+    >>> cannot_start(6, "no worker has GPUs")
     '6 tasks cannot start: no worker has GPUs.'
     """
-    return f"{counted(tasks, 'task')} cannot start: no worker has {lacking}."
+    return f"{counted(tasks, 'task')} cannot start: {why}."
 
 
 def short_name(text: str) -> str:

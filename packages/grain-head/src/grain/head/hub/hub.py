@@ -236,9 +236,9 @@ class Hub:
     def dispatch(self, now: float) -> None:
         """Start what can start."""
         self.outcomes.settle_backlogs(now)
-        # Suspects first: what starts beside them would keep their worker from being empty.
+        # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
-        leases = [self.runs.start_alone(task, worker, now) for task, worker in alone]
+        leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
@@ -292,7 +292,7 @@ class Hub:
             + self.prefetch.in_chains
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
-            running=self.scheduler.running,
+            running=self.scheduler.running - self.gangs.seats,
             done=self.outcomes.done,
             failed=self.outcomes.failed,
             retried=self.outcomes.retried,
@@ -361,7 +361,9 @@ class Hub:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))
         if task.state is TaskState.SUSPECT:
-            why = "it crashed before, and waits for a worker of its own"
+            several = task.queue is not None and task.queue.gangs
+            own = "workers" if several else "a worker"
+            why = f"it crashed before, and waits for {own} of its own"
             return Explanation(task.number, "waiting", (why, *_crashes(task)))
         if lease is not None and lease.waits:
             why = f"it is among the next on {lease.worker.name}, where others like it run"

@@ -115,8 +115,8 @@ class Missions:
         # The last connections of missions that have left, have ended or were given up, by id.
         self._removed: dict[str, int] = {}
         # Who has cancelled missions that were given up before they got that message, or tasks of
-        # theirs, by id.
-        self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
+        # theirs, and which tasks they have retracted, by id.
+        self._cancelled: dict[str, tuple[str, dict[int, str], set[int]]] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
         """Return the mission of an id, made if there is none; then it has the grace period to come.
@@ -129,7 +129,8 @@ class Missions:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
             mission.since = now
-            mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
+            cancelled = self._cancelled.pop(id, ("", {}, set()))
+            mission.cancelled_by, mission.cancelled, mission.retracted = cancelled
             mission.deadline = now if id in self._ended else now + self._grace
         return mission
 
@@ -244,6 +245,7 @@ class Missions:
         if message.request not in mission.requests or message.function not in mission.functions:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
         mission.last_submitted = message.task
+        mission.retracted.discard(message.task)
         task = mission.tasks.get(message.task)
         # What only waits is forgotten with its connection: what is still here ran, or runs.
         has_run = task is not None or message.worker != "" or message.crashes != ()
@@ -418,8 +420,8 @@ class Missions:
     def _give_up(self, mission: MissionRecord, now: float) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""
         runs = sum(task.lease is not None for task in mission.tasks.values())
-        if mission.cancelled_by or mission.cancelled:
-            cancelled = (mission.cancelled_by, mission.cancelled)
+        if mission.cancelled_by or mission.cancelled or mission.retracted:
+            cancelled = (mission.cancelled_by, mission.cancelled, mission.retracted)
             self._remember(self._cancelled, mission.id, cancelled)
         # A mission that never connected to this head has no lost connection to hear of.
         if runs and mission.connection:

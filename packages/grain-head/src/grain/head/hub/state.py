@@ -174,11 +174,23 @@ class MissionRecord(PeerRecord):
     cancelled: dict[int, str] = field(default_factory=dict)
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
+    # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
+    # report a run of one, which is to end.
+    retracted: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lasts = lasts(self.id)
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
+
+    def may_submit(self, task: int) -> bool:
+        """Return True if the mission has yet to submit a task, or to be synced without it.
+
+        A lasting one may do so at any time, but for what was cancelled.
+        """
+        if self.lasts:
+            return not self.cancelled_by and task not in self.retracted
+        return not self.synced
 
 
 ITS_MISSION = "\0"
@@ -295,6 +307,8 @@ class LeaseRecord:
     member: int = 0
     invitation: bytes = b""
     resources: dict[str, Any] = field(default_factory=dict)
+    # The worker of the member whose loss has ended it, as its root says: that is to blame.
+    lost: str = ""
 
     def __post_init__(self) -> None:
         self.session = self.worker.session

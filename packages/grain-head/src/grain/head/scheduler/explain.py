@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.resource import ZERO
+from grain.resource.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,8 +191,23 @@ def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]
     what = both.join(of_all) or " or ".join(of_some)
     # What matters comes first: `grain top` has no room for the end.
     free = f"{what} free" if what else "room for it"
-    where = "the only worker" if serving == 1 else f"any of the {serving} workers"
+    if queue.only is not None and queue.only.count > 1:
+        where = f"{queue.only.count} of the {counted(serving, 'worker')} at once"
+    else:
+        where = "the only worker" if serving == 1 else f"any of the {serving} workers"
     return f"not enough {free} on {where}"
+
+
+def too_few_text(queue: TaskQueue, scheduler: Scheduler) -> str:
+    """Return the clause on workers that are too few for the gang of a queue; "" if they are not.
+
+    All workers here count, of whatever groups.
+    """
+    able = [(one.count, scheduler.workers_for(one)) for one in queue.alternatives]
+    if any(here >= count for count, here in able):
+        return ""
+    count, here = max(able, key=lambda one: one[1])
+    return f"{count} workers are needed at once, and {here} here would do"
 
 
 def _missing(queue: TaskQueue, worker: WorkerAccount) -> set[str]:

@@ -89,20 +89,25 @@ class QueueTable:
         equal = self.by_request.get((priority, request, share, interpreter, seen))
         return equal or self._new(request, priority, share, interpreter, seen)
 
-    def enter(self, queue: TaskQueue, head: Task) -> None:
-        """Put a queue into the order of service by its oldest task."""
+    def enter(self, queue: TaskQueue, head: Task) -> bool:
+        """Put a queue into the order of service by its oldest task; return as `set_open`."""
         queue.rank = (-queue.priority, head.age)
         insort(self.order, (-queue.priority, head.age, queue))
+        opened = False
         if queue.prefer:
             self.patient[queue.bit] = queue
-            self.set_open(queue, head)
+            opened = self.set_open(queue, head)
         self.nonempty |= queue.open
+        return opened
 
-    def rerank(self, queue: TaskQueue) -> None:
+    def rerank(self, queue: TaskQueue) -> bool:
         """Put a queue at the place of its new oldest task, or take it out if no task waits.
 
         It is tried if and only if it was to be tried before: where the former oldest task found no
         worker, a younger task that asks for the same finds none either.
+
+        Returns:
+            True if alternatives are open to it that were not open to the former one.
         """
         if queue.rank is not None:
             del self.order[bisect_left(self.order, queue.rank)]
@@ -114,8 +119,8 @@ class QueueTable:
             self.untried &= ~queue.bits
             if queue.prefer:
                 self.patient.pop(queue.bit, None)
-        else:
-            self.enter(queue, head)
+            return False
+        return self.enter(queue, head)
 
     # ---- alternatives that are closed for a time
 

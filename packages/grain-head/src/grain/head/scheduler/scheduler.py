@@ -224,6 +224,37 @@ class Scheduler:
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
 
+    def start_alone(
+        self, task: int, by: Alternative, workers: Sequence[int], age: int, now: float
+    ) -> Start:
+        """Start a task, which is in no queue, with all that some workers have.
+
+        Args:
+            task: an id that no waiting or running task has.
+            by: an alternative of its queue: it may use what that asks for.
+            workers: as many as that asks for, the root of a gang first. They drain.
+            age: as for `on_submitted`.
+
+        Raises:
+            ValueError: something runs on one of them.
+        """
+        root = Task(task, by.queue, age)
+        parts = [root]
+        for _ in workers[1:]:
+            self._last_seat -= 1
+            parts.append(Task(self._last_seat, by.queue, age))
+        uses = []
+        for part, number in zip(parts, workers, strict=True):
+            worker = self.workers[number]
+            whole = worker.supply.total
+            worker.give_back()
+            worker.supply.reclaim(whole)
+            self.tasks[part.id] = part
+            self._occupy(part, by, worker, now, whole)
+            uses.append(self._with_limits(Supply(whole).alloc(by.space), by))
+        seats = zip(workers[1:], (part.id for part in parts[1:]), uses[1:], strict=True)
+        return Start(workers[0], task, uses[0], by.limits.hard, tuple(seats))
+
     def on_adopted(
         self,
         task: int,
@@ -441,6 +472,11 @@ class Scheduler:
             return f"{left:.0f} s are left, {one.need:.0f} s needed"
         return None
 
+    def workers_for(self, by: Alternative) -> int:
+        """Return the number of workers that have enough in all for a task, or a member of it."""
+        shapes = self._queues.shapes.values()
+        return sum(shape.workers for shape in shapes if shape.mask & by.bit)
+
     def needs_larger(self, request: Resource) -> bool:
         """Return True if workers are here, and each has too little in all for a request."""
         spaces = [one.space for one in self._probe(request).alternatives]
@@ -554,14 +590,18 @@ class Scheduler:
         """Let the first tasks take over what ended runs of their own queue held.
 
         Nothing is then given back and allocated again, and no other task gets room. The first tasks
-        are the oldest, or on a reserved worker the tasks that it is reserved for.
+        are the oldest that the worker could serve if it were empty, or on a reserved worker the
+        tasks that it is reserved for.
 
         Returns:
             True if all that was returned was taken over, or the rest waits in ``unplaced``.
         """
         while worker.returned and self._queues.order:
             by, held = worker.returned[-1]
-            first = self._queues.order[0][2]
+            for _, _, first in self._queues.order:
+                # Where ends are known, those that are passed over look for a start on others.
+                if first.bits & worker.shape.mask or self._bounded:
+                    break
             reservation = worker.reservation
             if reservation is not None:
                 if not reservation.sticky or first.priority > reservation.queue.priority:
@@ -698,10 +738,10 @@ class Scheduler:
         return Start(
             worker.id,
             task.id,
-            self._allocation(task, by),
+            self._with_limits(task.held, by),
             limit,
             tuple(
-                (member.id, seat.id, self._allocation(seat, by))
+                (member.id, seat.id, self._with_limits(seat.held, by))
                 for member, seat in zip(members[1:], seats, strict=True)
             ),
         )
@@ -740,9 +780,9 @@ class Scheduler:
                 # A task of higher priority took the room, or an older one before a known start.
                 self._guard.end(reservation)
 
-    def _allocation(self, task: Task, by: Alternative) -> Resource:
-        """Return what a run may use: what it holds, and its time limits."""
-        return task.held if by.wtime is None else task.held & by.wtime.resolved(self.run_times)
+    def _with_limits(self, held: Resource, by: Alternative) -> Resource:
+        """Return what a run may use: an allocation, and its time limits."""
+        return held if by.wtime is None else held & by.wtime.resolved(self.run_times)
 
     # ---- small things
 
@@ -767,7 +807,8 @@ class Scheduler:
 
     def _rerank(self, queue: TaskQueue) -> None:
         """Put a queue at the place of its new oldest task."""
-        self._queues.rerank(queue)
+        if self._queues.rerank(queue):
+            self._guard.on_opened(queue)
         self._guard.on_head_changed(queue)
 
     def _clear_run(self, task: Task) -> None:

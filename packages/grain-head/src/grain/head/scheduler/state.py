@@ -265,15 +265,6 @@ class TaskQueue:
         """Yield the alternatives that the oldest task takes now, the first choice first."""
         return (one for one in self.alternatives if one.bit & self.open)
 
-    def alternative_on(self, worker: WorkerAccount, now: float) -> Alternative | None:
-        """Return the first alternative by which a task can have all of a worker; None if none."""
-        for one in self.alternatives:
-            if worker.end >= now + one.need and one.fits(
-                worker.shape.interpreter, worker.supply.total
-            ):
-                return one
-        return None
-
     def taken_by(self, held: Resource) -> Alternative:
         """Return the alternative by which a task has what it holds: the one that leaves least."""
         if self.only is not None:

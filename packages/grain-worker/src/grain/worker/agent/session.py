@@ -382,7 +382,7 @@ class WorkerSession:
             return
         report: Report = ended.report if type(ended.report) in (bytes, float) else b""
         if ended.crash and run.wish is Wish.COMPLETE:
-            self._end(run, "crashed", None, now, report, ended.crash)
+            self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
         elif ended.status == "done":
             status: Status = "error" if ended.failed else "value"
             self._end(run, status, payload, now, report, ended.error)
@@ -454,6 +454,7 @@ class WorkerSession:
         now: float,
         report: Report,
         detail: str = "",
+        lost: str = "",
     ) -> None:
         # First, as it is the place in its chain that tells if the run has begun.
         outlived = self._outlived(run, now) if status == "returned" else None
@@ -462,7 +463,7 @@ class WorkerSession:
         self._chains.leave(run, now)
         if outlived is not None:
             detail = TIME_OVER
-        self._report_end(run.lease, status, payload, detail, report, outlived)
+        self._report_end(run.lease, status, payload, detail, report, outlived, lost)
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
         """Return how long a run had run, if it has outlived this worker; else None."""
@@ -484,8 +485,10 @@ class WorkerSession:
         detail: str = "",
         report: Report = b"",
         outlived: Outlived | None = None,
+        lost: str = "",
     ) -> None:
-        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail, report, outlived)
+        known = (lease.mission, lease.task, lease.attempt)
+        ended = RunEnded(*known, status, detail, report, outlived, lost)
         outcome: Outcome = payload
         if payload is not None:
             size = len(payload)

@@ -232,10 +232,11 @@ class _Leader:
 
     def _lose(self, index: int, why: str) -> None:
         joined = self._joined.is_set()
-        name = self._seats[index - 1].name if index else "this worker"
+        worker = self._seats[index - 1].name if index else ""
+        name = worker or "this worker"
         if self.lost is None:
             text = f"{name} is lost: {why}" if joined else f"{name} has not joined: {why}"
-            self.lost = MemberLost(index, text, joined=joined)
+            self.lost = MemberLost(index, text, joined=joined, worker=worker)
 
 
 async def _process(module: str, control: str, silence: float) -> None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.cpu_locks import CpuLocks
-from grain.resource import Cores, Resource, check_offer
-from grain.worker.node.topology import read_cpu_groups, with_groups
+from grain.resource import Cores, GPUs, Resource, check_offer
+from grain.worker.node.topology import read_cpu_groups, read_gpu_cpus, with_groups, with_near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,13 @@ def local_offer(local: Resource) -> Iterator[LocalOffer]:
         offer = _offer(local, cores, sorted(os.sched_getaffinity(0)), locks)
         if offer.bind:
             ids = getattr(offer.resources, "c", ())
-            offer = offer._replace(resources=with_groups(offer.resources, read_cpu_groups(ids)))
+            resources = with_groups(offer.resources, read_cpu_groups(ids))
+            gpus = resources.get(GPUs)
+            near = read_gpu_cpus() if isinstance(gpus, GPUs) else {}
+            # Where it takes some of the GPUs only, a batch system may have given these numbers.
+            if isinstance(gpus, GPUs) and len(gpus.g) == len(near):
+                resources = with_near(resources, near)
+            offer = offer._replace(resources=resources)
         yield offer
     finally:
         locks.close()

@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import ZERO, GPUs, from_data, to_data
+from grain.resource import ZERO, Cores, GPUs, from_data, to_data
 from grain.worker.node.cgroup import parse_ids, text_of
 
 if TYPE_CHECKING:
@@ -101,10 +101,16 @@ def with_groups(resources: Resource, groups: CpuGroups) -> Resource:
 
 
 def with_near(resources: Resource, near: Mapping[int, frozenset[int]]) -> Resource:
-    """Return what a worker offers, with the CPUs near each of its GPUs, if all are known."""
-    gpus = resources.get(GPUs)
-    cpus = [sorted(near.get(one, ())) for one in gpus.g] if isinstance(gpus, GPUs) else []
-    return _with(resources, "GPUs", near=cpus) if all(cpus) else resources
+    """Return what a worker offers, with the CPUs near each of its GPUs, if all are known.
+
+    It says nothing if all CPUs are near all GPUs.
+    """
+    cores, gpus = resources.get(Cores), resources.get(GPUs)
+    ids = cores.c if isinstance(cores, Cores) else []
+    cpus = [near.get(one, frozenset()) for one in gpus.g] if isinstance(gpus, GPUs) else []
+    if not all(cpus) or all(some.issuperset(ids) for some in cpus):
+        return resources
+    return _with(resources, "GPUs", near=[sorted(some) for some in cpus])
 
 
 def _with(resources: Resource, kind: str, **more: Any) -> Resource:

@@ -376,10 +376,11 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
-            crash = error = ""
+            crash = error = lost = ""
             if type(ended) is outcome.Error:
                 crash, error = crash_behind(ended.error), failure_text(ended.error)
-            self._send(Ended(attempt, "done", failed, crash, report, error), payload)
+                lost = lost_worker(ended.error)
+            self._send(Ended(attempt, "done", failed, crash, report, error, lost), payload)
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
@@ -423,6 +424,13 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def lost_worker(error: BaseException) -> str:
+    """Return the name of the worker whose loss has ended a gang; "" if none has."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(lost_worker, error.exceptions)), "")
+    return error.worker if isinstance(error, MemberLost) else ""
 
 
 def not_joined(error: BaseException) -> bool:

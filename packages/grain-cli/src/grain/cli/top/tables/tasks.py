@@ -187,6 +187,10 @@ def waiting_table(answer: OverviewAnswer) -> Table:
     return Table(title, columns, tuple(rows), "nothing waits", more=answer.more_queues)
 
 
+TOO_FEW = " workers are needed at once, and "
+"""Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
+
+
 def _queue(queue: QueueRow) -> TableRow:
     label = clean(queue.mission)
     oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
@@ -194,7 +198,7 @@ def _queue(queue: QueueRow) -> TableRow:
     cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
     values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
     about = RowTask(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
-    style = "warn" if why.startswith("no worker") else ""
+    style = "warn" if why.startswith("no worker") or TOO_FEW in why else ""
     return TableRow(queue_key(queue), cells, values, style, about)
 
 

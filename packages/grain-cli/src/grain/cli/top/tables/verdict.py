@@ -20,7 +20,7 @@ from grain.cli.top.tables.overview import (
     part_text,
     rate_text,
 )
-from grain.cli.top.tables.tasks import causes, queue_key
+from grain.cli.top.tables.tasks import TOO_FEW, causes, queue_key
 from grain.cli.verdict.rules import (
     MOST,
     AlikeFailures,
@@ -71,17 +71,19 @@ def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     for worker in answer.workers:
         amounts = {kind: amount(part) for kind, part in worker.total.items()}
         offers.offered({kind: part for kind, part in amounts.items() if part is not None})
-    lacking: dict[str, list[QueueRow]] = {}
+    reasons: dict[str, list[QueueRow]] = {}
     for queue in answer.queues:
         if queue.waiting and queue.why.startswith(_NEVER):
             lacks = offers.lacking(_amounts(_ALTERNATIVES.split(queue.request)[0]))
             if lacks:
-                lacking.setdefault(clean(lacks), []).append(queue)
-    if lacking:
-        lacks, queues = max(lacking.items(), key=lambda item: sum(one.waiting for one in item[1]))
+                reasons.setdefault(f"no worker has {clean(lacks)}", []).append(queue)
+        elif queue.waiting and TOO_FEW in queue.why:
+            reasons.setdefault(clean(queue.why), []).append(queue)
+    if reasons:
+        why, queues = max(reasons.items(), key=lambda item: sum(one.waiting for one in item[1]))
         tasks = sum(queue.waiting for queue in queues)
         first = max(queues, key=lambda queue: queue.waiting)
-        yield LiveFinding(cannot_start(tasks, lacks), "waiting", queue_key(first))
+        yield LiveFinding(cannot_start(tasks, why), "waiting", queue_key(first))
 
 
 _KIND = re.compile(r"(\w+)\(([^()]*)\)")

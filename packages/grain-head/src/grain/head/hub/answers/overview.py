@@ -38,7 +38,7 @@ from grain.edge.questions import (
 )
 from grain.head.hub.answers.snapshot import used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
-from grain.head.scheduler.explain import full_text, reserved_text
+from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
 from grain.resource import Cores, to_data
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ class Overview:
         more = 0
         record = self._registry.workers.get(worker)
         if record is not None:
-            runs = self._runs(record, _RUNS_OF_ONE, self._registry.wall_time(0.0))
+            wall = self._registry.wall_time(0.0)
+            runs = self._runs(record, _RUNS_OF_ONE, wall, seats=True)
             more = max(len(self._scheduler.workers[record.number].tasks) - len(runs), 0)
         return RunsAnswer(runs, more, self._registry.wall_time(now))
 
@@ -291,8 +292,14 @@ class Overview:
         self._unknown += cores[3] - before[3]
         row.state, row.cores = state, cores
 
-    def _runs(self, worker: WorkerRecord, most: int, wall: float) -> list[RunRow]:
-        """Return the oldest runs of a worker."""
+    def _runs(
+        self, worker: WorkerRecord, most: int, wall: float, *, seats: bool = False
+    ) -> list[RunRow]:
+        """Return the oldest runs of a worker; a gang has its one where its root is.
+
+        Args:
+            seats: True if it has one where its seats are, too.
+        """
         return [
             RunRow(
                 task.mission.number,
@@ -301,7 +308,7 @@ class Overview:
                 wall + lease.began,
                 "" if task.queue is None else task.queue.asked,
             )
-            for lease, task in islice(_current(worker, most), most)
+            for lease, task in islice(_current(worker, most, seats=seats), most)
         ]
 
     # ---- missions, queues, failures
@@ -377,6 +384,8 @@ class Overview:
             return "no worker is here"
         if not queue.serving_shapes:
             return "no worker here has enough for it"
+        if queue.gangs and (few := too_few_text(queue, self._scheduler)):
+            return few
         serving = self._states["serving"]
         if not serving:
             return "no worker that is here takes tasks"
@@ -433,9 +442,12 @@ def _first(missions: Iterable[MissionRecord]) -> Iterator[MissionRecord]:
     return islice(missions, _MISSIONS)
 
 
-def _current(worker: WorkerRecord, most: int) -> Iterator[tuple[LeaseRecord, TaskRecord]]:
+def _current(
+    worker: WorkerRecord, most: int, *, seats: bool
+) -> Iterator[tuple[LeaseRecord, TaskRecord]]:
     """Yield runs of a worker that tasks wait for, the oldest first; some of them if many do not."""
     for lease in islice(worker.leases.values(), most + _STALE):
         task = lease.task
-        if task is not None and lease.scheduler_id is not None and lease.current:
+        wanted = lease.current or (seats and lease.member > 0)
+        if task is not None and lease.scheduler_id is not None and wanted:
             yield lease, task

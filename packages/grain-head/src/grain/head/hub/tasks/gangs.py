@@ -15,7 +15,8 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
 5.  A seat whose worker is lost for this head may still be there for the root. The root knows: if it
     has lost the seat, too, its run ends.
 6.  Another head learns of seats and roots from their workers, in any order. A task of which only
-    seats are reported waits for these; they are revoked when no root has come in the grace period.
+    seats are reported waits for these; they are revoked when no root has come in the grace period,
+    or has reported its end. If the task has another run by then, it waits for them after that.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ class Gangs:
         self._outcomes = outcomes
         self._reports = reports
         self._gangs: dict[Attempt, GangRecord] = {}
+        # Those of which seats were reported while their task had another run.
+        self._late: dict[Attempt, GangRecord] = {}
+        # The roots that have ended, while others may yet report seats of them.
+        self._ended: set[Attempt] = set()
         # False until all workers have had the time to report to this head.
         self._all_reported = False
 
@@ -57,11 +62,17 @@ class Gangs:
         gang = self._gangs.get(part.root)
         if gang is None:
             gang = self._gangs[part.root] = GangRecord(part.root, part.size)
+            gang.ended = part.root in self._ended
         return gang
 
     def all(self) -> Iterable[GangRecord]:
         """Return all gangs of which something runs."""
         return self._gangs.values()
+
+    @property
+    def seats(self) -> int:
+        """The number of seats: runs that are part of a task, and not a task by themselves."""
+        return sum(len(gang.seats) for gang in self._gangs.values())
 
     def is_stand_in(self, lease: LeaseRecord) -> bool:
         """Return True if a lease stands in for that of a root, until all seats are vacated."""
@@ -100,16 +111,24 @@ class Gangs:
     # ---- the ends of runs
 
     def on_root_ended(
-        self, lease: LeaseRecord, again: Callable[[float], object] | None, now: float
+        self,
+        lease: LeaseRecord,
+        again: Callable[[float], object] | None,
+        now: float,
+        *,
+        crashed: bool,
     ) -> None:
         """Revoke the seats of a gang whose root has ended.
 
         Args:
             again: lets the task wait again; None if it does not.
+            crashed: True if the root's run has crashed.
         """
         gang = lease.gang
         assert gang is not None
         gang.lease, gang.ended = None, True
+        if not self._all_reported:
+            self._ended.add(gang.root)
         task = lease.task
         if task is None or not (lease.current or self._awaits(gang, task)):
             if again is not None:
@@ -118,8 +137,11 @@ class Gangs:
                 self._hold(gang, task)
         else:
             if again is not None and gang.crash is not None:
+                # Where the root has crashed, too, it is one crash: that of the root's run, by which
+                # another head would count it.
                 seat, how = gang.crash
-                again = partial(self._outcomes.run_again, seat, task, how)
+                lease.lost = seat.worker.name
+                again = partial(self._outcomes.run_again, lease if crashed else seat, task, how)
             gang.origin, gang.again = lease, again
         for seat in gang.seats.values():
             if not seat.revoked:
@@ -151,16 +173,24 @@ class Gangs:
             self._stand_in(gang)
             return
         self._gangs.pop(gang.root, None)
+        self._late.pop(gang.root, None)
         origin, again = gang.origin, gang.again
         if again is not None and origin is not None and self._awaits(gang, origin.task):
             assert origin.task is not None
             origin.task.lease = origin
             again(now)
+            self.hold_back(origin.task)
 
     def _awaits(self, gang: GangRecord, task: TaskRecord | None) -> bool:
         """Return True if a task still waits for the end of a gang."""
         lease = None if task is None else task.lease
         return lease is not None and (lease is gang.origin or lease is gang.stand_in)
+
+    def hold_back(self, task: TaskRecord) -> None:
+        """Let a task that waits again start only when no seat of an earlier gang is left."""
+        for gang in self._late.values():
+            if any(seat.task is task for seat in gang.seats.values()):
+                self._hold(gang, task)
 
     def _hold(self, gang: GangRecord, task: TaskRecord) -> None:
         """Let a task that waits start only when the seats of an earlier gang are vacated."""
@@ -206,6 +236,8 @@ class Gangs:
         gang.seats[lease.member] = lease
         if gang.lease is None and lease.task is not None:
             self._hold(gang, lease.task)
+            if not self._awaits(gang, lease.task):
+                self._late[gang.root] = gang
         if gang.lease is None and (self._all_reported or gang.ended):
             self._outgoing.revoke(lease)
 
@@ -214,6 +246,7 @@ class Gangs:
         if self._all_reported:
             return
         self._all_reported = True
+        self._ended.clear()
         for gang in self._gangs.values():
             if gang.lease is None:
                 for seat in gang.seats.values():

@@ -3,10 +3,10 @@
 1.  A task that is resolved is kept with its outcome until its mission confirms that. So does the
     worker whose run it is of: then it is acknowledged there.
 2.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
-    crashes a task runs by itself on a worker (`grain.head.hub.tasks.quarantine`); after `CRASHES`
-    it fails. A run that was under way when the time of its worker was over is not a crash, and has
-    rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any other way do not
-    count.
+    crashes a task runs by itself on its workers (`grain.head.hub.tasks.quarantine`); after
+    `CRASHES` it fails. A run that was under way when the time of its worker was over is not a
+    crash, and has rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any
+    other way do not count.
 3.  A run of a lasting mission is revoked only if its task is retracted. If the task has an outcome
     without it, or another run, it goes on *beside* the task, and takes its place when that is
     forgotten.
@@ -115,7 +115,7 @@ class Outcomes:
         outlived: Outlived | None = None,
     ) -> None:
         """Count a run that crashed or outlived its worker; fail its task after many."""
-        worker = lease.worker.name
+        worker = lease.lost or lease.worker.name
         crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
@@ -190,6 +190,8 @@ class Outcomes:
     def retract(self, mission: MissionRecord, number: int) -> None:
         """End a task that its mission does not want any more; report when nothing of it is left."""
         self.revoke_beside(mission, number)
+        if mission.lasts:
+            mission.retracted.add(number)
         task = mission.tasks.get(number)
         if task is None:
             self._outgoing.post(mission.link, Retracted(number))

@@ -1,33 +1,55 @@
-"""The quarantine: each task that crashed before gets a worker to itself. Plain state, no I/O.
+"""The quarantine: each task that crashed before gets workers to itself. Plain state, no I/O.
 
 A worker is reserved for a suspect: the one with the least to finish, of all that suffice. It takes
 nothing else, and when all its runs have ended, the suspect gets all of it. So if its process dies
 again, no other task is harmed, and no other task is blamed. Only some of the workers are reserved
 at a time, so that suspects never hold up everything else.
+
+A gang gets as many workers as it has members, all at once or none: so two gangs cannot wait for
+each other. It may be larger than the part of the workers that is reserved at a time; then no other
+suspect has a reservation beside it. Younger suspects do not overtake it: none gets a reservation
+before a gang that waits for others to give up theirs, and none a worker that a gang is to have when
+other suspects have ended there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from heapq import nsmallest
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from grain.head.hub.registry import Registry
     from grain.head.hub.state import TaskRecord, WorkerRecord
+    from grain.head.scheduler.state import Alternative
 
-_PART = 4  # one worker in so many may be reserved, and one in any case
+_PART = 4  # one worker in so many may be reserved, and one task in any case may have its workers
+
+
+class EmptiedWorkers(NamedTuple):
+    """The workers that are reserved for a suspect: one, or the members of a gang.
+
+    Attributes:
+        by: the alternative of its request by which it starts.
+        workers: as many as that asks for, the root first.
+    """
+
+    by: Alternative
+    workers: tuple[WorkerRecord, ...]
 
 
 class Quarantine:
-    """The tasks that wait for a worker to themselves, and the workers reserved for them.
+    """The tasks that wait for workers to themselves, and the workers reserved for them.
 
     Attributes:
-        waiting: the tasks, each with the worker reserved for it, if there is one.
+        waiting: the tasks, each with the workers reserved for it, if there are any.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._scheduler = registry.scheduler
         self._workers = registry.workers
-        self.waiting: dict[TaskRecord, WorkerRecord | None] = {}
+        self.waiting: dict[TaskRecord, EmptiedWorkers | None] = {}
         # The workers reserved for suspects that wait or run: each until its suspect has ended.
         self._reserved: set[WorkerRecord] = set()
 
@@ -42,30 +64,39 @@ class Quarantine:
         if self.waiting.pop(task, None) is not None:
             self._give_up_reservations()
 
-    def ready(self, now: float) -> list[tuple[TaskRecord, WorkerRecord]]:
-        """Reserve workers; return the tasks that start now, each with its worker.
+    def ready(self, now: float) -> list[tuple[TaskRecord, EmptiedWorkers]]:
+        """Reserve workers; return the tasks that start now, each with its workers.
 
-        The worker stays reserved while the task runs.
+        The workers stay reserved while the task runs.
         """
         if not self.waiting and not self._reserved:
             return []
-        reserved = {worker.number for worker in self.waiting.values() if worker is not None}
+        taken = self._reserved_for_waiting()
+        count = len(taken)
         most = max(1, len(self._workers) // _PART)
         ready = []
-        for task, worker in self.waiting.items():
-            if worker is not None and not self._suffices(worker, task, now):
-                reserved.discard(worker.number)
-                worker = self.waiting[task] = None
-            if worker is None and len(reserved) < most:
-                worker = self.waiting[task] = self._choose(task, reserved, now)
-                if worker is not None:
-                    reserved.add(worker.number)
-                    worker.reserved = True
-                    self._reserved.add(worker)
-                    self._scheduler.on_worker_draining(worker.number)
+        for task, emptied in self.waiting.items():
+            if emptied is not None and not self._suffice(emptied, now):
+                taken.difference_update(worker.number for worker in emptied.workers)
+                count -= len(emptied.workers)
+                emptied = self.waiting[task] = None
+            if emptied is None and count < most:
+                emptied = self._choose(task, taken, now)
+                if emptied is None:
+                    taken |= self._claimed(task, now)
+                elif count and count + len(emptied.workers) > most:
+                    most = 0  # none that is younger gets workers before it
+                    emptied = None
+                else:
+                    self.waiting[task] = emptied
+                    count += len(emptied.workers)
+                    taken.update(worker.number for worker in emptied.workers)
+                    self._reserve(emptied)
             # A lease without a scheduler id holds nothing there by itself.
-            if worker is not None and not any(x.scheduler_id for x in worker.leases.values()):
-                ready.append((task, worker))
+            if emptied is not None and not any(
+                lease.scheduler_id for worker in emptied.workers for lease in worker.leases.values()
+            ):
+                ready.append((task, emptied))
         # Only at the end: a worker that one suspect gave up may be reserved for the next by now,
         # and the scheduler must not start anything there in between.
         self._give_up_reservations()
@@ -74,30 +105,71 @@ class Quarantine:
             task.suspect = False
         return ready
 
-    def _choose(self, task: TaskRecord, reserved: set[int], now: float) -> WorkerRecord | None:
-        candidates = [
-            (len(worker.leases), worker.number, worker)
-            for worker in self._workers.values()
-            if worker.number not in reserved
-            # A suspect that runs is not in `waiting`, but its worker is not free.
-            and not any(lease.alone for lease in worker.leases.values())
-            and self._suffices(worker, task, now)
-        ]
-        return min(candidates, default=(0, 0, None))[2]
+    def _reserved_for_waiting(self) -> set[int]:
+        emptied = (one.workers for one in self.waiting.values() if one is not None)
+        return {worker.number for workers in emptied for worker in workers}
 
-    def _suffices(self, worker: WorkerRecord, task: TaskRecord, now: float) -> bool:
-        scheduled = self._scheduler.workers.get(worker.number)
+    def _reserve(self, emptied: EmptiedWorkers) -> None:
+        for worker in emptied.workers:
+            worker.reserved = True
+            self._reserved.add(worker)
+            self._scheduler.on_worker_draining(worker.number)
+
+    def _choose(
+        self, task: TaskRecord, taken: Collection[int] | None, now: float
+    ) -> EmptiedWorkers | None:
+        """Return the workers with the least to finish of those that suffice for a task, if any.
+
+        Args:
+            taken: the workers that are for other suspects; None to consider these, too.
+        """
         queue = task.queue
         assert queue is not None
+        best: tuple[tuple[int, int], EmptiedWorkers] | None = None
+        for by in queue.alternatives:
+            able: dict[str, list[tuple[int, int, WorkerRecord]]] = {}
+            for worker in self._workers.values():
+                # A suspect that runs is not in `waiting`, but its worker is not free.
+                if taken is not None and (
+                    worker.number in taken or any(x.alone for x in worker.leases.values())
+                ):
+                    continue
+                if self._suffices(worker, by, now):
+                    scheduled = self._scheduler.workers[worker.number]
+                    common = "" if by.count == 1 else scheduled.in_common(by.same)
+                    some = (len(worker.leases), worker.number, worker)
+                    able.setdefault(common, []).append(some)
+            for workers in able.values():
+                if len(workers) >= by.count:
+                    few = nsmallest(by.count, workers)
+                    key = sum(runs for runs, _, _ in few), by.index
+                    if best is None or key < best[0]:
+                        best = key, EmptiedWorkers(by, tuple(worker for _, _, worker in few))
+        return None if best is None else best[1]
+
+    def _claimed(self, task: TaskRecord, now: float) -> set[int]:
+        """Return the workers that a gang is to have when suspects have ended there."""
+        assert task.queue is not None
+        claim = self._choose(task, None, now) if task.queue.gangs else None
+        if claim is None or claim.by.count == 1:
+            return set()
+        return {worker.number for worker in claim.workers}
+
+    def _suffice(self, emptied: EmptiedWorkers, now: float) -> bool:
+        return all(self._suffices(worker, emptied.by, now) for worker in emptied.workers)
+
+    def _suffices(self, worker: WorkerRecord, by: Alternative, now: float) -> bool:
+        scheduled = self._scheduler.workers.get(worker.number)
         return (
             scheduled is not None
             and worker.takes_runs
-            and queue.alternative_on(scheduled, now) is not None
+            and scheduled.has_time(by, now)
+            and by.fits(scheduled.shape.interpreter, scheduled.supply.total)
         )
 
     def _give_up_reservations(self) -> None:
         """Return the workers that are reserved for no task any more to the scheduler."""
-        wanted = {worker.number for worker in self.waiting.values() if worker is not None}
+        wanted = self._reserved_for_waiting()
         for worker in list(self._reserved):
             if worker.number in wanted or any(
                 lease.alone and lease.scheduler_id for lease in worker.leases.values()

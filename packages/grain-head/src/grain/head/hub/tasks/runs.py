@@ -20,7 +20,7 @@ from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecor
 from grain.head.messages import Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
-from grain.resource import Supply, to_data
+from grain.resource import to_data
 from grain.worker.messages import GangPart, Lease, Outlived
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.gangs import Gangs
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.prefetch import Prefetch
+    from grain.head.hub.tasks.quarantine import EmptiedWorkers
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import Start
     from grain.worker.messages import InventoryRun, RunEnded
@@ -92,32 +93,23 @@ class Runs:
         for member, (worker, scheduler_id, allocation) in enumerate(start.seats, 1):
             seat = self._new_lease(task, self._registry.numbered[worker], scheduler_id)
             self.holding[scheduler_id] = seat
-            seat.began = now
+            seat.began, seat.alone = now, root.alone
             seat.gang, seat.member = gang, member
             seat.resources = to_data(allocation)
             gang.seats[member] = seat
             self._send_lease(seat, task, seat.resources, start.limit)
         task.lease = root
 
-    def start_alone(self, task: TaskRecord, worker: WorkerRecord, now: float) -> LeaseRecord:
-        """Start a task that is to run by itself, on a worker that has been emptied for it."""
-        queue = task.queue
-        assert queue is not None
+    def start_alone(self, task: TaskRecord, emptied: EmptiedWorkers, now: float) -> LeaseRecord:
+        """Start a task that is to run by itself, on workers that have been emptied for it."""
+        numbers = [worker.number for worker in emptied.workers]
         scheduler_id = next(self._registry.scheduler_ids)
-        lease = self._lease(task, worker, scheduler_id, now)
+        start = self._scheduler.start_alone(scheduler_id, emptied.by, numbers, task.age, now)
+        lease = self._lease(task, emptied.workers[0], scheduler_id, now)
         lease.alone = True
-        scheduled = self._scheduler.workers[worker.number]
-        by = queue.alternative_on(scheduled, now) or queue.alternatives[0]
-        limit = by.limits.hard
-        # It holds the whole worker, and may use what it asked for.
-        whole = scheduled.supply.total
-        self._scheduler.on_adopted(
-            scheduler_id, queue, worker.number, whole, task.age, now, now + limit, by
-        )
-        part = Supply(whole).alloc(by.space)
-        if by.wtime is not None:
-            part = part & by.wtime.resolved(self._scheduler.run_times)
-        self._send_lease(lease, task, to_data(part), limit)
+        if start.seats:
+            self._start_gang(lease, task, start, now)
+        self._send_lease(lease, task, to_data(start.allocation), start.limit)
         return lease
 
     def send_prefetched(self) -> list[LeaseRecord]:
@@ -261,9 +253,12 @@ class Runs:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             again = partial(self._outcomes.on_no_outcome, lease, task, ended)
         if lease.gang is not None:
-            self.gangs.on_root_ended(lease, again, now)
-        elif again is not None:
+            lease.lost = ended.lost
+            crashed = ended.status == "crashed"
+            self.gangs.on_root_ended(lease, again, now, crashed=crashed)
+        elif again is not None and task is not None:
             again(now)
+            self.gangs.hold_back(task)
 
     def on_run_lost(
         self, lease: LeaseRecord, how: str | None, now: float, over: float | None = None
@@ -276,6 +271,7 @@ class Runs:
                 worker that had time left.
         """
         ran = lease.begun and lease.scheduler_id is not None
+        crash = how if ran else None
         self._end(lease, now, measured=False)
         if lease.member:
             self.gangs.on_seat_ended(lease, None, now)
@@ -291,13 +287,15 @@ class Runs:
                 self._outcomes.run_again,
                 lease,
                 lease.task,
-                how if ran else None,
+                crash,
                 outlived=outlived,
             )
         if lease.gang is not None:
-            self.gangs.on_root_ended(lease, again, now)
-        elif again is not None:
+            crashed = crash is not None and not lease.revoked
+            self.gangs.on_root_ended(lease, again, now, crashed=crashed)
+        elif again is not None and lease.task is not None:
             again(now)
+            self.gangs.hold_back(lease.task)
 
     def _task_of(self, ended: RunEnded) -> TaskRecord | None:
         """Return the task of a run.
@@ -362,9 +360,7 @@ class Runs:
         worker.leases[held.attempt] = lease
         if held.gang is not None:
             self.gangs.on_root_reported(lease, held.gang, ended=held.ended)
-        if task is None and (mission.lasts or not mission.synced):
-            # The mission has yet to submit it, or to be synced without it; a lasting one may do so
-            # at any time.
+        if task is None and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         unwanted = task is None or task.ending is not None or task.retracted
         lease.task = None if unwanted else task
@@ -419,7 +415,8 @@ class Runs:
         self._hold(lease, held, mission, None, now)
         lease.worker.leases[held.attempt] = lease
         task = mission.tasks.get(held.task)
-        if task is None and not mission.synced:
+        here = self.gangs.of(held.gang).lease is not None
+        if task is None and not here and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         lease.task = task
         self.gangs.on_seat_reported(lease, held.gang)

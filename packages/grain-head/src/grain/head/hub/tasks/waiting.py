@@ -48,7 +48,7 @@ class Waiting:
     # ---- tasks that begin to wait
 
     def enqueue(self, task: TaskRecord, now: float) -> None:
-        """Let a task wait for room; a suspect waits for a worker of its own."""
+        """Let a task wait for room; a suspect waits for workers of its own."""
         queue = task.queue
         assert queue is not None
         if task.mission.paused:
@@ -58,8 +58,7 @@ class Waiting:
         if not queue.serving_shapes or queue.gangs:
             self._reports.on_waiting(task, queue, now)
         if task.crashes:
-            # A gang would need several workers of its own; it fails after as many crashes as any.
-            if blamed(task.crashes) >= SOLO and not queue.gangs:
+            if blamed(task.crashes) >= SOLO:
                 self._quarantine.add(task)
                 return
             queue = task.queue = self._scheduler.queue(
