@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROGRAM = str(Path(__file__).with_name("gang_program.py"))
+PAGE = Path(__file__).parents[1] / "docs/gangs.md"
 SILENCE = 3.0
 """Seconds after which a member is lost in these tests."""
 
@@ -62,6 +64,10 @@ class Members:
                 "GANG_SILENCE": str(SILENCE),
                 "GANG_LAUNCHER": launcher,
                 "GANG_LIMIT": limit,
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                # More ranks than the machine has cores would otherwise wait by computing.
+                "OMPI_MCA_mpi_yield_when_idle": "1",
                 **variables,
             }
             self.processes.append(
@@ -73,6 +79,13 @@ class Members:
                     text=True,
                 )
             )
+
+    def start_of_page(self, name: str, *arguments: str, **variables: str) -> None:
+        """Start all members; the root calls a function of a program of docs/gangs.md."""
+        blocks = re.findall("^```py\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+        (block,) = [one for one in blocks if f"async def {name}(" in one]
+        (self.folder / "page.py").write_text(block.replace("\nrun(main)\n", ""))
+        self.start("page.py", name, *arguments, launcher="function", **variables)
 
     def ended(self, index: int = 0) -> str:
         """Wait for the end of a member, and return what it printed."""

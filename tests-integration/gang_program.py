@@ -2,9 +2,10 @@
 
 ``GANG_CPUS`` has the CPUs of this member, ``GANG_SILENCE`` the seconds after which one is lost,
 ``GANG_LIMIT`` those of a call and ``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and
-``GANG_LAUNCHER`` an MPI flavour and its launcher; without, the words are the program itself, or
-one on each member if that variable is ``members``. Then {number} and {host} in a word stand for the
-member's number and the address of the root.
+``GANG_LAUNCHER`` an MPI flavour and its launcher. Without, the words are the program itself. If it
+is ``members``, they are one on each member, where {number} and {host} stand for its number and the
+address of the root; if it is ``function``, they are a file of Python, a delayed function in it, and
+its arguments.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
@@ -45,32 +47,29 @@ async def body(words: list[str]) -> str:
     """Run the program, and return how it ended."""
     launcher = os.environ.get("GANG_LAUNCHER", "")
     limit = float(os.environ.get("GANG_LIMIT") or math.inf)
-    env = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        # More ranks than the machine has cores would otherwise wait by computing.
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-    }
     try:
         if launcher == "members":
-            return await on_members(words, limit, env)
+            return await on_members(words, limit)
+        if launcher == "function":
+            file, name, *arguments = words
+            return str(await runpy.run_path(file)[name].__wrapped__(*arguments))
         if launcher:
             flavour, name = launcher.split(":")
             words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
-        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit, env=env)
+        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit)
     except ExternalError as error:
         return f"{type(error).__name__}: {error}"
     return f"{done.returncode}\n{done.stdout_text}"
 
 
-async def on_members(words: list[str], limit: float, env: dict[str, str]) -> str:
+async def on_members(words: list[str], limit: float) -> str:
     """Run the program on each member, and return what each has printed."""
     nodes = GVAR.res.nodes
     output = os.environ.get("GANG_OUTPUT")
     done = await run_on_members(
         lambda number: [word.format(number=number, host=nodes[0].address) for word in words],
         timeout=limit,
-        env={**env, "TOLD": "by the call"},
+        env={"TOLD": "by the call"},
         output=None if output is None else lambda number: f"{output}.{number}",
     )
     ended = zip(done, nodes, strict=True)

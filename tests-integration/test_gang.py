@@ -215,3 +215,38 @@ def test_a_member_without_the_launchers_daemon_is_named_at_once(members: Members
     assert printed.startswith("ExternalStartError: ")
     assert "member 1 (host a2) cannot take part: /bin/sh: 1: orted-5: not found" in printed
     members.nothing_is_left()
+
+
+HIDE = """
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/upper /mnt/work
+mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=/mnt/upper,workdir=/mnt/work /usr/bin
+rm /usr/bin/"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_member_without_the_mpi_library_is_named_at_once(members: Members, launcher: str) -> None:
+    daemon = DAEMONS[launcher.partition(":")[0]]
+    hide = members.hosts[1].start(["sh", "-e", "-c", HIDE + daemon])
+    hide.communicate()
+    if hide.returncode:
+        pytest.skip("no file can be hidden here")
+    members.start("sleep", "777", launcher=launcher)
+
+    printed = members.ended()
+
+    assert printed.startswith("ExternalStartError: ")
+    assert f"member 1 (host a2) cannot take part: /bin/sh: 1: /usr/bin/{daemon}: not f" in printed
+    members.nothing_is_left()
+
+
+@pytest.mark.parametrize("launcher", FAULTS)
+def test_a_program_that_is_not_on_the_members_is_named(members: Members, launcher: str) -> None:
+    members.start("no-such-program", launcher=launcher)
+
+    printed = members.ended()
+
+    assert not printed.startswith("0")
+    assert "no-such-program: No such file or directory, on host a" in printed
+    members.nothing_is_left()
