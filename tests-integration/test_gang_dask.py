@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gang_hosts import gang_of, on_hosts
+from real_tools.tool_environments import tool_or_skip
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [on_hosts, pytest.mark.real_tools]
+pytestmark = [on_hosts, pytest.mark.nightly]
 
-TOOL = ("distributed==2025.5.1",)
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """The interpreter of an environment that has Dask."""
+    return tool_or_skip("distributed==2025.5.1", must=False)
+
 
 SCRIPT = """\
 import os, socket, sys
