@@ -1,7 +1,11 @@
 """A member of a gang, as a program: ``seat FILE`` or ``root FILES WORDS``; settings are variables.
 
-``GANG_CPUS`` has the CPUs of this member, ``GANG_SILENCE`` the seconds after which one is lost, and
-``GANG_LAUNCHER`` an MPI flavour and its launcher; without, the words are the program itself.
+``GANG_CPUS`` has the CPUs of this member, ``GANG_SILENCE`` the seconds after which one is lost,
+``GANG_LIMIT`` those of a call and ``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and
+``GANG_LAUNCHER`` an MPI flavour and its launcher. Without, the words are the program itself. If it
+is ``members``, they are one on each member, where {number} and {host} stand for its number and the
+address of the root; if it is ``function``, they are a file of Python, a delayed function in it, and
+its arguments.
 """
 
 from __future__ import annotations
@@ -9,15 +13,23 @@ from __future__ import annotations
 import json
 import math
 import os
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
 
 import trio
 
+from grain import GVAR
 from grain.resource import Cores
 from grain.worker.call import Call, run_call
-from grain.worker.external import STDOUT, ExternalError, mpi_prefix, run_external
+from grain.worker.external import (
+    STDOUT,
+    ExternalError,
+    mpi_prefix,
+    run_external,
+    run_on_members,
+)
 from grain.worker.gang.session import Seat, keep_seat, lead
 
 CPUS = json.loads(os.environ["GANG_CPUS"])
@@ -33,21 +45,35 @@ def announce(path: Path, invitation: bytes) -> None:
 
 async def body(words: list[str]) -> str:
     """Run the program, and return how it ended."""
-    if launcher := os.environ.get("GANG_LAUNCHER"):
-        flavour, name = launcher.split(":")
-        words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
-    limit = os.environ.get("GANG_LIMIT")
+    launcher = os.environ.get("GANG_LAUNCHER", "")
+    limit = float(os.environ.get("GANG_LIMIT") or math.inf)
     try:
-        done = await run_external(
-            words,
-            check=False,
-            stderr=STDOUT,
-            timeout=float(limit) if limit else None,
-            env={"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        )
+        if launcher == "members":
+            return await on_members(words, limit)
+        if launcher == "function":
+            file, name, *arguments = words
+            return str(await runpy.run_path(file)[name].__wrapped__(*arguments))
+        if launcher:
+            flavour, name = launcher.split(":")
+            words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
+        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit)
     except ExternalError as error:
-        return f"{type(error).__name__}"
+        return f"{type(error).__name__}: {error}"
     return f"{done.returncode}\n{done.stdout_text}"
+
+
+async def on_members(words: list[str], limit: float) -> str:
+    """Run the program on each member, and return what each has printed."""
+    nodes = GVAR.res.nodes
+    output = os.environ.get("GANG_OUTPUT")
+    done = await run_on_members(
+        lambda number: [word.format(number=number, host=nodes[0].address) for word in words],
+        timeout=limit,
+        env={"TOLD": "by the call"},
+        output=None if output is None else lambda number: f"{output}.{number}",
+    )
+    ended = zip(done, nodes, strict=True)
+    return "\n".join(f"{one.host} {node.address}: {one.stdout_text.strip()}" for one, node in ended)
 
 
 async def main(*arguments: str) -> None:
@@ -60,9 +86,10 @@ async def main(*arguments: str) -> None:
         for path in map(Path, place.split(",")):
             while not path.exists():
                 await trio.sleep(0.02)
-            seats.append(Seat(path.name, path.read_bytes(), len(CPUS)))
+            seats.append(Seat(path.name, path.name, Cores(CPUS), path.read_bytes()))
         call = Call(lead, (seats, partial(body, words)), {"silence": SILENCE})
-    ended = await run_call(call, Cores(CPUS), part, math.inf, None)
+    span = float(os.environ.get("GANG_SPAN") or math.inf) if part == "root" else math.inf
+    ended = await run_call(call, Cores(CPUS), part, span, None)
     assert ended is not None
     print(getattr(ended, "value", None) or repr(getattr(ended, "error", "")), flush=True)
 

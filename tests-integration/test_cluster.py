@@ -26,7 +26,7 @@ from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores, GPUs
 from grain.worker import Call
-from grain.worker.external import run_external
+from grain.worker.external import run_external, run_on_members
 from grain.worker.messages import TIME_OVER
 from grain_testkit.programs import start
 
@@ -144,6 +144,40 @@ async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
             values = {job: ended.unwrap() async for job, ended in executor.results}
 
     assert {job: 2 * i for i, job in enumerate(ids)} == values
+
+
+async def greet_each(folder: str, after: str) -> list[tuple[str, str, str]]:
+    """Run a program on each member that says its number; return name, address and word of each."""
+    nodes = GVAR.res.nodes
+    done = await run_on_members(
+        lambda number: ["sh", "-c", f"touch {folder}/begun.{number}; {after}; echo {number}"]
+    )
+    return [
+        (node.name, node.address, ended.stdout_text.strip())
+        for node, ended in zip(nodes, done, strict=True)
+    ]
+
+
+async def test_a_task_on_two_workers_runs_a_program_on_each_and_frees_both_when_cancelled(
+    address: str, tmp_path: Path
+) -> None:
+    workers = worker(address, 1, "a"), worker(address, 1, "b")
+    with workers[0], workers[1], trio.fail_after(120), gnaw(address):
+        async with mission(address) as executor:
+            cancelled = executor.submit(2 * Cores(1), greet_each, str(tmp_path), "sleep 777")
+            while len(list(tmp_path.glob("begun.*"))) < 2:
+                await trio.sleep(0.05)
+            executor.cancel(cancelled)
+            last = executor.submit(2 * Cores(1), greet_each, str(tmp_path), ":")
+            executor.close()
+            ended = {job: outcome async for job, outcome in executor.results}
+
+    with pytest.raises(TaskCancelled):
+        ended[cancelled].unwrap()
+    greeted = ended[last].unwrap()
+    assert {"a", "b"} == {name for name, _, _ in greeted}
+    assert ["0", "1"] == [word for _, _, word in greeted]
+    assert all(address for _, address, _ in greeted)
 
 
 async def seen(gate: str) -> tuple[Any, str]:

@@ -1,40 +1,21 @@
-"""One run on several hosts: programs on all members, by MPI launchers and without, and all faults.
+"""One run on several hosts: programs on all members by MPI launchers, and all faults.
 
 The hosts are network namespaces, so they have no names for each other, and no ssh.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import Host, hosts, why_not
+from gang_hosts import MPICH, OPENMPI, Members, gang_of, on_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = on_hosts
 
-PROGRAM = str(Path(__file__).with_name("gang_program.py"))
-SILENCE = 3.0
-"""Seconds after which a member is lost in these tests."""
-
-PATIENCE = 60.0
-"""Seconds for what must happen at all."""
-
-OPENMPI = f"openmpi:{which('mpirun.openmpi') or ''}"
-MPICH = f"mpich:{which('mpiexec.mpich') or ''}"
 LAUNCHERS = [
     pytest.param(
         launcher,
@@ -51,105 +32,13 @@ FAULTS = [
     ),
 ]
 
-
-class Members:
-    """The members of a gang on three hosts.
-
-    Args:
-        hosts: the first one is the root's.
-        folder: which they share.
-    """
-
-    def __init__(self, hosts: list[Host], folder: Path) -> None:
-        self.hosts = hosts
-        self.folder = folder
-        self.processes: list[subprocess.Popen[str]] = []
-
-    def start(self, *words: str, launcher: str = "", limit: str = "") -> None:
-        """Start all members; the root runs a program."""
-        places = [self.folder / f"seat{index}" for index in range(1, len(self.hosts))]
-        joined = ",".join(map(str, places))
-        commands = [["root", joined, *words], *(["seat", str(place)] for place in places)]
-        for index, (host, command) in enumerate(zip(self.hosts, commands, strict=True)):
-            environment = {
-                **os.environ,
-                "GANG_CPUS": json.dumps([index % 2]),
-                "GANG_SILENCE": str(SILENCE),
-                "GANG_LAUNCHER": launcher,
-                "GANG_LIMIT": limit,
-            }
-            self.processes.append(
-                subprocess.Popen(
-                    host.entering([sys.executable, PROGRAM, *command], str(self.folder)),
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-
-    def ended(self, index: int = 0) -> str:
-        """Wait for the end of a member, and return what it printed."""
-        return self.processes[index].communicate(timeout=PATIENCE)[0]
-
-    def pids(self, index: int, name: str = "") -> list[int]:
-        """Return the processes on a host that have a word on their command line."""
-        found = []
-        for pid in self.hosts[index].processes():
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-            except OSError:
-                continue
-            # A cat keeps the host alive.
-            if state != "Z" and words[0] != b"cat" and any(name.encode() in word for word in words):
-                found.append(pid)
-        return found
-
-    def wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        deadline = time.monotonic() + PATIENCE
-        while not is_so():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def kill(self, index: int, name: str) -> None:
-        """Kill the processes on a host that have a word on their command line."""
-        for pid in self.pids(index, name):
-            os.kill(pid, signal.SIGKILL)
-
-    def run_everywhere(self) -> bool:
-        """Return True if all ranks run."""
-        return all(self.pids(index, "777") for index in range(len(self.hosts)))
-
-    def nothing_is_left(self, *indices: int) -> None:
-        """Wait until no process is left on hosts; on all by default."""
-        for index in indices or range(len(self.hosts)):
-            self.wait_for(lambda index=index: not self.pids(index))  # type: ignore[misc]
+HELLO = "echo rank $(hostname) $(taskset -cp $$ | sed 's/.*: //')"
 
 
 @pytest.fixture
 def members() -> Iterator[Members]:
-    with (
-        hosts("a1", "a2", "a3") as made,
-        # Not below pytest's own, which has a mode that hosts cannot share.
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        shared = Path("/var/tmp") / Path(folder).name
-        shared.mkdir()
-        members = Members(made, shared)
-        try:
-            yield members
-        finally:
-            for process in members.processes:
-                process.kill()
-                process.communicate()
-            for file in shared.iterdir():
-                file.unlink()
-            shared.rmdir()
-
-
-HELLO = "echo rank $(hostname) $(taskset -cp $$ | sed 's/.*: //')"
+    with gang_of("a1", "a2", "a3") as members:
+        yield members
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -171,7 +60,17 @@ def test_nothing_is_left_anywhere_when_a_call_reaches_its_time_limit(
 ) -> None:
     members.start("sleep", "777", launcher=launcher, limit="3")
 
-    assert members.ended() == "ExternalTimeoutError\n"
+    assert members.ended().startswith("ExternalTimeoutError")
+    members.nothing_is_left()
+
+
+@pytest.mark.parametrize("launcher", [*LAUNCHERS[:1], "members"])
+def test_nothing_is_left_anywhere_when_the_run_is_cancelled(
+    members: Members, launcher: str
+) -> None:
+    members.start("sleep", "777", launcher=launcher, GANG_SPAN="3")
+
+    members.ended()
     members.nothing_is_left()
 
 
@@ -253,9 +152,101 @@ def test_a_rank_that_crashes_ends_all_others(members: Members, launcher: str) ->
     members.nothing_is_left()
 
 
+DAEMONS = {"openmpi": "orted", "mpich": "hydra_pmi_proxy"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(("place", "killed"), [(1, "daemon"), (0, "gang/rsh.py")])
+def test_a_killed_daemon_of_the_launcher_ends_the_call(
+    members: Members, launcher: str, place: int, killed: str
+) -> None:
+    members.start("sleep", "777", launcher=launcher)
+    members.wait_for(members.run_everywhere)
+
+    members.kill(place, DAEMONS[launcher.partition(":")[0]] if killed == "daemon" else killed)
+
+    assert not members.ended().startswith("0")
+    members.nothing_is_left()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_launcher_that_is_told_to_end_leaves_nothing(members: Members, launcher: str) -> None:
+    members.start("sleep", "777", launcher=launcher)
+    members.wait_for(members.run_everywhere)
+
+    members.kill(0, launcher.partition(":")[2], signal.SIGTERM)
+
+    members.ended()  # MPICH's then succeeds
+    members.nothing_is_left()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_member_without_power_ends_the_run(members: Members, launcher: str) -> None:
+    members.start("sleep", "777", launcher=launcher)
+    members.wait_for(members.run_everywhere)
+
+    members.hosts[1].cut()
+    members.hosts[1].close()
+
+    assert "seat1 is lost" in members.ended()
+    members.nothing_is_left(0, 2)
+
+
 def test_a_seat_that_never_answers_is_named(members: Members) -> None:
     members.hosts[1].refuse_connections(reset=True)
     members.start("true")
 
     assert "seat1 has not joined: the other host cannot be reached" in members.ended()
+    members.nothing_is_left()
+
+
+def test_a_member_without_the_launchers_daemon_is_named_at_once(members: Members) -> None:
+    """Some launchers wait for ever for a daemon that does not begin."""
+    launcher = members.folder / "mpirun"
+    launcher.write_text('#!/bin/sh\n$OMPI_MCA_plm_rsh_agent m1 " orted-5" -mca a b\nsleep 777\n')
+    launcher.chmod(0o755)
+    members.start("true", launcher=f"openmpi:{launcher}")
+
+    printed = members.ended()
+
+    assert printed.startswith("ExternalStartError: ")
+    assert "member 1 (host a2) cannot take part: /bin/sh: 1: orted-5: not found" in printed
+    members.nothing_is_left()
+
+
+HIDE = """
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/upper /mnt/work
+mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=/mnt/upper,workdir=/mnt/work /usr/bin
+rm /usr/bin/"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_member_without_the_mpi_library_is_named_at_once(members: Members, launcher: str) -> None:
+    daemon = DAEMONS[launcher.partition(":")[0]]
+    hide = members.hosts[1].start(["sh", "-e", "-c", HIDE + daemon])
+    hide.communicate()
+    if hide.returncode:
+        pytest.skip("no file can be hidden here")
+    members.start("sleep", "777", launcher=launcher)
+
+    printed = members.ended()
+
+    assert printed.startswith("ExternalStartError: ")
+    assert f"member 1 (host a2) cannot take part: /bin/sh: 1: /usr/bin/{daemon}: not f" in printed
+    members.nothing_is_left()
+
+
+@pytest.mark.parametrize("launcher", FAULTS)
+def test_a_program_that_is_not_on_the_members_is_named(members: Members, launcher: str) -> None:
+    members.start("no-such-program", launcher=launcher)
+
+    printed = members.ended()
+
+    assert not printed.startswith("0")
+    assert "no-such-program: No such file or directory, on host a" in printed
     members.nothing_is_left()

@@ -103,6 +103,20 @@ def test_the_samples_load_and_state_what_a_batch_system_asks_for(system: str) ->
 
 
 @with_docs
+def test_the_page_on_several_nodes_describes_a_node_of_slurm_and_of_pbs(tmp_path: Path) -> None:
+    text = (DOCS / "gangs.md").read_text(encoding="utf-8")
+    for system, block in zip(
+        ["slurm", "pbs"], re.findall(r"```toml\n(.*?)```", text, re.DOTALL), strict=True
+    ):
+        (tmp_path / "grain.toml").write_text(block)
+
+        config = load(env=ENV, cwd=tmp_path)
+
+        assert (system, 32) == (config.system, config.worker.script.cores)
+        assert "module load openmpi quantum-espresso" in config.worker.script.setup
+
+
+@with_docs
 def test_page_shows_a_real_message(tmp_path: Path) -> None:
     """The example of a message on the page is what one gets."""
     (tmp_path / "grain.toml").write_text("[script]\nwalltme = 1\nmemory = '60GB'\n")

@@ -15,7 +15,7 @@ async def test_a_guest_reaches_the_host_and_learns_its_own_address(
     monkeypatch.setenv("GRAIN_INTERFACES", "lo")
     async with (
         invite(CODEC) as door,
-        accept(door.invitation, CODEC) as (channel, address),
+        accept(door.invitation, CODEC) as (channel, address, _),
         door.guest() as theirs,
     ):
         await channel.send([(Note("hello"), b"a payload")])

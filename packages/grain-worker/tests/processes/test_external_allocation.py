@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -13,6 +15,7 @@ import pytest
 from grain import GVAR
 from grain.resource import Cores, GPUs, Memory, Supply
 from grain.worker.external import mpi_prefix, run_external
+from grain.worker.gang import rank
 from grain.worker.processes.environment import THREADS, binding, environment
 
 if TYPE_CHECKING:
@@ -170,3 +173,27 @@ async def test_ranks_run_on_the_allocated_cpus(flavour: str, launcher: str) -> N
         if flavour == "mpich":
             expected = [f"1 {cpu}" for cpu in sorted(allocated)]
         assert sorted(done.stdout_text.splitlines()) == expected
+
+
+def test_a_rank_on_a_member_has_the_cpus_of_its_turn_and_threads_for_every_library() -> None:
+    """By facts of the member, which win over what the launcher passes on from the root."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    variables = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "3"}
+    environment = {
+        "GRAIN_MEMBER": json.dumps({"cpus": cpus, "variables": variables}),
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMP_NUM_THREADS": "64",
+    }
+    ranks = len(cpus)
+    shell = "echo $OMP_NUM_THREADS $MKL_NUM_THREADS $CUDA_VISIBLE_DEVICES; taskset -cp $$"
+    command = [sys.executable, "-SEs", rank.__file__, str(ranks), "1", "sh", "-c", shell]
+    if ranks < 2:
+        pytest.skip("needs two CPUs")
+
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+
+    threads, affinity = done.stdout.splitlines()
+    assert "1 1 3" == threads
+    assert affinity.endswith(f": {cpus[1]}")

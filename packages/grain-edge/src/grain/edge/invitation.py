@@ -77,10 +77,12 @@ class Visit(NamedTuple):
     Attributes:
         channel: to the host.
         address: of this guest, in the network by which it has come.
+        host: the address of the host there.
     """
 
     channel: FramedChannel
     address: str
+    host: str
 
 
 class Door:
@@ -193,7 +195,8 @@ async def accept(
     async with greeted.channel(codec, heartbeat) as channel:
         stream = greeted.stream
         assert isinstance(stream, TlsStream)
-        yield Visit(channel, tcp.own_host(stream.transport) or "")
+        own, host = tcp.own_host(stream.transport) or "", tcp.peer_host(stream.transport)
+        yield Visit(channel, own, host)
 
 
 def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]]:

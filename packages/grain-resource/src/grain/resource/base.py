@@ -326,6 +326,18 @@ class Resource:
     def __repr__(self) -> str:
         return self._repr()
 
+    @property
+    def nodes(self) -> Sequence[Member]:
+        """The members of the running task, the root first; of ``GVAR.res`` only.
+
+        A task on one worker has one member, so it need not know whether it is a gang's.
+        """
+        import socket
+
+        from grain import GVAR
+
+        return [Member(GVAR.instance, socket.gethostname(), self, "127.0.0.1")]
+
     def __getattr__(self, name: str) -> Any:
         # Reached only for what the class lacks. Type checkers see by it that an allocation may
         # have any kind's attributes; users of GVAR.res see what they forgot to ask for.
@@ -722,11 +734,13 @@ class Member(NamedTuple):
         name: of the worker.
         host: on which it runs.
         res: what it has for the task.
+        address: its IP address, in the network by which the members are connected.
     """
 
     name: str
     host: str
     res: Resource
+    address: str = ""
 
     @property
     def c(self) -> list[int]:
@@ -751,14 +765,19 @@ class RootAllocation(Composite):
         nodes: the members, the root first.
     """
 
-    __slots__ = ("nodes",)
+    __slots__ = ("_nodes",)
 
     def __init__(self, own: Resource, nodes: Sequence[Member]) -> None:
         super().__init__(dict(own.parts()))
-        self.nodes = nodes
+        self._nodes = nodes
+
+    @property
+    def nodes(self) -> Sequence[Member]:
+        """See there."""
+        return self._nodes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (RootAllocation, (joined(self._parts), self.nodes))
+        return (RootAllocation, (joined(self._parts), self._nodes))
 
 
 def gang(count: int, member: Resource, *, same: str = "group") -> Gang:

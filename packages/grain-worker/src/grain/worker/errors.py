@@ -95,6 +95,7 @@ class Failure:
         oom_kills: the number of processes of its control group that the kernel has killed while it
             ran, as memory ran out.
         own_group: True if no other program is in that group.
+        member: the number of the member of a gang that it ran on by `run_on_members`.
     """
 
     argv: tuple[str, ...]
@@ -116,6 +117,7 @@ class Failure:
     memory_limit: float | None = None
     oom_kills: int = 0
     own_group: bool = False
+    member: int | None = None
 
 
 class ExternalError(Exception):
@@ -149,7 +151,8 @@ class ExternalError(Exception):
 
     def __str__(self) -> str:
         failure = self.failure
-        lines = [f"{command_line(failure.argv)}: {self.reason}", f"  on host {failure.host}"]
+        where = "" if failure.member is None else f"member {failure.member}, "
+        lines = [f"{command_line(failure.argv)}: {self.reason}", f"  on {where}host {failure.host}"]
         if failure.cwd is not None:
             lines.append(f"  in directory {failure.cwd}")
         if failure.stdout_path is not None:

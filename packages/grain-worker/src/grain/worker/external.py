@@ -28,7 +28,7 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from numbers import Integral, Real
@@ -75,6 +75,7 @@ __all__ = [
     "ExternalTimeoutError",
     "mpi_prefix",
     "run_external",
+    "run_on_members",
 ]
 
 _FEW_LINES = 10  # of stdout, which is the smaller chance to have the reason
@@ -207,6 +208,98 @@ async def run_external(
     if listener is not None and not here and not GVAR.res.parts():
         listener(argv)
     return await run_program_call(call, timeout, check=check)
+
+
+async def run_on_members(
+    argv: Sequence[StrPath] | Callable[[int], Sequence[StrPath]],
+    *,
+    cwd: StrPath | None = None,
+    env: Mapping[str, str | None] | None = None,
+    output: Callable[[int], StrPath] | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109 (it bounds the programs, not the waiting)
+    grace: float = 1.0,
+    threads: int | None = None,
+) -> list[Completed]:
+    """Run a program on each member of the task's gang at the same time, and wait for all ends.
+
+    It is for programs that find each other by themselves, without MPI::
+
+        host = GVAR.res.nodes[0].address
+        await run_on_members(
+            lambda number: ["torchrun", "--nnodes=4", f"--node-rank={number}",
+                            f"--master-addr={host}", "--master-port=29500", "train.py"]
+        )
+
+    Each program has the CPUs, GPUs and threads of its member, and the environment of this process
+    but for what is a member's own, such as TMPDIR. A task on one worker runs one program.
+
+    The first program that fails ends all others. When the call returns, raises or is cancelled,
+    nothing of the programs is left on any member, as with `run_external`.
+
+    Args:
+        argv: the program and its arguments, or a function that returns them for the number of a
+            member: 0 is the one where the task runs. Look at ``GVAR.res.nodes[number]``.
+        cwd: the directory to run in, as in `run_external`; each member needs it.
+        env: changes to the environment, which win over what is the member's own.
+        output: a function that returns the file for what a member's program writes to stdout and
+            stderr, relative to `cwd`. By default, the last 64 kB are in the result.
+        timeout: seconds after which all are ended, and `ExternalTimeoutError` is raised.
+        grace, threads: as in `run_external`.
+
+    Returns:
+        How the programs have ended, one for each member, in order.
+
+    Raises:
+        ExternalError: one has failed. The message has member and host, and the last lines of its
+            output. Subclasses as of `run_external`.
+        ValueError, TypeError: for arguments that no program can have.
+    """
+    if timeout is not None and not isinstance(timeout, Real):
+        raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
+    if output is not None and not callable(output):
+        raise TypeError(
+            f"output={output!r}: write a function of the member's number, as members may share "
+            'the directory: output=lambda number: f"out.{number}"'
+        )
+    gang = members.get()
+    programs = [
+        ProgramCall(
+            argv(number) if callable(argv) else argv,
+            cwd, env or {}, None, CAPTURE if output is None else output(number), STDOUT, grace,
+            True, threads, False,
+        )
+        for number in range(1 if gang is None else len(gang.cpus))
+    ]  # fmt: skip
+    if gang is None:
+        return [await run_program_call(programs[0], timeout, check=True)]
+    completed: dict[int, Completed] = {}
+    failed: list[ExternalError] = []
+
+    async def run(number: int) -> None:
+        request = programs[number].request
+        try:
+            completed[number] = await call.run(
+                number,
+                argv=request["argv"],
+                cwd=os.fsencode(programs[number].cwd or ""),
+                changes={**GVAR.env, **(env or {})},
+                stdout=request["stdout"],
+                timeout=timeout,
+                grace=request["grace"],
+                threads=threads,
+            )
+        except ExternalError as error:
+            failed.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with gang.call() as call, trio.open_nursery() as nursery:
+        for number in range(len(programs)):
+            nursery.start_soon(run, number)
+    if failed:
+        raise failed[0]
+    if call.refused:
+        raise programs[0].refused(call.refused)
+    return [completed[number] for number in range(len(programs))]
 
 
 async def run_program_call(
@@ -351,14 +444,14 @@ class ProgramCall:
         gang = members.get()
         if gang is None:
             return await self._accounted()
-        call, variables = gang.new_call()
-        self.request["env"].update((k.encode(), v.encode()) for k, v in variables.items())
-        try:
-            return await self._accounted()
-        finally:
-            # What it has started on other members ends with it; and only then it has ended.
-            with trio.CancelScope(shield=True):
-                await gang.settle(call)
+        # What it has started on other members ends with it; and only then it has ended.
+        async with gang.call() as call:
+            variables = {k.encode(): v.encode() for k, v in call.variables.items()}
+            self.request["env"].update(variables)
+            result = await self._accounted()
+            if not call.refused:
+                return result
+        raise self.refused(call.refused)
 
     async def _accounted(self) -> ProgramResult:
         account = GVAR.account
@@ -428,6 +521,10 @@ class ProgramCall:
             "stdout_tail": "" if stdout is None or self.merged else last_lines(stdout, _FEW_LINES),
             "stderr_tail": last_lines(tail if captured is None else captured),
         }
+
+    def refused(self, reason: str) -> ExternalStartError:
+        """Return the error for a program whose launcher needs what a member lacks."""
+        return ExternalStartError(self.failure(reason=reason, errno=errno.ENOENT))
 
     def timed_out(self, reason: str) -> ExternalTimeoutError:
         """Return the error for a program that was ended at its time limit."""

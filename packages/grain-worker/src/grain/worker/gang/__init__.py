@@ -15,7 +15,7 @@ leave ranks behind. So all that must not fail is done here:
    run is cancelled. It ends only when nothing of them is left. So the end of its run tells the
    scheduler that the member is free, and nothing else does.
 3. `grain.worker.external.run_external` on the root returns when the program has ended, and nothing
-   that it has started is left on any member.
+   that it has started is left on any member. So does `run_on_members`, with a program on each.
 4. The processes are apart from the runners of their workers, where a tasklet may block the event
    loop for longer than 20 s.
 
@@ -26,6 +26,7 @@ Map:
 
 - ``part``: a runner's run that is part of a gang
 - ``session``: the tasklets' side: lead a gang, and keep a seat
+- ``members``: the members, for the programs of the root's tasklet
 - ``root``: ``python -m``: the process beside the root's tasklet
 - ``member``: ``python -m``: the process of a seat
 - ``programs``: the programs that such a process runs for the root

@@ -7,6 +7,7 @@ has gone. All of its programs have ended then.
 from __future__ import annotations
 
 import base64
+import pickle
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from grain.worker.gang.programs import MemberPrograms
 if TYPE_CHECKING:
     from grain.edge.channel import FramedChannel
     from grain.worker.gang.control import JsonLines
+    from grain.worker.gang.programs import Outcome
 
 
 async def keep(control: str, silence: float) -> str:
@@ -79,9 +81,9 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
     return why[0] if why else ""
 
 
-def _report(root: FramedChannel, number: int, status: int, output: bytes) -> None:
+def _report(root: FramedChannel, number: int, outcome: Outcome) -> None:
     try:
-        root.post([(ProgramExited(number, status), output)])
+        root.post([(ProgramExited(number), pickle.dumps(outcome))])
     except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # the root is lost, and this process ends
 

@@ -25,13 +25,23 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         argv: the program and its arguments.
-        environment: changes to that of the seat.
+        environment: that of the process which asks for it. What is a member's own in it has no
+            effect.
         cwd: the directory in which it starts.
+        changes: to the environment, which win over all; None removes a variable.
+        stdout: the file for its output; None to report the end of it.
+        timeout: seconds after which it is ended.
+        grace, threads: those of `grain.worker.external.run_external`.
     """
 
     argv: tuple[bytes, ...]
     environment: tuple[tuple[bytes, bytes], ...]
     cwd: bytes
+    changes: tuple[tuple[bytes, bytes | None], ...] = ()
+    stdout: bytes | None = None
+    timeout: float | None = None
+    grace: float = 1.0
+    threads: int | None = None
 
 
 class SpawnProgram(Message, frozen=True):
@@ -52,15 +62,14 @@ class EndProgram(Message, frozen=True):
 
 
 class ProgramExited(Message, frozen=True):
-    """A report that nothing of a program is left; the payload is the end of its output.
+    """A report that nothing of a program is left.
 
-    Attributes:
-        status: its exit status, or the negative number of the signal that ended it.
+    The payload is a pickled `grain.worker.external.Completed`, or an `ExternalError`: words and
+    paths in these need not be text. Only the members of one task read it.
     """
 
-    max_payload: ClassVar[int] = OUTPUT
+    max_payload: ClassVar[int] = 16 * 1024**2
     number: int
-    status: int
 
 
 def heartbeat(silence: float) -> Heartbeat:

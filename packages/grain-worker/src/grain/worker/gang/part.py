@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import socket
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain import GVAR
-from grain.resource import Member, RootAllocation, from_data
+from grain.resource import from_data
 from grain.worker.call import Call
 from grain.worker.errors import MemberLost
 from grain.worker.gang.messages import JOIN, SILENCE
@@ -57,13 +55,8 @@ class RootPart:
             absent = next(k for k in range(1, self._size) if k not in self._open)
             raise MemberLost(absent, f"member {absent} has not come in time", joined=False)
         seats = [self._open[index] for index in range(1, self._size)]
-        own = GVAR.res
-        nodes = [Member(GVAR.instance, socket.gethostname(), own)]
-        nodes += [Member(seat.name, seat.host, from_data(seat.res)) for seat in seats]
-        GVAR.res = RootAllocation(own, nodes)
         invited = [
-            Seat(seat.name, seat.invitation, len(node.c))
-            for seat, node in zip(seats, nodes[1:], strict=True)
+            Seat(seat.name, seat.host, from_data(seat.res), seat.invitation) for seat in seats
         ]
         fn, args, kwargs = self._call
         return await lead(invited, functools.partial(fn, *args, **kwargs))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from grain.worker.errors import ExternalError, ExternalStartError
-from grain.worker.external import STDOUT, run_external
+from grain.worker.errors import ExternalError, ExternalStartError, Failure
+from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
 from grain.worker.gang.messages import OUTPUT
 from grain.worker.processes.environment import DEVICES, THREADS
 
@@ -31,16 +33,20 @@ _NOT_PASSED = ("SLURM_", "PBS_", "PMI_", "PMIX_", "HYDI_", "SLURMD_")
 _OWN = frozenset((*DEVICES, *THREADS, "TMPDIR", "HOSTNAME", "CUDA_DEVICE_ORDER", MEMBER))
 
 
+Outcome: TypeAlias = Completed | ExternalError
+"""The end of a program: its result, or its error."""
+
+
 class MemberPrograms:
     """The programs of one member; each is started, perhaps ended, and reported once.
 
     Args:
         nursery: in which they run; its cancellation ends them.
-        exited: called with number, status and the end of the output, when nothing of a program is
-            left.
+        exited: called with number and outcome, when nothing of a program is left. Of its output
+            there is the end.
     """
 
-    def __init__(self, nursery: trio.Nursery, exited: Callable[[int, int, bytes], object]) -> None:
+    def __init__(self, nursery: trio.Nursery, exited: Callable[[int, Outcome], object]) -> None:
         self._nursery = nursery
         self._exited = exited
         self._scopes: dict[int, trio.CancelScope] = {}
@@ -57,25 +63,37 @@ class MemberPrograms:
             scope.cancel()
 
     async def _run(self, number: int, order: ProgramOrder) -> None:
-        status, output = CANNOT, b""
+        argv = tuple(map(os.fsdecode, order.argv))
+        facts = Failure(argv, socket.gethostname(), os.fsdecode(order.cwd))
+        outcome: Outcome = ExternalError(replace(facts, reason="ended, as its call has ended"))
         with self._scopes[number]:
             try:
-                done = await run_external(
-                    [os.fsdecode(word) for word in order.argv],
+                outcome = await run_external(
+                    argv,
                     env=_environment(order),
-                    cwd=os.fsdecode(order.cwd),
+                    cwd=facts.cwd,
+                    stdout=CAPTURE if order.stdout is None else os.fsdecode(order.stdout),
                     stderr=STDOUT,
-                    check=False,
+                    timeout=order.timeout,
+                    grace=order.grace,
+                    threads=order.threads,
                 )
-            except ExternalStartError as error:
-                status, output = NOT_FOUND, str(error).encode()
-            except (ExternalError, OSError, ValueError) as error:
-                output = str(error).encode()
-            else:
-                status, output = done.returncode, done.stdout or b""
+            except ExternalError as error:
+                outcome = error
+            except (OSError, ValueError) as error:
+                outcome = ExternalError(replace(facts, reason=str(error)))
         # On its own cancellation, too: nothing is left then.
         del self._scopes[number]
-        self._exited(number, status, output[-OUTPUT:])
+        self._exited(number, _cut(outcome))
+
+
+def as_of_ssh(outcome: Outcome) -> tuple[int, str]:
+    """Return the status and the output of a program, as ssh would have them."""
+    if isinstance(outcome, ExternalStartError):
+        return NOT_FOUND, str(outcome)
+    if outcome.returncode is None:
+        return CANNOT, str(outcome)
+    return outcome.returncode, (outcome.stdout or b"").decode(errors="replace")
 
 
 def own_facts() -> str:
@@ -88,6 +106,14 @@ def own_facts() -> str:
     return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
 
 
+def _cut(outcome: Outcome) -> Outcome:
+    """Return an outcome with the end of its output."""
+    if isinstance(outcome, Completed):
+        return replace(outcome, stdout=outcome.stdout and outcome.stdout[-OUTPUT:])
+    failure = outcome.failure
+    return type(outcome)(replace(failure, stdout=failure.stdout and failure.stdout[-OUTPUT:]))
+
+
 def _environment(order: ProgramOrder) -> dict[str, str | None]:
     variables: dict[str, str | None] = {}
     for raw, value in order.environment:
@@ -95,4 +121,6 @@ def _environment(order: ProgramOrder) -> dict[str, str | None]:
         if name not in _OWN and not name.startswith(_NOT_PASSED):
             variables[name] = os.fsdecode(value)
     variables[MEMBER] = own_facts()
+    for raw, change in order.changes:
+        variables[os.fsdecode(raw)] = None if change is None else os.fsdecode(change)
     return variables

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 
 _TURNS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
@@ -23,18 +24,21 @@ def main(ranks: int, threads: int, program: list[str]) -> None:
         threads: CPUs of each rank.
     """
     facts = json.loads(os.environ.get(_MEMBER, "{}"))
-    os.environ.update(facts.get("variables", {}))
+    variables = facts.get("variables", {})
+    os.environ.update(variables)
+    for name in ("OMP_NUM_THREADS", *variables):
+        if name.endswith("_NUM_THREADS"):
+            os.environ[name] = str(threads)
     turn = next((os.environ[name] for name in _TURNS if name in os.environ), None)
     cpus = facts.get("cpus", [])
     # A member whose programs are bound to nothing has the whole machine here.
     if turn is not None and len(cpus) == ranks * threads:
         first = int(turn) * threads
         os.sched_setaffinity(0, cpus[first : first + threads])
-    os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
         os.execvp(program[0], program)  # noqa: S606
     except OSError as error:
-        sys.exit(f"{program[0]}: {error.strerror}")
+        sys.exit(f"{program[0]}: {error.strerror}, on host {socket.gethostname()}")
 
 
 if __name__ == "__main__":

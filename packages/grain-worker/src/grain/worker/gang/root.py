@@ -3,13 +3,16 @@
 It connects to the seats, listens for ``rsh``, and has programs started on members. Member 0 is the
 root itself, as launchers reach it by ``rsh`` like any other if they do not know its name.
 
-Lines from the tasklet, each of which is answered by a line that begins alike:
+Lines from the tasklet:
 
-- ``join``: index and invitation of a seat; answered when it is connected, with the address of this
-  host in the network of the seat
-- ``settle``: the number of a call of `run_external` that has ended; answered when nothing that it
-  has started is left on any member
+- ``join``: index and invitation of a seat; answered when it is connected, with its address, and our
+  own in the same network
+- ``run``: the number of a program and that of its ``call``, the member ``on`` which it runs, and
+  the order; answered with its ``outcome`` when nothing of it is left
+- ``settle``: the ``call`` has ended; answered by ``settled`` when nothing that it has started is
+  left on any member
 
+A line ``refused``, with a ``call``, says that a member lacks what a launcher wants there, and why.
 A line ``lost``, with index and reason, says that a member is lost. It is the last one.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import os
+import pickle
 import shlex
 import sys
 from collections import defaultdict
@@ -41,13 +45,14 @@ from grain.worker.gang.messages import (
     SpawnProgram,
     heartbeat,
 )
-from grain.worker.gang.programs import CANNOT, MemberPrograms
+from grain.worker.gang.programs import CANNOT, NOT_FOUND, MemberPrograms, as_of_ssh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.channel import FramedChannel, Heartbeat
     from grain.edge.messages import Message
+    from grain.worker.gang.programs import Outcome
 
 
 @dataclass(eq=False)
@@ -55,15 +60,17 @@ class _Spawned:
     """A program on a member.
 
     Attributes:
-        call: the number of the call of `run_external` that it belongs to.
-        over: set when nothing of it is left, or its member is lost.
+        index: of the member.
+        call: the number of the call that it belongs to.
+        over: set when nothing of it is left; never if its member is lost.
+        outcome: how it has ended.
     """
 
+    index: int
     call: int
     end: Callable[[], object]
     over: trio.Event = field(default_factory=trio.Event)
-    status: int = CANNOT
-    output: bytes = b""
+    outcome: Outcome | None = None
 
 
 class Root:
@@ -90,10 +97,25 @@ class Root:
                 line = await self._tasklet.receive()
                 if "join" in line:
                     self._nursery.start_soon(self._join, line)
+                elif "run" in line:
+                    self._run(line)
                 elif "settle" in line:
-                    self._nursery.start_soon(self._settle, line["settle"])
+                    self._nursery.start_soon(self._settle, line["call"])
         except ControlError:
             self._nursery.cancel_scope.cancel()
+
+    def _run(self, line: dict[str, Any]) -> None:
+        order = msgspec.msgpack.decode(base64.b85decode(line["order"]), type=ProgramOrder)
+        # A member that is not there is lost, and the tasklet hears of that.
+        with suppress(KeyError, ControlError):
+            spawned = self.start(line["on"], line["call"], order)
+            self._nursery.start_soon(self._report, line["run"], spawned)
+
+    async def _report(self, number: int, spawned: _Spawned) -> None:
+        await spawned.over.wait()
+        outcome = base64.b85encode(pickle.dumps(spawned.outcome)).decode()
+        with suppress(ControlError):
+            await self._tasklet.send(run=number, call=spawned.call, outcome=outcome)
 
     async def _settle(self, call: int) -> None:
         self._settled.add(call)
@@ -103,7 +125,7 @@ class Root:
             await spawned.over.wait()
         del self._running[call]
         with suppress(ControlError):
-            await self._tasklet.send(settle=call)
+            await self._tasklet.send(settled=True, call=call)
 
     # ---- seats
 
@@ -111,23 +133,24 @@ class Root:
         index = line["join"]
         invitation = base64.b85decode(line["invitation"])
         try:
-            async with accept(invitation, CODEC, self._heartbeat) as (channel, address):
+            async with accept(invitation, CODEC, self._heartbeat) as (channel, own, address):
                 self._channels[index] = channel
-                await self._tasklet.send(join=index, address=address)
+                await self._tasklet.send(join=index, address=address, own=own)
                 while True:
                     for message, payload in await channel.receive():
                         if isinstance(message, ProgramExited):
-                            output = payload if isinstance(payload, bytes) else b""
-                            self._on_exited(message.number, message.status, output)
+                            assert isinstance(payload, bytes)
+                            outcome = pickle.loads(payload)  # noqa: S301 - from a member
+                            self._on_exited(message.number, outcome)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
             why = str(error) or "its run has ended"
         # All else ends with this process, which the tasklet ends.
         with suppress(ControlError):
             await self._tasklet.send(lost=index, why=why)
 
-    def _on_exited(self, number: int, status: int, output: bytes) -> None:
+    def _on_exited(self, number: int, outcome: Outcome) -> None:
         spawned = self._spawned.pop(number)
-        spawned.status, spawned.output = status, output
+        spawned.outcome = outcome
         self._running[spawned.call].discard(spawned)
         spawned.over.set()
 
@@ -142,11 +165,11 @@ class Root:
             raise ControlError("the program that asked for this has ended")
         number = next(self._numbers)
         if index == 0:
-            spawned = _Spawned(call, partial(self._here.end, number))
+            spawned = _Spawned(index, call, partial(self._here.end, number))
             self._here.start(number, order)
         else:
             channel = self._channels[index]
-            spawned = _Spawned(call, partial(_post, channel, EndProgram(number)))
+            spawned = _Spawned(index, call, partial(_post, channel, EndProgram(number)))
             _post(channel, SpawnProgram(number), msgspec.msgpack.encode(order))
         self._spawned[number] = spawned
         self._running[call].add(spawned)
@@ -167,7 +190,19 @@ class Root:
                 nursery.start_soon(_end_with, lines, spawned)
                 await spawned.over.wait()
                 nursery.cancel_scope.cancel()
-            await _answer(lines, spawned.status, spawned.output.decode(errors="replace"))
+            assert spawned.outcome is not None
+            status, output = as_of_ssh(spawned.outcome)
+            # What a shell says of a program that is not there, or whose libraries are not. Some
+            # launchers wait for their daemon without end.
+            if status == NOT_FOUND and (said := output.split("\n")[0]):
+                why = (
+                    f"member {spawned.index} (host {spawned.outcome.host}) cannot take part: {said}"
+                    ". Each member needs what the first one has, such as its MPI library, at the "
+                    "same path"
+                )
+                with suppress(ControlError):
+                    await self._tasklet.send(refused=why, call=spawned.call)
+            await _answer(lines, status, output)
 
     def _ordered(self, line: dict[str, Any]) -> _Spawned:
         host = str(line["host"])

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import base64
-from contextlib import suppress
-from itertools import count
+import socket
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
 from grain import GVAR
 from grain.edge.trust import python_command
+from grain.resource import Member, RootAllocation
 from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.external import run_external
 from grain.worker.gang.control import ControlError, JsonLines, check_user, listen
+from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, SILENCE
-from grain.worker.gang.rsh import CALL
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from grain.resource import Resource
 
 T = TypeVar("T")
 
@@ -32,60 +34,15 @@ class Seat(NamedTuple):
 
     Attributes:
         name: of its worker.
+        host: on which that runs.
+        res: what it has for the gang.
         invitation: of its process.
-        cpus: the number of CPUs that it has for the gang.
     """
 
     name: str
+    host: str
+    res: Resource
     invitation: bytes
-    cpus: int
-
-
-class GangMembers:
-    """The members of a gang, as the programs of the root's tasklet use them.
-
-    Attributes:
-        cpus, rsh, address: see `grain.worker.processes.mpi.Members`.
-    """
-
-    def __init__(self, lines: JsonLines, rsh: str, cpus: Sequence[int]) -> None:
-        self._lines = lines
-        self._numbers = count(1)
-        self._settled: dict[int, trio.Event] = {}
-        self._is_lost = False
-        self.rsh = rsh
-        self.address = ""
-        self.cpus = cpus
-
-    def new_call(self) -> tuple[int, dict[str, str]]:
-        """See `grain.worker.processes.mpi.Members`."""
-        number = next(self._numbers)
-        return number, {CALL: str(number)}
-
-    async def settle(self, call: int) -> None:
-        """Wait until nothing that a call has started is left on any member.
-
-        It takes some 20 s at most, as a lost member cancels the run. Shield it from cancellation:
-        otherwise something may be left.
-
-        When a member is lost, it does not wait: the end of the run ends all seats.
-        """
-        if self._is_lost:
-            return
-        over = self._settled[call] = trio.Event()
-        with suppress(ControlError):  # the process has gone; then seats end all by themselves
-            await self._lines.send(settle=call)
-            await over.wait()
-
-    def on_settled(self, call: int) -> None:
-        """Take in that nothing of a call is left."""
-        self._settled.pop(call).set()
-
-    def on_lost(self) -> None:
-        """Take in that no more answers will come."""
-        self._is_lost = True
-        for over in self._settled.values():
-            over.set()
 
 
 async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SILENCE) -> None:
@@ -128,7 +85,8 @@ async def lead(
 
     Args:
         seats: all other members, in order.
-        body: the function. `grain.worker.processes.mpi.members` is set while it runs.
+        body: the function. While it runs, `grain.worker.processes.mpi.members` is set, and
+            ``GVAR.res.nodes`` has the members.
         silence: seconds without a sign of life after which a member is lost.
 
     Raises:
@@ -166,7 +124,7 @@ class _Leader:
     def __init__(self, seats: Sequence[Seat], silence: float) -> None:
         self._seats = seats
         self._silence = silence
-        self._absent = set(range(1, len(seats) + 1))
+        self._addresses: dict[int, str] = {}
         self._joined = trio.Event()
         self.lost: MemberLost | None = None
         self.over = False
@@ -188,7 +146,8 @@ class _Leader:
         self, lines: JsonLines, body: Callable[[], Awaitable[T]]
     ) -> tuple[T] | Exception:
         """Have all seats join, and run the function; return its result or its error."""
-        cpus = [len(allocated(GVAR.res, "c")), *(seat.cpus for seat in self._seats)]
+        own = GVAR.res
+        cpus = [len(allocated(res, "c")) for res in (own, *(seat.res for seat in self._seats))]
         gang = GangMembers(lines, (await lines.receive())["rsh"], cpus)
         result: tuple[T] | Exception = RuntimeError("cancelled")
         async with trio.open_nursery() as nursery:
@@ -199,6 +158,8 @@ class _Leader:
             with trio.move_on_after(JOIN * self._silence):
                 await self._joined.wait()
             if self._joined.is_set():
+                root = Member(GVAR.instance, socket.gethostname(), own, gang.address)
+                GVAR.res = RootAllocation(own, [root, *self._others()])
                 token = members.set(gang)
                 try:
                     result = (await body(),)
@@ -207,27 +168,39 @@ class _Leader:
                 finally:
                     members.reset(token)
             else:
-                first = min(self._absent)
+                first = next(k for k, _ in enumerate(self._seats, 1) if k not in self._addresses)
                 self._lose(first, f"it has not answered within {JOIN * self._silence:.0f} s")
             nursery.cancel_scope.cancel()
         return result
 
+    def _others(self) -> list[Member]:
+        return [
+            Member(seat.name, seat.host, seat.res, self._addresses[index])
+            for index, seat in enumerate(self._seats, 1)
+        ]
+
     async def _listen(self, lines: JsonLines, gang: GangMembers, run: trio.CancelScope) -> None:
-        if not self._absent:
+        if not self._seats:
             self._joined.set()
-        with suppress(ControlError):  # the process has ended, as `keep_process` notices
+        try:
             while self.lost is None:
                 line = await lines.receive()
                 if "join" in line:
-                    gang.address = line["address"]
-                    self._absent.discard(line["join"])
-                    if not self._absent:
+                    gang.address = line["own"]
+                    self._addresses[line["join"]] = line["address"]
+                    if len(self._addresses) == len(self._seats):
                         self._joined.set()
-                elif "settle" in line:
-                    gang.on_settled(line["settle"])
                 elif "lost" in line:
                     self._lose(line["lost"], line["why"])
-        gang.on_lost()
+                else:
+                    gang.on_line(line)
+        except ControlError:  # the process has ended: `keep_process` knows why, and cancels all
+            gang.on_lost()
+            await trio.sleep_forever()
+        finally:
+            # Also if the whole run is cancelled: then the process ends, and all seats with it, and
+            # a call that waits for them would not end.
+            gang.on_lost()
         run.cancel()
 
     def _lose(self, index: int, why: str) -> None:

@@ -25,14 +25,15 @@ import os
 import sys
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from grain.resource import Resource
 
@@ -56,11 +57,50 @@ class Members(Protocol):
     rsh: str
     address: str
 
-    def new_call(self) -> tuple[int, dict[str, str]]:
-        """Return a number for a call of `run_external`, and the variables by which it is known."""
+    def call(self) -> AbstractAsyncContextManager[MembersCall]:
+        """Have members run programs for the block; at its end nothing of them is left on any.
 
-    async def settle(self, call: int) -> None:
-        """Wait until nothing that a call has started is left on any member."""
+        The block is cancelled, and execution goes on behind it, when a member refuses: then
+        `MembersCall.refused` says why.
+        """
+
+
+class MembersCall(Protocol):
+    """A call of a tasklet whose programs may be on all members.
+
+    Attributes:
+        variables: by which its programs are known.
+        refused: why a member cannot run what a launcher wants; "" if none has refused.
+    """
+
+    variables: Mapping[str, str]
+    refused: str
+
+    async def run(
+        self,
+        index: int,
+        *,
+        argv: Sequence[bytes],
+        cwd: bytes,
+        changes: Mapping[str, str | None],
+        stdout: bytes | None,
+        timeout: float | None,
+        grace: float,
+        threads: int | None,
+    ) -> Any:  # which `external` defines, above this room
+        """Run a program on a member to its end; return a `grain.worker.external.Completed`.
+
+        It goes on until the block ends, also if this is cancelled.
+
+        Args:
+            index: of the member.
+            changes: to the environment of this process; they win over what is the member's own.
+            stdout: a file for all output; None to have the end of it in the result.
+            argv, cwd, timeout, grace, threads: those of `grain.worker.external.run_external`.
+
+        Raises:
+            ExternalError: it has failed.
+        """
 
 
 members: ContextVar[Members | None] = ContextVar("grain.worker members", default=None)

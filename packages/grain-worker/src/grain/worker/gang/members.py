@@ -1,0 +1,139 @@
+"""`GangMembers`: the members of a gang, as the programs of the root's tasklet use them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from grain.worker.errors import ExternalError
+from grain.worker.gang.control import ControlError
+from grain.worker.gang.messages import ProgramOrder
+from grain.worker.gang.rsh import CALL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from grain.worker.external import Completed
+    from grain.worker.gang.control import JsonLines
+
+
+class GangMembers:
+    """The members, through the process of the root.
+
+    Args:
+        lines: to that process.
+
+    Attributes:
+        cpus, rsh, address: see `grain.worker.processes.mpi.Members`.
+    """
+
+    def __init__(self, lines: JsonLines, rsh: str, cpus: Sequence[int]) -> None:
+        self._lines = lines
+        self._numbers = count(1)
+        self._calls: dict[int, GangCall] = {}
+        self._is_lost = False
+        self.rsh = rsh
+        self.address = "127.0.0.1"  # unless there are other members
+        self.cpus = cpus
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[GangCall]:
+        """See `grain.worker.processes.mpi.Members`."""
+        number = next(self._numbers)
+        call = self._calls[number] = GangCall(self._lines, number)
+        try:
+            with call.scope:
+                yield call
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._settle(call)
+
+    async def _settle(self, call: GangCall) -> None:
+        # It takes some 20 s at most, as a lost member cancels the run. When one is lost, it does
+        # not wait: the end of the run ends all seats.
+        if not self._is_lost:
+            with suppress(ControlError):  # the process has gone; then seats end all by themselves
+                await self._lines.send(settle=True, call=call.number)
+                await call.settled.wait()
+        del self._calls[call.number]
+
+    def on_line(self, line: dict[str, Any]) -> None:
+        """Take in a line of the process; one that is not about a call has no effect."""
+        call = self._calls.get(line.get("call", 0))
+        if call is None:  # or it has ended
+            return
+        if "run" in line:
+            call.on_outcome(line["run"], line["outcome"])
+        elif "refused" in line:
+            call.refused = call.refused or line["refused"]
+            call.scope.cancel()
+        elif "settled" in line:
+            call.settled.set()
+
+    def on_lost(self) -> None:
+        """Take in that no more answers will come."""
+        self._is_lost = True
+        for call in self._calls.values():
+            call.settled.set()
+
+
+class GangCall:
+    """See `grain.worker.processes.mpi.MembersCall`.
+
+    Attributes:
+        scope: of its block.
+        settled: set when nothing of it is left.
+    """
+
+    def __init__(self, lines: JsonLines, number: int) -> None:
+        self._lines = lines
+        self._ended: list[trio.Event] = []
+        self._outcomes: dict[int, Completed | ExternalError] = {}
+        self.number = number
+        self.variables: Mapping[str, str] = {CALL: str(number)}
+        self.refused = ""
+        self.scope = trio.CancelScope()
+        self.settled = trio.Event()
+
+    async def run(
+        self,
+        index: int,
+        *,
+        argv: Sequence[bytes],
+        cwd: bytes,
+        changes: Mapping[str, str | None],
+        stdout: bytes | None,
+        timeout: float | None,  # noqa: ASYNC109 (it bounds the program, not the waiting)
+        grace: float,
+        threads: int | None,
+    ) -> Completed:
+        """See `grain.worker.processes.mpi.MembersCall`."""
+        changed = tuple(
+            (os.fsencode(name), None if value is None else os.fsencode(value))
+            for name, value in {**changes, **self.variables}.items()
+        )
+        inherited = tuple(os.environb.items())
+        order = ProgramOrder(tuple(argv), inherited, cwd, changed, stdout, timeout, grace, threads)
+        number, ended = len(self._ended), trio.Event()
+        self._ended.append(ended)
+        content = base64.b85encode(msgspec.msgpack.encode(order)).decode()
+        with suppress(ControlError):  # the process has gone, and the whole run is cancelled
+            await self._lines.send(run=number, call=self.number, on=index, order=content)
+        await ended.wait()
+        outcome = self._outcomes[number]
+        if isinstance(outcome, ExternalError):
+            raise type(outcome)(replace(outcome.failure, member=index))
+        return outcome
+
+    def on_outcome(self, number: int, outcome: str) -> None:
+        """Take in how a program has ended."""
+        self._outcomes[number] = pickle.loads(base64.b85decode(outcome))  # noqa: S301 (our child)
+        self._ended[number].set()
