@@ -213,6 +213,8 @@ class World(Setting):
         outside = others[0].story.cancelled_outside if others else set()
         session = self._cast.mission(files.name, "queue", generation=files.processes)
         dispatcher = Dispatcher(self, session, files, outside)
+        # A command may have ended the mission before a process of it was told.
+        dispatcher.story.ended_outside = any(one.story.ended_outside for one in others)
         self.missions.append(dispatcher)
         self.log(f"process {files.processes} of {files.name} starts")
         dispatcher.submit(chance.randint(0, len(files.plan)))
