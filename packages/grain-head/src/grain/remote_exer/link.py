@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 AT_ONCE = 256
 """Messages that are handed to the channel together, between which it may say "wait"."""
 
-ALONE = 0.0002
-"""Seconds: a task is alone if none was submitted within them."""
+APART = 0.0002
+"""Seconds after the last task from which on a task leaves by itself."""
 
 _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
@@ -132,7 +132,7 @@ class SchedulerLink:
         """
         if self._channel is not None:
             before, self._task_at = self._task_at, trio.current_time()
-            if self._task_at - before > ALONE and self.flush():
+            if self._task_at - before > APART and self.flush():
                 return
         self.wanted.set()
         self._wake.set()
