@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
+from msgspec import structs
 
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.race import Route
@@ -117,6 +118,48 @@ class Empty(Dialler):
     async def once(self, *_: Any, **__: Any) -> None:
         self.looks.append(trio.current_time())
         await trio.lowlevel.checkpoint()
+
+
+class Unled(Stage):
+    """A dialler of a meeting that no head leads, or one whose process is what `pid` says."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__({2: never}, 0.0)
+        self._pid = pid
+
+    async def read(self) -> MeetingRecord:
+        """As `Meeting` does."""
+        record = await super().read()
+        if not self._pid:
+            raise NoEdgeFile("/nowhere")
+        me = this_process()
+        return structs.replace(
+            record, host=me.host, boot=me.boot, space=me.space, pid=self._pid, start=1
+        )
+
+    def _routes(self, _: MeetingRecord) -> list[Route[Any]]:
+        return []
+
+
+@pytest.mark.parametrize("pid", [0, 2**22 + 1], ids=["none", "dead"])
+async def test_a_dialler_may_give_up_at_once_where_no_head_leads(
+    pid: int, autojump_clock: MockClock
+) -> None:
+    """A mission starts a head then, and need not look for one first."""
+    begun = trio.current_time()
+    with pytest.raises(DialError, match="no head serves there"):
+        await Unled(pid).patiently(60.0, coming=False)
+    assert begun == trio.current_time()
+
+    with pytest.raises(DialError, match="within 60 s"):
+        await Unled(pid).patiently(60.0)
+    assert begun + 60.0 == trio.current_time()
+
+
+async def test_a_head_that_may_live_is_waited_for_all_the_same(autojump_clock: MockClock) -> None:
+    """Its host is another one, or it is just too slow."""
+    with pytest.raises(DialError, match="within 60 s"):
+        await Stage({2: never}, 0.0).patiently(60.0, coming=False)
 
 
 @pytest.mark.parametrize(("at", "most"), [(10, 1.25), (60, 2.5), (240, 10), (3600, 18.75)])

@@ -172,3 +172,29 @@ async def test_the_silence_of_a_connection_counts_for_when_its_scheduler_is_repl
 
     # It looks once a second. A scheduler that it has started gets half a minute.
     assert seconds <= trio.current_time() - lost - 30 <= seconds + 5
+
+
+@pytest.mark.parametrize("reached", [False, True])
+async def test_the_first_scheduler_is_started_without_a_look_for_another_one(
+    reached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Once there was one, another process may be about to start its successor."""
+    finder = Starting(f"edge://{tmp_path}/m")
+    finder._reached = reached
+    dialled: list[bool] = []
+
+    @asynccontextmanager
+    async def nobody(*_: object, coming: bool, **__: object) -> AsyncIterator[None]:
+        await trio.lowlevel.checkpoint()
+        dialled.append(coming)
+        raise DialError("nobody", ())
+        yield
+
+    monkeypatch.setattr(connector, "dial", nobody)
+    monkeypatch.setattr(finder, "_check_address", trio.lowlevel.checkpoint)
+    with pytest.raises(Unreachable):
+        async with finder.connect():
+            pass
+
+    assert [reached, True] == dialled
+    assert [()] == finder.started

@@ -118,6 +118,46 @@ async def take(head: FramedChannel, last: int) -> list[int]:
     return received
 
 
+def sent_so_far(head: FramedChannel, end: socket.socket) -> list[int]:
+    """Return the tasks whose bytes are there, without a turn for the mission."""
+    try:
+        wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return []
+    return [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
+
+
+async def test_a_job_by_itself_leaves_at_once_and_those_right_behind_it_together(
+    mock_clock: MockClock,
+) -> None:
+    """A caller that waits for each result would wait for the sender's turn, too."""
+    async with listened_to() as (executor, head, end):
+        mock_clock.jump(1.0)
+        for _ in range(3):
+            executor.submit(Cores(1), nothing)
+        by_itself = sent_so_far(head, end)
+        mock_clock.jump(1.0)
+        executor.submit(Cores(1), nothing)
+        later = sent_so_far(head, end)
+
+        assert [2] == by_itself
+        assert [] == later  # it overtakes none that wait for the sender
+        assert [3, 4, 5] == await take(head, 5)
+
+
+async def test_a_job_takes_along_the_confirmation_of_the_one_before() -> None:
+    """A call after the other costs one message less."""
+    async with listened_to() as (executor, head, end):
+        head.post([(Resolved(1, "error"), b"")])
+        await wait_all_tasks_blocked()
+        executor.submit(Cores(1), nothing)
+
+        wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
+        sent = [type(message) for message, _ in head._decoder.feed(wire)]
+        assert [Submit, AckTasks] == sent
+        head.post([(Retracted(2), None)])
+
+
 async def test_jobs_leave_while_others_are_submitted() -> None:
     """A loop that never waits leaves others in its process no turn; its scheduler has one."""
     async with listened_to() as (executor, head, end):
@@ -309,15 +349,15 @@ async def test_jobs_that_leave_together_have_the_time_of_the_first_in_the_log(
         for _ in range(2):
             mock_clock.jump(1.0)
             executor.cancel(1)  # a message without a job
-            for seconds in 0.01, 0.0:
+            for seconds in 0.0001, 0.01, 0.0:  # the first one leaves by itself
                 executor.submit(Cores(1), nothing)
                 mock_clock.jump(seconds)
             await wait_all_tasks_blocked()
-        head.post([(Retracted(task), None) for task in range(1, 6)])
+        head.post([(Retracted(task), None) for task in range(1, 8)])
     run_log.close()
 
     first, *others = (line.time for line in log.lines if isinstance(line, TaskSubmitted))
-    assert [1.0, 1.0, 2.01, 2.01] == [round(time - first, 3) for time in others]
+    assert [1.0, 1.0, 1.0, 2.01, 2.01, 2.01] == [round(time - first, 3) for time in others]
 
 
 async def test_brief_jobs_that_end_together_are_counted_for_what_each_asked() -> None:

@@ -109,6 +109,8 @@ class GnawConnector:
                     codec=CODEC,
                     patience=patience,
                     identity=mission,
+                    # The first one is started at once. Later, another process may be about to.
+                    coming=self._reached or not self._start or patience == _START,
                 ) as peer:
                     connected = self._reached = True
                     self._transport = peer.transport

@@ -284,13 +284,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             record.worker = worker
         task = self._session.submit(record, number)
         unsent = len(self._session.to_head)
-        run_log = self._run_log
-        if not self._link.awake:
-            self._link.wake_for_tasks()
-            if run_log is not None:
+        first, run_log = not self._link.awake, self._run_log
+        if run_log is not None:
+            if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
                 run_log.tick()
-        if run_log is not None:
             record.submitted = run_log.now
         kind.left += 1
         self._tasks[task] = record
@@ -299,7 +297,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._session.running[task] = trio.current_time()
             if run_log is not None:
                 run_log.started((task,), worker, run_log.now)
-        if unsent and not unsent % AT_ONCE:
+        if first:
+            self._link.on_task()
+        elif unsent and not unsent % AT_ONCE:
             self._link.flush()
         return task
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from enum import Enum
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256
 """Messages that are handed to the channel together, between which it may say "wait"."""
+
+APART = 0.0002
+"""Seconds after the last task from which on a task leaves by itself."""
 
 _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
@@ -71,8 +75,8 @@ class SchedulerLink:
 
     Attributes:
         state: see `LinkState`.
-        awake: True from `wake_for_tasks` until the messages are taken, as a rule in the next turn
-            of the event loop; while that takes longer, for a tenth of a second at most.
+        awake: True from `on_task` until the messages are taken, as a rule in the next turn of the
+            event loop; while that takes longer, for a tenth of a second at most.
         joined: set while it is connected; another event after each loss.
         wanted: to be set when there is something for a scheduler.
         stopped: the longest time for which the event loop did not run, since the shell around has
@@ -107,6 +111,8 @@ class SchedulerLink:
         self._channel: WireChannel | None = None
         # True while the sender has messages that it took from the session and has not sent yet.
         self._sending = False
+        # When a task last left by itself, or was the first of those that leave together.
+        self._task_at = -math.inf
 
     @property
     def has_tasks(self) -> bool:
@@ -117,28 +123,39 @@ class SchedulerLink:
         """Have the messages of the session sent."""
         self._wake.set()
 
-    def wake_for_tasks(self) -> None:
-        """Look for a scheduler if there is none, and have the messages of the session sent."""
+    def on_task(self) -> None:
+        """Have the messages of the session sent, of which the last submits a task.
+
+        A task by itself leaves now, as a caller that waits for one result after the other would
+        also wait for the sender's turn. Tasks that follow within moments leave together, in that
+        turn. A scheduler is looked for if there is none.
+        """
+        if self._channel is not None:
+            before, self._task_at = self._task_at, trio.current_time()
+            if self._task_at - before > APART and self.flush():
+                return
         self.wanted.set()
         self._wake.set()
         self.awake = self._channel is not None
 
     # Ctrl-C waits for the next checkpoint: here it would tear a frame, or have one sent twice.
     @trio.lowlevel.enable_ki_protection
-    def flush(self) -> None:
-        """Send the messages of the session, as far as that needs no waiting.
+    def flush(self) -> bool:
+        """Send the messages of the session, as far as that needs no waiting; True if they are sent.
 
         A loop that submits a hundred thousand tasks leaves nothing else in this process a turn, but
         other processes have theirs: so the first tasks are done before the last is submitted.
         """
         if self._channel is None or self._sending or not self._channel.writes_through:
-            return  # or later messages would overtake the ones in the sender's hand
+            return False  # or later messages would overtake the ones in the sender's hand
+        self._session.confirm()
         try:
             self._channel.post(self._session.to_head)
         except (ChannelBroken, trio.ClosedResourceError):
-            return  # the sender is about to notice what is wrong
+            return False  # the sender is about to notice what is wrong
         self._session.take_mail()  # not before: what cannot be sent stays there
-        self.awake = False
+        self.awake, self._task_at = False, trio.current_time()
+        return True
 
     async def run(
         self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED

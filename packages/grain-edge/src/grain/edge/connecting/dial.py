@@ -184,14 +184,17 @@ class Dialler:
         )
         return routes(request, self._transports)
 
-    async def patiently(self, patience: float | None) -> tuple[GreetedStream, tuple[Attempt, ...]]:
+    async def patiently(
+        self, patience: float | None, *, coming: bool = True
+    ) -> tuple[GreetedStream, tuple[Attempt, ...]]:
         """Try until a head is reached.
 
         Args:
             patience: seconds, or None for no limit.
+            coming: as of `dial`.
 
         Raises:
-            DialError: no head was reached within that time.
+            DialError: no head was reached within that time, or there is none.
             EdgeError: an error that is final.
         """
         tried: list[Attempt] | None = None
@@ -211,6 +214,8 @@ class Dialler:
                 if self._replaced:
                     self._replaced = False
                     continue
+                if not coming and self._is_absent(tried):
+                    raise DialError(f"{self.address}: no head serves there", tuple(tried))
                 # Outcomes of routes have numbers that differ each time.
                 seen = [(a.transport, a.outcome * (a.transport == "meeting")) for a in tried]
                 if seen != seen_before:
@@ -223,6 +228,13 @@ class Dialler:
         raise DialError(
             f"{self.address}: no head was reached within {patience:g} s", tuple(tried or ())
         )
+
+    def _is_absent(self, tried: list[Attempt]) -> bool:
+        """Return True if no head leads, as far as the meeting shows and this host can see."""
+        if self._record is None:
+            return all(a.transport == "meeting" and not a.unusable for a in tried)
+        process = process_here(self._record)
+        return process is not None and not process.alive
 
     def _unanswering(self) -> str:
         """Return a sentence on the head that should be there and was not reached, or ""."""
@@ -263,6 +275,7 @@ async def dial(
     patience: float | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
     identity: str = "",
+    coming: bool = True,
 ) -> AsyncIterator[Peer]:
     """Connect to the head that serves at an address, and wait for one if there is none.
 
@@ -279,18 +292,20 @@ async def dial(
         patience: seconds to wait for a head, or None for no limit.
         transports: the transports to try.
         identity: as in `Hello`, for a peer that connects again after a loss.
+        coming: False if there is nothing to wait for where no head leads: no meeting file, or the
+            one of a head that has ended.
 
     Yields:
         the head.
 
     Raises:
         AddressError: not an address.
-        DialError: no head was reached in time; lists what was tried.
+        DialError: no head was reached in time, or none is there; lists what was tried.
         EdgeError: something that waiting does not cure: a meeting file that is exposed or another
             user's, or a head of another version.
     """
     dialler = Dialler(address, role, name or gethostname(), codec, transports, identity)
-    greeted, tried = await dialler.patiently(patience)
+    greeted, tried = await dialler.patiently(patience, coming=coming)
     try:
         await join(greeted.stream)
     except BaseException:
