@@ -208,6 +208,42 @@ def test_hold_and_release(site: SlurmSite) -> None:
     assert site.out("squeue", "-h", "-j", "2", "-o", "%r") == "Resources\n"
 
 
+def test_whatever_is_asked_of_a_large_array_is_one_wish(site: SlurmSite) -> None:
+    # A wish for each task would take minutes, and all readers hours.
+    site.submit("-a", "0-999", "--wrap=x")
+    site.run(1, 7)
+    site.out("scontrol", "hold", "1")
+    site.out("scontrol", "release", "1_[3-5]")
+    site.begin(1, 3)
+    site.begin(1, 4)
+    site.out("scontrol", "requeuehold", "1_[3-4,6]")
+    assert [
+        ("hold", ((0, 6), (8, 999)), 0),
+        ("release", ((3, 5),), 0),
+        ("hold", ((3, 4),), 0),
+        ("again", ((3, 4),), 2),
+    ] == [(wish.what, wish.tasks, wish.attempt) for _, wish in site.queue.wishes_from(1)]
+
+
+def test_a_job_that_may_not_run_twice_is_not_put_on_hold_instead(site: SlurmSite) -> None:
+    site.submit("--no-requeue", "--wrap=x")
+    site.begin(1)
+    assert site.answer("scontrol", "requeuehold", "1").status == 1
+    assert [] == list(site.queue.wishes_from(1))
+
+
+def test_a_wrong_number_beside_others_does_not_leave_them_without_a_dispatcher(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[str] = []
+    monkeypatch.setattr(
+        "grain.cli.slurm.scontrol.wake_dispatcher", lambda queue: woken.append(queue.name)
+    )
+    site.submit("-H", "--wrap=x")
+    assert site.answer("scontrol", "release", "1", "99").status == 1
+    assert ["queue"] == woken
+
+
 def test_a_job_that_runs_is_ended_and_runs_again_by_one_wish(site: SlurmSite) -> None:
     # The command may be a part of the job. With two wishes, the first one could end it.
     site.submit("--wrap=x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
@@ -10,11 +11,13 @@ from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.records import config_text, hosts, job_record
+from grain.cli.slurm_words.states import OPEN
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
+from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -54,14 +57,10 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
     if keyword == "ping":
         read_book(here)
         return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
-    actions = {
-        "hold": _hold, "uhold": _hold, "release": _release, "requeue": _requeue,
-        "requeuehold": _requeue_hold,
-    }  # fmt: skip
-    if keyword in actions:
+    if keyword in ("hold", "uhold", "release", "requeue", "requeuehold"):
         if not rest:
             raise CommandFailed(f"too few arguments for keyword:{keyword}")
-        return _change(keyword, rest, here, actions[keyword])
+        return _change(keyword, rest, here)
     if keyword in (
         "update",
         "suspend",
@@ -172,12 +171,11 @@ def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error")
         raise CommandFailed(f"{error}: {_INVALID}") from None
 
 
-def _change(
-    keyword: str, words: list[str], here: Here, action: Callable[[Book, SlurmTask, str], str]
-) -> SlurmAnswer:
+def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     """Ask something of jobs; errors are those of Slurm, one for each job."""
     listing = Listing.of(read_book(here), here)
     errors = []
+    asked = False
     for text in words:
         for word in _split(text.removeprefix("jobid=").removeprefix("JobId=")):
             try:
@@ -190,73 +188,70 @@ def _change(
             if not tasks or listing.book is None:
                 errors.append(f"{_INVALID} for job {word}")
                 continue
+            # Of an array, those tasks count for which it makes sense.
+            meant = [facts for facts in tasks if not _problem(keyword, facts)]
+            if not meant:
+                errors.append(f"{_problem(keyword, tasks[0])} for job {word}")
+                continue
             try:
-                said = [action(listing.book, facts, here.by) for facts in tasks]
+                _ask(listing.book, keyword, meant, here.by)
+                asked = True
             except Settled:
-                said = [_INVALID]
+                errors.append(f"{_INVALID} for job {word}")
             except (QueueError, OSError) as error:
                 raise CommandFailed(
                     f"scontrol: error: I/O error writing script/environment to file\n"
                     f"scontrol: (Grain) {error}"
                 ) from None
-            if all(said):  # of an array, those tasks count for which it makes sense
-                errors.append(f"{said[0]} for job {word}")
-    if keyword != "hold" and listing.book is not None and not errors:
+    if asked and keyword not in ("hold", "uhold") and listing.book is not None:
         wake_dispatcher(listing.book.queue)
     if not errors:
         return SlurmAnswer()
-    if keyword in ("hold", "uhold", "release"):
+    if not keyword.startswith("requeue"):
         errors.append(f"slurm_suspend error: {errors[-1].partition(' for job ')[0]}")
     return SlurmAnswer("", "\n".join(errors), 1)
 
 
+def _problem(keyword: str, facts: SlurmTask) -> str:
+    """Return why something cannot be asked of a task, in Slurm's words; "" if it can."""
+    if not keyword.startswith("requeue"):
+        return "" if facts.state in OPEN else "Job/step already completing or completed"
+    if facts.state == "PENDING":
+        return "Job is pending execution"
+    return "" if facts.job.requeue else "Requested operation is presently disabled"
+
+
+def _ask(book: Book, keyword: str, tasks: Sequence[SlurmTask], by: str) -> None:
+    """Ask something of tasks of a job, by as few wishes as can say it: an array has many tasks."""
+    if keyword in ("hold", "uhold", "requeuehold"):
+        _wish(book, tasks, by, "hold")
+    elif keyword == "release":
+        _wish(book, tasks, by, "release")
+    if keyword.startswith("requeue"):
+        # What runs is ended before, by the same wish: this process may be a part of it.
+        by_attempt: defaultdict[int, list[SlurmTask]] = defaultdict(list)
+        for facts in tasks:
+            by_attempt[facts.standing.attempt + 1].append(facts)
+        for attempt, some in by_attempt.items():
+            _wish(book, some, by, "again", attempt)
+
+
 def _wish(
     book: Book,
-    facts: SlurmTask,
+    tasks: Sequence[SlurmTask],
     by: str,
     what: Literal["hold", "release", "again"],
     attempt: int = 0,
 ) -> None:
-    tasks = () if facts.task is None else ((facts.task, facts.task),)
-    number = facts.number
+    number, entry = tasks[0].number, tasks[0].entry
+    some = [] if len(tasks) == entry.tasks else [one.task for one in tasks if one.task is not None]
     book.queue.wish(
         Wish(
             what=what,
             jobs=((number, number),),
-            tasks=tasks,
+            tasks=number_ranges(some),
             by=by,
             at=time.time(),
             attempt=attempt,
         )
     )
-
-
-def _hold(book: Book, facts: SlurmTask, by: str) -> str:
-    if facts.state not in ("PENDING", "RUNNING", "COMPLETING"):
-        return "Job/step already completing or completed"
-    _wish(book, facts, by, "hold")
-    return ""
-
-
-def _release(book: Book, facts: SlurmTask, by: str) -> str:
-    if facts.state not in ("PENDING", "RUNNING", "COMPLETING"):
-        return "Job/step already completing or completed"
-    _wish(book, facts, by, "release")
-    return ""
-
-
-def _requeue(book: Book, facts: SlurmTask, by: str) -> str:
-    """Have a task run again; one that runs is ended before."""
-    if facts.state == "PENDING":
-        return "Job is pending execution"
-    if not facts.job.requeue:
-        return "Requested operation is presently disabled"
-    # One wish: this process may be a part of what it ends.
-    _wish(book, facts, by, "again", facts.standing.attempt + 1)
-    return ""
-
-
-def _requeue_hold(book: Book, facts: SlurmTask, by: str) -> str:
-    if facts.state != "PENDING":
-        _wish(book, facts, by, "hold")
-    return _requeue(book, facts, by)
