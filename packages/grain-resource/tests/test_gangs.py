@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grain import GVAR
 from grain.resource import (
     ZERO,
     Cores,
@@ -103,3 +104,10 @@ def test_the_allocation_of_a_root_has_its_own_ids_and_all_members() -> None:
     assert [("w1", [3, 4], [], 8), ("w2", [0], [1], 0)] == [
         (one.name, one.c, one.g, one.M) for one in allocation.nodes
     ]
+
+
+def test_a_task_on_one_worker_has_one_member() -> None:
+    with GVAR.scope(Cores([3, 4]) & Memory(8), instance="w1"):
+        (node,) = GVAR.res.nodes
+
+    assert ("w1", "127.0.0.1", [3, 4], 8) == (node.name, node.address, node.c, node.M)
