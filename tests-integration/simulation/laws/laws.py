@@ -159,8 +159,11 @@ class Laws:
             # That of a mission that was given up, and comes back, is not of this task any more.
             kept = None if record is None else record.leases.get(attempt)
             known = kept is not None and kept.task is not None
+            # A head that knows a root knows how many seats there are.
+            early = head.served - head.started < self.world.grace - 2.0
+            counted = early and (head, part.root) in self.reported
             law = "a task starts again when all members of its gang are vacated"
-            self.demand(law, not (there and known), (lease, attempt))
+            self.demand(law, not (there and (known or counted)), (lease, attempt))
 
     def on_started(self, head: HeadProcess, wire: Wire, message: Started) -> None:
         """Check that a mission has the facts of a worker that is named to it, if that is here."""

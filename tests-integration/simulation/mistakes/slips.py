@@ -83,6 +83,9 @@ SLIPS: dict[str, Slip] = {
     "half of a gang's reservation is kept": Slip(
         StarvationGuard, "end", "for one in reservation.party:", "for one in (reservation,):"
     ),
+    "a new head does not wait for the seats of a root that has ended": Slip(
+        Gangs, "hold_back", "self._waiting.await_seats(task)", "pass"
+    ),
     "adopted seats hold nothing": Slip(
         Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
     ),

@@ -26,6 +26,7 @@ from grain.worker.messages import (
     Lease,
     MemberOpen,
     Revoke,
+    RunEnded,
     SeatOpen,
 )
 from grain_testkit.hub_harness import F, HubHarness, held
@@ -306,7 +307,6 @@ def test_a_seat_of_a_task_that_was_retracted_before_leaves_nothing_when_its_root
 def test_a_successor_waits_for_a_seat_that_is_reported_after_the_task_has_started_again(
     alternative: Resource,
 ) -> None:
-    """The root has reported its end before, so the seat is ended at once."""
     hub = Successor()
     late = hub.seats[0]
     hub.mission()
@@ -316,6 +316,7 @@ def test_a_successor_waits_for_a_seat_that_is_reported_after_the_task_has_starte
     root = hub.begun[hub.root]
     hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
     hub.send(hub.root, hub.ended(root, "returned"))
+    hub.wait(70)
     names = ["d", "e", hub.root]
     for name in ("d", "e"):
         hub.worker(name)
@@ -331,6 +332,68 @@ def test_a_successor_waits_for_a_seat_that_is_reported_after_the_task_has_starte
 
     hub.send(late, hub.ended(hub.begun[late], "cancelled"))
     assert len(begun) == sum(len(hub.sent(name, Lease)) for name in (*names, late))
+
+
+@pytest.mark.parametrize("how", ["returned", "crashed"])
+@pytest.mark.parametrize("mission_first", [True, False])
+def test_a_successor_starts_a_gang_again_when_its_seats_were_reported_or_have_had_the_time(
+    how: str, mission_first: bool
+) -> None:
+    hub = Successor()
+    root = hub.begun[hub.root]
+    if mission_first:
+        hub.submit_again(hub.root)
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, how, detail="it died" if how == "crashed" else ""))
+    if not mission_first:
+        hub.submit_again(hub.root)
+    others = ("d", "e", "f")
+    for name in others:
+        hub.worker(name)
+    assert [[]] * 3 == [hub.sent(name, Lease) for name in others]
+    assert hub.hub.why("m", 1, 0.0).reasons[0].startswith("it ran on several workers")
+
+    hub.report(hub.seats[0])
+    assert [Revoke(hub.begun[hub.seats[0]].attempt)] == hub.sent(hub.seats[0], Revoke)
+    hub.send(hub.seats[0], hub.ended(hub.begun[hub.seats[0]], "cancelled"))
+    assert [[]] * 3 == [hub.sent(name, Lease) for name in others]
+    hub.report(hub.seats[1])
+    hub.send(hub.seats[1], hub.ended(hub.begun[hub.seats[1]], "cancelled"))
+
+    begun = [name for name in (*others, *"abc") if hub.sent(name, Lease)]
+    assert 3 == len(begun)
+    assert "" not in [started.worker for started in hub.sent("m", Started)[-1:]]
+
+
+def test_a_run_that_is_reported_meanwhile_is_taken_for_that_of_the_task() -> None:
+    hub = Successor()
+    root = hub.begun[hub.root]
+    hub.submit_again(hub.root)
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, "returned"))
+    run = InventoryRun("m", 1, (1, 77), {"Cores": 2}, 1.0)
+    hub.worker("d", held=(run,))
+    assert "d" == hub.sent("m", Started)[-1].worker
+
+    hub.send("d", RunEnded("m", 1, (1, 77), "returned"))
+
+    assert "" == hub.sent("m", Started)[-1].worker
+    assert "waiting" == hub.hub.why("m", 1, 0.0).state
+
+
+def test_seats_that_no_worker_reports_hold_up_a_task_no_longer_than_the_grace_period() -> None:
+    hub = Successor()
+    root = hub.begun[hub.root]
+    hub.submit_again(hub.root)
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, "returned"))
+    for name in ("d", "e"):
+        hub.worker(name)
+    assert [] == hub.sent("d", Lease)
+
+    hub.wait(70)
+
+    assert 1 == len(hub.sent("d", Lease))
 
 
 # ---- gangs that crash

@@ -29,7 +29,7 @@ from grain.head.hub.missions import Missions
 from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.registry import Registry
 from grain.head.hub.reports import MissionReports
-from grain.head.hub.state import ITS_MISSION, TaskState
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS, TaskState
 from grain.head.hub.tasks.gangs import Gangs
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
@@ -356,6 +356,9 @@ class Hub:
                 "of it starts when it has taken half of them: is its event loop blocked, or its "
                 "process stopped?"
             )
+            return Explanation(task.number, "waiting", (why,))
+        if task.awaits == ITS_SEATS:
+            why = "it ran on several workers, of which some have yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))
         if task.state is TaskState.AWAITING_REPORT:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"

@@ -31,7 +31,7 @@ from grain.edge.questions import CallAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import labels
 from grain.head.hub.registry import Questions, Registry
-from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, TaskRecord
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS, EndedMission, MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
     CancelMission,
@@ -287,7 +287,7 @@ class Missions:
                 self._reports.on_run(mission, task.lease.worker)
             # Where tasks have alternatives, it may know of another run there.
             if by is not None or runs_on != message.worker:
-                runs_on = "" if runs_on == ITS_MISSION else runs_on
+                runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
                 alternative = 0 if by is None else by.index
                 self._outgoing.post(mission.link, Started(runs_on, (task.number,), alternative))
 
@@ -313,6 +313,8 @@ class Missions:
                 self._waiting.hold_back(task, worker)
             else:
                 self._waiting.enqueue(task, now)
+                if self._gangs.hold_some:
+                    self._gangs.hold_back(task)
         elif lease.scheduler_id is not None and not lease.alone:
             assert task.queue is not None
             self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)

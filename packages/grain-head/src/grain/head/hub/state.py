@@ -196,6 +196,10 @@ class MissionRecord(PeerRecord):
 ITS_MISSION = "\0"
 """The id of what a parked task awaits: no worker has it."""
 
+ITS_SEATS = "\1"
+"""The id of what a task awaits whose gang has ended, as another head began it, and workers that
+have yet to report may have seats of it: no worker has it."""
+
 
 class TaskState(Enum):
     """The states of a task, each with the field of `TaskRecord` that makes it so."""
@@ -206,7 +210,7 @@ class TaskState(Enum):
     """``suspect``: it crashed before, and waits for a worker of its own."""
     AWAITING_REPORT = "awaiting report"
     """``awaits``: it ran on that worker under another head, and the worker has yet to report; or
-    `ITS_MISSION`, which is to confirm outcomes first."""
+    `ITS_MISSION`, which is to confirm outcomes first; or `ITS_SEATS`."""
     LEASED = "leased"
     """``lease``: its current run."""
     RESOLVED = "resolved"
@@ -367,6 +371,7 @@ class GangRecord:
         size: the number of members.
         lease: the root's lease; None if it has ended, or was not reported to this head.
         seats: the leases of the seats that are not vacated, by index.
+        seen: the indices of all seats that this head knows, or knew.
         ended: True if the root has ended, as far as this head has seen.
         origin: the lease of the root for which the task waits until all seats are vacated.
         stand_in: what the task has as its lease meanwhile, on the worker of a seat.
@@ -378,11 +383,17 @@ class GangRecord:
     size: int
     lease: LeaseRecord | None = None
     seats: dict[int, LeaseRecord] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
     ended: bool = False
     origin: LeaseRecord | None = None
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
     crash: tuple[LeaseRecord, str] | None = None
+
+    @property
+    def unseen(self) -> int:
+        """The number of seats that were not reported to this head."""
+        return self.size - 1 - len(self.seen)
 
     def part(self, index: int) -> GangPart:
         """Return the part of a member, for its lease."""

@@ -16,7 +16,8 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
     has lost the seat, too, its run ends.
 6.  Another head learns of seats and roots from their workers, in any order. A task of which only
     seats are reported waits for these; they are revoked when no root has come in the grace period,
-    or has reported its end. If the task has another run by then, it waits for them after that.
+    or has reported its end. If the task has another run by then, it waits for them after that. A
+    task whose root has ended waits until all seats were reported, or the grace period is over.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from grain.head.hub.state import ITS_MISSION, GangRecord, LeaseRecord
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS, GangRecord, LeaseRecord
 from grain.head.messages import Started
 from grain.worker.messages import MemberOpen
 
@@ -52,8 +53,10 @@ class Gangs:
         self._gangs: dict[Attempt, GangRecord] = {}
         # Those of which seats were reported while their task had another run.
         self._late: dict[Attempt, GangRecord] = {}
-        # The roots that have ended, while others may yet report seats of them.
-        self._ended: set[Attempt] = set()
+        # While workers may yet report seats, the gangs whose roots have ended, by root; and those
+        # of them of which a seat was not reported, by the mission and the number of their task.
+        self._ended: dict[Attempt, GangRecord] = {}
+        self._unseen: dict[tuple[str, int], GangRecord] = {}
         # False until all workers have had the time to report to this head.
         self._all_reported = False
 
@@ -61,8 +64,8 @@ class Gangs:
         """Return the gang of a part that was reported or is new."""
         gang = self._gangs.get(part.root)
         if gang is None:
-            gang = self._gangs[part.root] = GangRecord(part.root, part.size)
-            gang.ended = part.root in self._ended
+            gang = self._ended.get(part.root) or GangRecord(part.root, part.size)
+            self._gangs[part.root] = gang
         return gang
 
     def all(self) -> Iterable[GangRecord]:
@@ -73,6 +76,11 @@ class Gangs:
     def seats(self) -> int:
         """The number of seats: runs that are part of a task, and not a task by themselves."""
         return sum(len(gang.seats) for gang in self._gangs.values())
+
+    @property
+    def hold_some(self) -> bool:
+        """True if tasks may have to wait for seats of earlier gangs."""
+        return bool(self._late or self._unseen)
 
     def is_stand_in(self, lease: LeaseRecord) -> bool:
         """Return True if a lease stands in for that of a root, until all seats are vacated."""
@@ -127,9 +135,11 @@ class Gangs:
         gang = lease.gang
         assert gang is not None
         gang.lease, gang.ended = None, True
-        if not self._all_reported:
-            self._ended.add(gang.root)
         task = lease.task
+        if not self._all_reported:
+            self._ended[gang.root] = gang
+            if task is not None and gang.unseen:
+                self._unseen[task.mission.id, task.number] = gang
         if task is None or not (lease.current or self._awaits(gang, task)):
             if again is not None:
                 again(now)  # to count a crash; its task waits for something else
@@ -187,17 +197,23 @@ class Gangs:
         return lease is not None and (lease is gang.origin or lease is gang.stand_in)
 
     def hold_back(self, task: TaskRecord) -> None:
-        """Let a task that waits again start only when no seat of an earlier gang is left."""
+        """Let a task that waits again start only when no seat of an earlier gang is left.
+
+        No effect for a task that does not wait.
+        """
         for gang in self._late.values():
             if any(seat.task is task for seat in gang.seats.values()):
                 self._hold(gang, task)
+        unseen = self._unseen.get((task.mission.id, task.number))
+        if unseen is not None and unseen.unseen:
+            self._waiting.await_seats(task)
 
     def _hold(self, gang: GangRecord, task: TaskRecord) -> None:
         """Let a task that waits start only when the seats of an earlier gang are vacated."""
         here = task.mission.tasks.get(task.number) is task
         if not here or task.lease is not None or task.ending is not None or not gang.seats:
             return
-        if task.awaits not in ("", ITS_MISSION):
+        if task.awaits not in ("", ITS_MISSION, ITS_SEATS):
             self._waiting.on_named(task, task.awaits)
         self._waiting.withdraw(task)
         worker = next(iter(gang.seats.values())).worker
@@ -234,6 +250,7 @@ class Gangs:
         """Take in a seat that its worker reports; its task waits for it if no root is here."""
         gang = lease.gang = self.of(part)
         gang.seats[lease.member] = lease
+        gang.seen.add(lease.member)
         if gang.lease is None and lease.task is not None:
             self._hold(gang, lease.task)
             if not self._awaits(gang, lease.task):
@@ -247,6 +264,7 @@ class Gangs:
             return
         self._all_reported = True
         self._ended.clear()
+        self._unseen.clear()
         for gang in self._gangs.values():
             if gang.lease is None:
                 for seat in gang.seats.values():

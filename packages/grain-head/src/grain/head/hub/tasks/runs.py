@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
-from grain.head.hub.state import ITS_MISSION, FailedTask, LeaseRecord, TaskRecord
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
@@ -97,6 +97,7 @@ class Runs:
             seat.gang, seat.member = gang, member
             seat.resources = to_data(allocation)
             gang.seats[member] = seat
+            gang.seen.add(member)
             self._send_lease(seat, task, seat.resources, start.limit)
         task.lease = root
 
@@ -368,7 +369,7 @@ class Runs:
             if not held.ended:
                 self._dismiss(lease, task)
         elif task.lease is None:
-            if task.awaits not in ("", ITS_MISSION, worker.id):
+            if task.awaits not in ("", ITS_MISSION, ITS_SEATS, worker.id):
                 if held.ended:
                     return  # a later run is on the worker named; a success is welcome from any
                 self._waiting.on_named(task, task.awaits)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from grain.head.hub.state import ITS_MISSION
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.messages import Started
 from grain.head.scheduler.outlived import SOLO, blamed, seen
 
@@ -72,6 +72,12 @@ class Waiting:
         """Let a task wait for the report of the worker that it ran on under another head."""
         task.awaits = worker
         self.awaiting_report.setdefault(worker, {})[task] = None
+
+    def await_seats(self, task: TaskRecord) -> None:
+        """Let a task that waits for room wait until workers have reported the seats of its gang."""
+        if task.scheduler_id is not None or task.suspect:
+            self.withdraw(task)
+            self.hold_back(task, ITS_SEATS)
 
     def enqueue_again(self, task: TaskRecord, now: float) -> None:
         """Let a task wait whose run came to nothing, and inform its mission."""
