@@ -31,6 +31,7 @@ from grain.worker.external import (
     run_on_members,
 )
 from grain.worker.gang.session import Seat, keep_seat, lead
+from grain.worker.runner.runner import lost_worker
 
 CPUS = json.loads(os.environ["GANG_CPUS"])
 SILENCE = float(os.environ["GANG_SILENCE"])
@@ -91,7 +92,9 @@ async def main(*arguments: str) -> None:
     span = float(os.environ.get("GANG_SPAN") or math.inf) if part == "root" else math.inf
     ended = await run_call(call, Cores(CPUS), part, span, None)
     assert ended is not None
-    print(getattr(ended, "value", None) or repr(getattr(ended, "error", "")), flush=True)
+    error = getattr(ended, "error", "")
+    lost = lost_worker(error) if isinstance(error, BaseException) else ""
+    print(getattr(ended, "value", None) or f"{error!r} {lost}".rstrip(), flush=True)
 
 
 trio.run(main, *sys.argv[1:])

@@ -98,7 +98,9 @@ def test_a_killed_process_of_a_seat_ends_the_run(
     else:
         members.processes[1].kill()
 
-    assert "MemberLost('seat1 is lost" in members.ended()
+    ended = members.ended()
+    assert "MemberLost('seat1 is lost" in ended
+    assert "seat1" == ended.split()[-1]
     members.nothing_is_left()
 
 

@@ -127,6 +127,7 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         Inventory((InventoryRun("m", 1, (1, 1), {}, 0.0, math.inf),)),
         Inventory((InventoryRun("", 1, (1, 1), {}, 0.0),)),
         RunEnded("m", 1, (1, 1), "crashed", "x" * 10_000),
+        RunEnded("m", 1, (1, 1), "crashed", lost="x" * 1000),
         RunEnded("m", 1, (1, 1), "returned", outlived=Outlived(math.nan, 1.0)),
         Submit(1, 0, F, crashes=(Crash((1, 1), "w", "", 0.0, Outlived(math.inf, 1.0)),)),
         LoopBlocked("m", 1, BlockingCode("f", "w", "l" * 10_000, 1.0, "i")),

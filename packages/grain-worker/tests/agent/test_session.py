@@ -368,6 +368,18 @@ def test_a_run_whose_outcome_is_a_crash_is_reported_as_crashed_and_its_outcome_i
     assert b"error" not in [payload for _, payload in session.to_head]
 
 
+def test_the_worker_whose_loss_has_ended_a_gang_is_named() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"", 0.0)
+    ended = Ended((1, 1), "done", failed=True, crash="w2 is lost: it is silent", lost="w2")
+    session.on_ended(ended, b"outcome", 1.0)
+
+    [settled] = sent(session, RunEnded)
+    assert ("crashed", "w2 is lost: it is silent", "w2") == (
+        *(settled.status, settled.detail, settled.lost),
+    )
+
+
 def test_the_outcome_of_a_cancelled_run_that_crashed_is_no_crash() -> None:
     session = joined_session()
     session.on_message(lease(1), b"args", 0.0)
