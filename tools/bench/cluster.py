@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import dial
+from grain.edge.framing.frames import FrameDecoder, FrameEncoder
 from grain.edge.questions import StateAnswer, unpack
 from grain.head import messages as mission
 from grain.head.hub.hub import Hub
@@ -176,15 +177,19 @@ def many_workers(count: int, tasks: int) -> float:
 
 
 def queued() -> float:
-    """Return the bytes of a task that waits in Gnaw."""
-    hub = Hub(1, 0.0)
+    """Return the bytes of a task that waits in Gnaw, and has come over a wire."""
+    hub, digest = Hub(1, 0.0), bytes(16)
     hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
-    hub.on_message("m", worker.DefineFunction(b"f"), b"", 0.0)
+    hub.on_message("m", worker.DefineFunction(digest), b"", 0.0)
+    encoder, decoder = FrameEncoder(CODEC, 1 << 20), FrameDecoder(CODEC)
     gc.collect()
     before = resident()
     for task in range(QUEUED):
-        hub.on_message("m", mission.Submit(task + 1, 0, b"f"), bytes(48), 0.0)
+        encoder.put([(mission.Submit(task + 1, 0, digest), bytes(48))])
+        for data in encoder.take():
+            for message, payload in decoder.feed(data):
+                hub.on_message("m", message, payload, 0.0)
     return (resident() - before) / QUEUED
 
 

@@ -12,6 +12,7 @@ from grain.head.messages import (
     Request,
     Retract,
     Retracted,
+    Submit,
     Synced,
 )
 from grain.head.testing import check_hub
@@ -279,3 +280,14 @@ def test_a_task_that_its_mission_retracts_as_it_comes_is_kept_until_its_run_has_
 
     harness.send(worker, RunEnded("m", 1, (9, 1), "cancelled"))
     assert [Retracted(1)] == harness.sent(mission, Retracted)
+
+
+def test_the_tasks_of_a_function_share_one_digest(harness: HubHarness) -> None:
+    """Each message brings an object of its own, of which a million tasks would keep a million."""
+    mission, digest = harness.mission(), bytes(range(16))
+    harness.send(mission, DefineFunction(digest), payload=b"")
+    harness.send(mission, *(Submit(task, 0, bytes(bytearray(digest))) for task in (1, 2)))
+
+    one, two = harness.hub.registry.missions["m"].tasks.values()
+    assert digest == one.function
+    assert one.function is two.function

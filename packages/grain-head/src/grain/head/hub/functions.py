@@ -30,7 +30,8 @@ class FunctionTable:
         """Send a function of a mission to a worker, unless it has it."""
         if digest not in worker.functions:
             worker.functions.add(digest)
-            self._outgoing.post(worker.link, DefineFunction(digest), mission.functions.get(digest))
+            _, payload = mission.functions.get(digest, (digest, None))
+            self._outgoing.post(worker.link, DefineFunction(digest), payload)
 
     def on_changed(self) -> None:
         """Look again for functions without a mission: a mission left, or a worker reported."""

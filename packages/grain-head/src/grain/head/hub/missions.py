@@ -154,7 +154,7 @@ class Missions:
                 )
                 mission.requests[message.number] = (resources, queue)
             case DefineFunction():
-                mission.functions[message.digest] = payload
+                mission.functions[message.digest] = message.digest, payload
                 mission.function_names[message.digest] = message.name
             case Retract():
                 self._retract(mission, message.tasks)
@@ -242,7 +242,8 @@ class Missions:
         # It comes twice (rule 1). Its task may be over since, and must not be made again.
         if message.task <= mission.last_submitted:
             return
-        if message.request not in mission.requests or message.function not in mission.functions:
+        function = mission.functions.get(message.function)
+        if message.request not in mission.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
         mission.last_submitted = message.task
         mission.retracted.discard(message.task)
@@ -257,10 +258,10 @@ class Missions:
             resources, queue.priority, mission.number, queue.interpreter
         )
         task.request = message.request
-        task.urgency = message.urgency
+        task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
         task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
-        task.function = message.function
+        task.function = function[0]
         task.arguments = arguments
         if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}

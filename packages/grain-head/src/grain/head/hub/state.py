@@ -141,7 +141,8 @@ class MissionRecord(PeerRecord):
     paused: bool = False
     parked: dict[TaskRecord, None] = field(default_factory=dict)
     tasks: dict[int, TaskRecord] = field(default_factory=dict)
-    functions: dict[bytes, Payload] = field(default_factory=dict)
+    # By digest, each with the digest itself: so that all tasks of a function have one object.
+    functions: dict[bytes, tuple[bytes, Payload]] = field(default_factory=dict)
     # For display, as are the counts of tasks that have resolved with a value, that have failed
     # for good, and that have failed and were tried again.
     function_names: dict[bytes, str] = field(default_factory=dict)
