@@ -15,7 +15,8 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.delayed import Executor
+from grain.delayed import Executor, mission
+from grain.delayed.futures.engine import Engine
 from grain.remote_exer import HostingExecutor
 from grain.resource import Cores
 from grain_testkit.quiet_executor import executor
@@ -63,6 +64,21 @@ def test_other_requests_share_the_mission_which_lasts_as_long_as_one_of_them() -
     one.shutdown()
     with pytest.raises(RuntimeError, match="after shutdown"):
         two.submit(look)
+
+
+def test_calls_that_are_submitted_together_wake_the_mission_once() -> None:
+    """Each wake-up is a system call, after which the two threads take turns."""
+    engine, woken = Engine(mission), []
+    engine._wake = lambda: woken.append("submit")
+    for _ in range(3):
+        engine.submit(Cores(1), look, (), {})
+    together = list(woken)
+    orders = engine.orders()
+    engine.submit(Cores(1), look, (), {})
+
+    assert ["submit"] == together
+    assert 3 == len(orders.submitted)
+    assert ["submit", "submit"] == woken
 
 
 def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,9 @@ class Engine:
         self._error: BaseException | None = None
         # Wakes the worksite; None if there is none.
         self._wake: Callable[[], object] | None = None
+        # Under the lock: True from a wake-up until the worksite looks. Each would be a system call,
+        # after which the two threads take turns.
+        self._woken = False
 
     def begin(self) -> None:
         """Start the thread, and return when the mission has begun.
@@ -196,13 +199,15 @@ class Engine:
     def orders(self) -> _Orders:
         """Return the news since the last time."""
         with self._lock:
+            self._woken = False
             submitted, self._submitted = self._submitted, deque()
             cancelled, self._cancelled = self._cancelled, deque()
             return _Orders(submitted, cancelled, self._closed, self._interrupted)
 
     def _notify(self) -> None:
         """Wake the worksite; the lock is held."""
-        if self._wake is not None:
+        if self._wake is not None and not self._woken:
+            self._woken = True  # first: a signal handler may come in between
             try:
                 self._wake()
             except trio.RunFinishedError:
