@@ -19,6 +19,8 @@ from grain.delayed import Executor, mission
 from grain.delayed.futures.engine import Engine
 from grain.remote_exer import HostingExecutor
 from grain.resource import Cores
+from grain.worker.blocking import call_in_thread
+from grain.worker.call import name_of
 from grain_testkit.quiet_executor import executor
 
 if TYPE_CHECKING:
@@ -79,6 +81,26 @@ def test_calls_that_are_submitted_together_wake_the_mission_once() -> None:
     assert ["submit"] == together
     assert 3 == len(orders.submitted)
     assert ["submit", "submit"] == woken
+
+
+def test_a_function_of_a_module_travels_once_and_one_made_for_a_call_with_that() -> None:
+    """Functions that a loop makes would be kept as long as the mission."""
+    engine = Engine(mission)
+    fn: Any
+    for fn in (look, count_cores, int):
+        engine.submit(Cores(1), fn, (7,), {"a": 1})
+        engine.submit(Cores(1), fn, (7,), {"a": 1})
+    made: tuple[Any, ...] = (lambda: 1, partial(int, 1), [].append)
+    for fn in made:
+        engine.submit(Cores(1), fn, (7,), {"a": 1})
+    calls = [call for _, call, _ in engine.orders().submitted]
+    lasting, others = calls[:6], calls[6:]
+
+    assert ["look", "count_cores", "int"] == [name_of(call.fn) for call in lasting[::2]]
+    assert all(one.fn is other.fn for one, other in zip(lasting[::2], lasting[1::2], strict=True))
+    assert [((7,), {"a": 1})] * 6 == [(call.args, call.kwargs) for call in lasting]
+    assert {call_in_thread} == {call.fn for call in others}
+    assert b"look" in pickle.dumps(lasting[0].fn)  # by its name
 
 
 def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,21 @@ def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return threaded
 
 
+class InThread:
+    """A blocking function as a tasklet, which travels as the function itself does.
+
+    That of `in_thread` is a function of its own, which always travels by value.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__qualname__ = name_of(fn)
+        self._fn = fn
+
+    async def __call__(self, /, *args: object, **kwargs: object) -> Any:
+        """Call the function in a thread, as `call_in_thread` does."""
+        return await call_in_thread(self._fn, args, kwargs)
+
+
 async def call_in_thread(
     fn: Callable[..., T], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> T:

@@ -11,6 +11,7 @@ any more, and its finalizer closes the engine.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from concurrent import futures
@@ -25,7 +26,7 @@ import trio
 from grain.delayed.function import is_async
 from grain.head import ExecutorClosed, TaskCancelled
 from grain.worker import Call
-from grain.worker.blocking import call_in_thread
+from grain.worker.blocking import InThread, call_in_thread
 from grain.worker.call import name_of
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Engine:
         self._cancelled: deque[Future[Any]] = deque()
         self._unresolved: set[Future[Any]] = set()
         self._closed = False
+        # The tasklets of functions that modules have, each by the id of its function.
+        self._tasklets: dict[int, InThread] = {}
         # Apart from that: a signal may set it in the middle of a change of the others.
         self._interrupted = False
         self._error: BaseException | None = None
@@ -149,9 +152,7 @@ class Engine:
                 "this executor belongs to the process that this one was forked from: make another"
             )
         future: Future[Any] = Future(self)
-        call = (
-            Call(fn, args, kwargs) if is_async(fn) else Call(call_in_thread, (fn, args, kwargs), {})
-        )
+        call = self._call(fn, args, kwargs)
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
@@ -162,6 +163,22 @@ class Engine:
             self._notify()
         future.add_done_callback(self._on_done)
         return future
+
+    def _call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the call of a tasklet that calls a function, in a thread if it is not async.
+
+        A function that a module has by its name travels once. Any other may have been made for this
+        call, and would be kept as long as the mission: it goes with the arguments.
+        """
+        if is_async(fn):
+            return Call(fn, args, kwargs)
+        if not is_of_module(fn):
+            return Call(call_in_thread, (fn, args, kwargs), {})
+        # By identity: the function may be compared by rules of its own.
+        tasklet = self._tasklets.get(id(fn))
+        if tasklet is None:  # two threads may come here, and then use the same one
+            tasklet = self._tasklets.setdefault(id(fn), InThread(fn))
+        return Call(tasklet, args, kwargs)
 
     def close(self, *, cancel: bool) -> None:
         """Take no more calls; the thread ends when those that there are have ended."""
@@ -346,6 +363,12 @@ class _Observed:
             return None
         _working_for.set(self._engine)
         return await self._call.fn(*self._call.args, **self._call.kwargs)
+
+
+def is_of_module(fn: Any) -> bool:
+    """Return True if a module has a function by the name that the function has."""
+    module = sys.modules.get(getattr(fn, "__module__", None) or "")
+    return getattr(module, getattr(fn, "__qualname__", ""), None) is fn
 
 
 def _resolve(future: Future[Any], ended: Outcome) -> None:
