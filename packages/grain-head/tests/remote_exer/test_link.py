@@ -138,11 +138,12 @@ async def test_a_job_by_itself_leaves_at_once_and_those_right_behind_it_together
         by_itself = sent_so_far(head, end)
         mock_clock.jump(1.0)
         executor.submit(Cores(1), nothing)
-        later = sent_so_far(head, end)
+        overtaking = sent_so_far(head, end)  # those that wait for the sender
+        await wait_all_tasks_blocked()
+        together = sent_so_far(head, end)
+        head.post([(Retracted(task), None) for task in range(1, 6)])
 
-        assert [2] == by_itself
-        assert [] == later  # it overtakes none that wait for the sender
-        assert [3, 4, 5] == await take(head, 5)
+    assert ([2], [], [3, 4, 5]) == (by_itself, overtaking, together)
 
 
 async def test_a_job_takes_along_the_confirmation_of_the_one_before() -> None:
@@ -154,8 +155,9 @@ async def test_a_job_takes_along_the_confirmation_of_the_one_before() -> None:
 
         wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
         sent = [type(message) for message, _ in head._decoder.feed(wire)]
-        assert [Submit, AckTasks] == sent
         head.post([(Retracted(2), None)])
+
+    assert [Submit, AckTasks] == sent
 
 
 async def test_jobs_leave_while_others_are_submitted() -> None:
