@@ -58,7 +58,7 @@ def test_a_time_limit_is_that_of_the_whole_wherever_it_stands() -> None:
 
 def test_a_gang_is_shown_as_it_is_written() -> None:
     assert (4 * Node(32, 100)).ask() == "4 * (Cores(32) & Memory(100))"
-    assert gang(2, Cores(1), same="job").ask() == "gang(2 * Cores(1), same='job')"
+    assert gang(2, Cores(1), same="job").ask() == 'gang(2, Cores(1), same="job")'
 
 
 def test_time_limits_and_other_parts_join_each_of_several_alternatives() -> None:

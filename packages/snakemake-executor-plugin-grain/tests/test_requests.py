@@ -51,7 +51,7 @@ def test_runtime_is_in_minutes() -> None:
         ({"runtime": -1}, "runtime is -1: write a number"),
         ({"gpu": True}, "gpu is True: write a number"),
         ({"grain_request": "Apples=1"}, "grain_request: 'Apples=1': .*Apples"),
-        ({"grain_request": "Cores(1)"}, r"grain_request: 'Cores\(1\)' is Python"),
+        ({"grain_request": "Cores(1"}, r"grain_request: 'Cores\(1' is not a resource"),
         ({"grain_request": "WTime=60"}, "give the time as runtime, in minutes"),
     ],
 )

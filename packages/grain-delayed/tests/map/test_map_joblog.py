@@ -298,7 +298,7 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
         ("Cores=", "Kind=value"),
         ("Cores=1,", "no list"),
         ("Cores=1,Cores=2", "twice"),
-        ("Cores(4)", "is Python"),
+        ("Cores(4", "as in Python"),
         ("cores=4", "Did you mean Cores"),
         ("Node=4", "cores and memory"),
         ("Cores=many", "Cores"),
