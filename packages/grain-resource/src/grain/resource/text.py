@@ -89,9 +89,9 @@ def _python(text: str) -> Resource:
         ) from None
     except (TypeError, ValueError, UnknownKind) as error:
         raise ValueError(f"{text!r}: {error}") from None
-    if not isinstance(made, Resource):
-        raise ValueError(f"{text!r} is not a resource: write {_EXAMPLE}")
-    return made
+    if isinstance(made, Resource):
+        return made
+    raise ValueError(f"{text!r} is not a resource: write {_EXAMPLE}")
 
 
 def _evaluated(node: ast.expr) -> Any:
@@ -147,11 +147,11 @@ def _made(text: str, counts: list[int], data: dict[str, Any]) -> Resource:
         made = from_data(data)
         for count in reversed(counts):
             made = Gang(count, made, same or "group")
-        return made
     except UnknownKind as error:
         raise ValueError(f"{text!r}: {error}{_hint(data)}") from None
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from None
+    return made
 
 
 def _value(text: str) -> Any:
