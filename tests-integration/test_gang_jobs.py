@@ -47,7 +47,9 @@ async def test_mpirun_in_a_script_starts_ranks_on_all_nodes(tool: Tool, mpirun: 
         )  # fmt: skip
         await tool.until(number, "CD")
 
-    assert [f"rank {rank} 1" for rank in range(6)] == sorted(tool.text("out").splitlines())
+    # On a busy machine, Open MPI warns of a race of its own.
+    ranks = [line for line in tool.text("out").splitlines() if line.startswith("rank")]
+    assert [f"rank {rank} 1" for rank in range(6)] == sorted(ranks)
 
 
 async def test_srun_in_a_script_starts_processes_on_all_nodes(tool: Tool) -> None:
