@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,7 +33,8 @@ async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
         for name in "abc":
             running.enter_context(jobs.site.worker(name, Cores=2, Memory=1))
         yield tool
-        await jobs.grain("queue", "stop")
+        if jobs.folder.exists():
+            await jobs.grain("queue", "stop")
 
 
 @pytest.mark.parametrize("mpirun", ["mpirun.openmpi", "mpiexec.mpich"])
@@ -103,6 +105,30 @@ async def test_a_job_of_grain_submit_has_nodes_and_the_exit_status_of_its_script
     hosts, ranks = tool.text("out").split()
     assert (2, "2(x2)") == (len(hosts.split(",")), ranks)
     assert "exit status 7" in done
+
+
+async def test_a_command_of_grain_map_has_several_workers(tool: Tool) -> None:
+    command = '"$GRAIN_RSH" m1 echo {} on the second'
+    words = [
+        "map",
+        "--name",
+        "map",
+        "-r",
+        "2 * Node(2, 0.5)",
+        "--shell",
+        "--",
+        command,
+        ":::",
+        "x",
+        "y",
+    ]
+    with trio.fail_after(300):
+        done = await tool.call(sys.executable, "-m", "grain.cli", *words)
+        history = await tool.call(sys.executable, "-m", "grain.cli", "history", "--csv", "map")
+
+    said = [line for line in done.splitlines() if "second" in line]
+    assert ["x on the second", "y on the second"] == sorted(said)
+    assert {4.0} == {float(row["cores"]) for row in csv.DictReader(history.splitlines())}
 
 
 async def _pids(tool: Tool, count: int) -> list[int]:

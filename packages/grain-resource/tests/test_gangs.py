@@ -21,6 +21,7 @@ from grain.resource import (
     Resource,
     RootAllocation,
     WTime,
+    check_offer,
     from_data,
     gang,
     to_data,
@@ -111,3 +112,8 @@ def test_a_task_on_one_worker_has_one_member() -> None:
         (node,) = GVAR.res.nodes
 
     assert ("w1", "127.0.0.1", [3, 4], 8) == (node.name, node.address, node.c, node.M)
+
+
+def test_a_worker_does_not_offer_several_workers() -> None:
+    with pytest.raises(ValueError, match=r"a worker offers what it has itself, as in Cores\(2\)"):
+        check_offer(3 * Cores(2))
