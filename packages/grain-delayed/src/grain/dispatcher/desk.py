@@ -24,7 +24,7 @@ from grain.queue.records import Begun, Ended
 from grain.queue.states import FINAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.queue.folder import Queue
     from grain.queue.records import Wish
@@ -150,7 +150,8 @@ class Desk:
             active = list(self.plan.active())
             self.book.refresh(safe=True)
             for start in active:
-                runs = self.book.entries[start.number].runs.get(start.task, ())
+                entry = self.book.entries[start.number]
+                runs: Sequence[Run] = entry.runs.get(start.task, ())
                 # Those that wait at the scheduler have no receipt.
                 if len(runs) >= start.attempt and not self._may_run_elsewhere(start, runs[-1]):
                     self.plan.note(start.number, start.task)
