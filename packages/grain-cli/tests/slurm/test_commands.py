@@ -121,8 +121,12 @@ def test_a_job_on_several_nodes_is_listed_with_them(site: SlurmSite) -> None:
     assert ["1|3|3|6|n[7-9]", "1.batch|1|1|2|n7"] == site.out(
         "sacct", "-nP", "-o", fields
     ).splitlines()
-    names = site.out("scontrol", "show", "hostnames", "n[7-9]")
-    assert ["n7", "n8", "n9"] == names.split()
+    names = site.out("scontrol", "show", "hostnames", "n[7-9]").split()
+    assert ["n7", "n8", "n9"] == names
+    assert "n[7-9]\n" == site.out("scontrol", "show", "hostlist", ",".join(names))
+    assert "n[8,7]\n" == site.out("scontrol", "show", "hostlist", "n8,n7")
+    assert "n[7-8]\n" == site.out("scontrol", "show", "hostlistsorted", "n8,n7")
+    assert " MaxNodes=UNLIMITED " in site.out("scontrol", "show", "partition")
 
 
 def test_a_job_that_asks_for_all_cores_is_listed_with_those_that_it_has(site: SlurmSite) -> None:
