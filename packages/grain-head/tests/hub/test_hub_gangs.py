@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.edge.questions import OverviewAnswer, WorkerRow, pack, unpack
+from grain.head.hub.answers.demand import demand
 from grain.head.messages import (
     AckTasks,
     Crash,
@@ -632,6 +633,15 @@ def test_a_gang_that_runs_is_one_task_with_all_of_its_workers() -> None:
     on_root, also = hub.hub.why("m", 1, hub.now).reasons
     assert on_root.startswith(f"on {root} with")
     assert f"it also has {', '.join(seats)}" == also
+
+
+def test_the_demand_of_a_gang_is_as_many_workers_as_it_has_members() -> None:
+    hub = Gang()
+    hub.send("m", Submit(2, 1, F), Synced(), payload=b"args")
+
+    [found] = demand(hub.hub.registry, hub.hub.waiting, hub.now).classes
+
+    assert (3, 3, 1, {"Cores": 2}) == (found.members, found.waiting, found.running, found.request)
 
 
 def rows(overview: OverviewAnswer) -> list[WorkerRow]:
