@@ -61,9 +61,9 @@ class SlurmSite:
     def submit(self, *words: str, **environment: str) -> int:
         return int(self.out("sbatch", "--parsable", *words, **environment))
 
-    def begin(self, number: int, task: int | None = None, attempt: int = 1) -> None:
+    def begin(self, number: int, task: int | None = None, attempt: int = 1, **fields: Any) -> None:
         """Make the receipt of an attempt that runs on host n7 for ten seconds already."""
-        begun = Begun(at=time.time() - 10, host="n7.site", worker="w", pid=1)
+        begun = Begun(at=time.time() - 10, host="n7.site", worker="w", pid=1, **fields)
         assert self.queue.begin(number, task, attempt, begun)
 
     def end(self, number: int, task: int | None = None, attempt: int = 1, **fields: Any) -> None:

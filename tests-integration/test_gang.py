@@ -32,6 +32,7 @@ FAULTS = [
     ),
 ]
 
+SAY = 'echo rank $(hostname) $(taskset -cp $$ | sed "s/.*: //") $OMP_NUM_THREADS'
 HELLO = "echo rank $(hostname) $(taskset -cp $$ | sed 's/.*: //')"
 
 
@@ -52,6 +53,55 @@ def test_ranks_run_on_all_members_and_each_has_its_own_cpus(
     ranks = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     assert ["rank a1 0", "rank a2 1", "rank a3 0"] == ranks, printed
     members.nothing_is_left()
+
+
+BATCH_JOB = "export SLURM_JOBID=7 SLURM_JOB_ID=7 SLURM_NODELIST=n1 SLURM_TASKS_PER_NODE=1;"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_launcher_without_options_starts_ranks_on_all_members(
+    members: Members, launcher: str
+) -> None:
+    members.start("sh", "-c", f"{BATCH_JOB} {launcher.partition(':')[2]} sh -c '{SAY}'")
+
+    printed = members.ended()
+
+    ranks = sorted(line for line in printed.splitlines() if line.startswith("rank"))
+    assert ["rank a1 0 1", "rank a2 1 1", "rank a3 0 1"] == ranks, printed
+    members.nothing_is_left()
+
+
+def test_programs_on_members_have_streams_and_statuses_of_their_own(members: Members) -> None:
+    script = """
+$GRAIN_RSH m1 'hostname; seq 300000 | tail -1; echo err >&2; exit 3' 2>/dev/null
+echo status $?
+$GRAIN_RSH m2 'echo out; echo err >&2' >/dev/null
+$GRAIN_RSH m1 seq 300000 | (sleep 1; tail -1)
+$GRAIN_RSH m0 'kill -9 $$'; echo status $?
+$GRAIN_RSH --program m1 no-such-program 2>/dev/null; echo status $?
+$GRAIN_RSH m3 true; echo status $?
+A=$(printf %0100000d 0); export A B=$A C=$A; $GRAIN_RSH m2 'echo ${#C}'
+"""
+    members.start("sh", "-c", script)
+
+    assert [
+        "0", "a2", "300000", "status 3", "err", "300000", "status 137", "status 127",
+        "grain-rsh: there is no member m3: they are m0, m1 and so on", "status 255", "100000",
+    ] == members.ended().split("\n")[:11]  # fmt: skip
+    members.nothing_is_left()
+
+
+def test_a_program_on_a_member_waits_for_the_reader_of_its_output(members: Members) -> None:
+    # More than all pipes on the way have room for; the reader waits for a file.
+    script = """
+$GRAIN_RSH m1 'yes | head -c 20000000; touch 777-written' | (until [ -e go ]; do sleep 0.1; done
+test -e 777-written || echo waits; wc -c)
+"""
+    members.start("sh", "-c", script)
+    members.wait_for(lambda: bool(members.pids(1, "20000000")))
+    (members.folder / "go").touch()
+
+    assert ["0", "waits", "20000000"] == members.ended().split()
 
 
 @pytest.mark.parametrize("launcher", FAULTS)

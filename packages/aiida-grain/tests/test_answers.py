@@ -85,6 +85,14 @@ def test_all_that_is_known_of_a_job(jobs: JobCommands) -> None:
     assert "queue:1" in json.dumps(info.get_dict())
 
 
+def test_a_job_on_several_machines_has_the_cores_of_all(jobs: JobCommands) -> None:
+    jobs.begin(jobs.submit(request={"Gang": {"count": 2, "of": {"Cores": 8}}}), others=("n18",))
+
+    [info] = job_infos(jobs.done("jobs", "--json"))
+    assert (2, 16) == (info.num_machines, info.num_cpus)
+    assert ["n17", "n18"] == [machine.name for machine in info.allocated_machines]
+
+
 @pytest.mark.parametrize(
     ("how", "name"),
     [

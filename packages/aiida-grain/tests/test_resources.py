@@ -38,6 +38,29 @@ def test_cores_and_processes(given: dict[str, Any], cores: int, ranks: int, each
     assert (1, ranks) == (resource.num_machines, resource.num_mpiprocs_per_machine)
 
 
+@pytest.mark.parametrize(
+    ("given", "cores", "each", "total"),
+    [
+        ({}, 1, 1, 2),
+        ({"num_mpiprocs_per_machine": 8}, 8, 8, 16),
+        ({"tot_num_mpiprocs": 16}, 8, 8, 16),
+        ({"num_mpiprocs_per_machine": 8, "tot_num_mpiprocs": 16}, 8, 8, 16),
+        ({"cores": 8, "num_cores_per_mpiproc": 2}, 8, 4, 8),
+    ],
+)
+def test_several_machines_are_alike(
+    given: dict[str, Any], cores: int, each: int, total: int
+) -> None:
+    resource = GrainJobResource(num_machines=2, **given)
+
+    assert (2, cores, each, total) == (
+        resource.num_machines,
+        resource.cores,
+        resource.num_mpiprocs_per_machine,
+        resource.get_tot_num_mpiprocs(),
+    )
+
+
 def test_memory_and_gpus() -> None:
     resource = GrainJobResource(cores=1, memory=4, gpus=2)
     assert (4.0, 2) == (resource.memory, resource.gpus)
@@ -47,7 +70,8 @@ def test_memory_and_gpus() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"num_machines": 2}, "a job of Grain has cores of one node, so write 1"),
+        ({"num_machines": 0}, "num_machines: 0 is not a whole number from 1"),
+        ({"num_machines": 2, "tot_num_mpiprocs": 3}, "3 MPI processes are not the same number on"),
         ({"num_cpus": 2}, "num_cpus: Grain knows cores, gpus, num_machines"),
         ({"cores": 0}, "cores: 0 is not a whole number from 1"),
         ({"cores": "4"}, "cores: '4' is not a whole number from 1"),
@@ -58,7 +82,7 @@ def test_memory_and_gpus() -> None:
         ({"cores": 4, "num_cores_per_machine": 8}, "cores and num_cores_per_machine are the same"),
         (
             {"num_mpiprocs_per_machine": 4, "tot_num_mpiprocs": 8},
-            "num_mpiprocs_per_machine and tot_num_mpiprocs are the same on one node",
+            "tot_num_mpiprocs: 8 MPI processes are not 4 on each of 1 machines",
         ),
         ({"cores": 2, "num_mpiprocs_per_machine": 4}, "2 cores are not enough for 4 MPI processes"),
         (

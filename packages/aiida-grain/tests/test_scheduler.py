@@ -58,6 +58,15 @@ def test_aiida_finds_the_plug_in() -> None:
     assert found.load() is GrainScheduler
 
 
+def test_a_job_on_several_machines_asks_for_so_many_workers(jobs: JobCommands) -> None:
+    resources = {"num_machines": 2, "num_mpiprocs_per_machine": 4, "memory": 3}
+
+    job = submitted(jobs, template(resources=resources))
+
+    assert {"Gang": {"count": 2, "of": {"Cores": 4, "Memory": 3}}} == job.request
+    assert "8" == job.options["ntasks"]
+
+
 def test_a_script_as_it_is_written() -> None:
     job = template(
         sched_output_path="_scheduler-stdout.txt", sched_error_path="_scheduler-stderr.txt",

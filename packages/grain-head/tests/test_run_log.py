@@ -290,3 +290,33 @@ def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorde
 
     log.ended(1, Odd())
     assert [("Odd", "")] == [(end.error, end.message) for end in written.of(RunEnded)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "members", "each", "cores"),
+    [
+        (Cores(2), (), {"Cores": 2}, 0),
+        (3 * Cores(2), (3,), {"Cores": 2}, 0),
+        (3 * Cores(2) | Cores(4), (3, 1), {"Cores": 2}, 0),
+        (Cores("all"), (), {"Cores": 1}, 2),
+        (3 * Cores("all"), (3,), {"Cores": 1}, 6),
+    ],
+)
+def test_a_log_has_the_workers_of_a_task_and_the_cores_that_its_request_leaves_open(
+    written: Recorder,
+    request_: Resource,
+    members: tuple[int, ...],
+    each: dict[str, float],
+    cores: float,
+) -> None:
+    log = written.log = RunLog(written, "m", written.now)
+    tasks = SubmittedTasks(log, request_)
+    log.on_message(WorkerFacts("id-w", "w", "n17", {"Cores": [0, 5]}))
+    task = tasks.submit("f", request_)
+    log.on_message(Started("id-w", (task,)))
+    log.ended(task, None)
+
+    [submitted] = written.of(schema.TaskSubmitted)
+    assert (members, each) == (submitted.members, submitted.request)
+    [ended] = written.of(RunEnded)
+    assert cores == ended.cores

@@ -192,7 +192,7 @@ def test_a_bar_separates_alternatives_in_a_text(text: str, expected: Resource) -
         ("Cores=1|Cores=1", "twice"),
         ("Cores=1|cores=2", "Did you mean Cores"),
         ("Cores=1|Cores", "'Cores' in 'Cores': write Kind=value"),
-        ("Cores(1)|Cores(2)", "is Python"),
+        ("Cores(1)|Cores(2", "as in Python"),
     ],
 )
 def test_a_text_of_alternatives_that_is_wrong_is_refused_with_the_reason(

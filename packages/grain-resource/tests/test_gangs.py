@@ -21,6 +21,7 @@ from grain.resource import (
     Resource,
     RootAllocation,
     WTime,
+    check_offer,
     from_data,
     gang,
     to_data,
@@ -58,7 +59,7 @@ def test_a_time_limit_is_that_of_the_whole_wherever_it_stands() -> None:
 
 def test_a_gang_is_shown_as_it_is_written() -> None:
     assert (4 * Node(32, 100)).ask() == "4 * (Cores(32) & Memory(100))"
-    assert gang(2, Cores(1), same="job").ask() == "gang(2 * Cores(1), same='job')"
+    assert gang(2, Cores(1), same="job").ask() == 'gang(2, Cores(1), same="job")'
 
 
 def test_time_limits_and_other_parts_join_each_of_several_alternatives() -> None:
@@ -111,3 +112,8 @@ def test_a_task_on_one_worker_has_one_member() -> None:
         (node,) = GVAR.res.nodes
 
     assert ("w1", "127.0.0.1", [3, 4], 8) == (node.name, node.address, node.c, node.M)
+
+
+def test_a_worker_does_not_offer_several_workers() -> None:
+    with pytest.raises(ValueError, match=r"a worker offers what it has itself, as in Cores\(2\)"):
+        check_offer(3 * Cores(2))

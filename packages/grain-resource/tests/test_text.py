@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from grain.resource import Cores, Memory, Token, WTime, from_text
+from grain.resource import (
+    Capacity,
+    Cores,
+    Either,
+    GPUs,
+    Memory,
+    Node,
+    Resource,
+    Token,
+    WTime,
+    from_text,
+    gang,
+)
 
 
 def test_a_text_of_kinds_and_values_is_a_resource() -> None:
@@ -21,7 +35,7 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
         ("", "no list"),
         ("Cores", "'Cores' in 'Cores': write Kind=value"),
         ("Cores=1,Cores=2", "twice"),
-        ("Cores(4)", "is Python"),
+        ("Cores(4", "as in Python"),
         ("cores=4", "Did you mean Cores"),
         ("Node=4", "cores and memory"),
         ("Cores=-1", "negative"),
@@ -30,5 +44,91 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
 def test_a_text_that_is_none_is_refused_with_the_part_that_is_wrong(
     text: str, message: str
 ) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_text(text)
+
+
+# ---- several workers, and Python
+
+kinds = st.fixed_dictionaries(
+    {},
+    optional={
+        "cores": st.one_of(
+            st.integers(1, 64).map(Cores), st.sampled_from([Cores("all"), Cores(0.25)])
+        ),
+        "gpus": st.builds(GPUs, st.integers(1, 8), spread=st.booleans()),
+        "memory": st.integers(1, 10**9).map(lambda kb: Memory(kb / 1e6)),
+        "token": st.text("ab,|()'\" 4*=", min_size=1).map(Token),
+        "capacity": st.integers(2, 9).map(Capacity),
+        "limit": st.builds(WTime, T=st.integers(60, 10**6), softT=st.integers(1, 60)),
+    },
+).filter(bool)
+joined = kinds.map(lambda found: _joined(list(found.values())))
+one = st.one_of(
+    joined, st.builds(gang, st.integers(1, 9), joined, same=st.sampled_from(["group", "job"]))
+)
+several = st.lists(one, min_size=2, max_size=4, unique=True)
+
+
+def _joined(parts: list[Resource]) -> Resource:
+    first, *others = parts
+    for part in others:
+        first = first & part
+    return first
+
+
+@given(st.one_of(one, st.builds(lambda found, s: Either(*found, prefer=s), several, st.just(60))))
+def test_a_request_is_the_resource_of_the_text_that_shows_it(request: Resource) -> None:
+    assert request == from_text(request.ask())
+
+
+@given(several)
+def test_alternatives_are_the_resource_of_the_text_that_shows_them(found: list[Resource]) -> None:
+    request = Either(*found)
+
+    assert request == from_text(request.ask())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4 * Node(32, 100)", 4 * Node(32, 100)),
+        ("4 * Cores=32,Memory=100", 4 * Node(32, 100)),
+        ("4*Cores=32, Memory=100, WTime=1:00:00", 4 * Node(32, 100) & WTime(T=3600)),
+        ("2 * Cores=16,same=job", gang(2, Cores(16), same="job")),
+        ("2 * Cores=16|GPUs=1", 2 * Cores(16) | GPUs(1)),
+        ("2*Cores=16,prefer=60|Cores=8", Either(2 * Cores(16), Cores(8), prefer=60)),
+        ("Node(N=4, M=8) & WTime(T='1:00:00')", Node(4, 8) & WTime(T=3600)),
+        ('Token="f(x)"', Token("f(x)")),
+    ],
+)
+def test_a_number_before_a_request_asks_for_so_many_workers(text: str, expected: Resource) -> None:
+    assert expected == from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 * Cores=4", "a task needs one worker or more"),
+        ("0 * Cores(4)", "a task needs one worker or more"),
+        ("2 * 2 * Cores=4", "write one number, as in 4"),
+        ("2 * (2 * Cores(4))", "write one number, as in 4"),
+        ("Cores=4|Cores=4", "among the alternatives twice"),
+        ("Cores(4) | Cores(4)", "among the alternatives twice"),
+        ("4 * Node(8, 8) & Cores(1)", "each member has the same, so write it inside"),
+        ("Cores=4,same=job", "same is for several workers"),
+        ("2 * Cores=4,same=rack", "the same 'group' or the same 'job'"),
+        ("Cores(4) * 4", "write the number of workers first, as in 4 \\* Cores"),
+        ("Cores(4) + Memory(8)", "neither a resource nor a value"),
+        ("Cors(4)", "unknown kind of resource 'Cors'"),
+        ("Cores(len('a'))", "unknown kind of resource 'len'"),
+        ("Cores(x)", "x is neither a resource nor a value"),
+        ("Cores(4).N", "neither a resource nor a value"),
+        ("Cores(*[1])", "neither a resource nor a value"),
+        ("Cores(**{})", "each argument by itself"),
+        ("(" * 500 + "Cores(1)" + ")" * 500, "as in Python"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_in_either_form(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_text(text)

@@ -39,6 +39,25 @@ def test_resources_become_kinds(resources: dict[str, Any], request_: dict[str, A
     assert Need(request_, 0) == need_of(4, resources)
 
 
+@pytest.mark.parametrize(
+    ("resources", "each"),
+    [
+        ({}, {"Cores": 4}),
+        ({"tasks": 6, "cpus_per_task": 1, "mem_mb": 1500}, {"Cores": 3, "Memory": 1.5}),
+        ({"tasks": 3, "mem_mb_per_cpu": 500}, {"Cores": 8, "Memory": 4.0}),
+        ({"gpu": 4}, {"Cores": 4, "GPUs": 2}),
+        ({"gres": "gpu:4"}, {"Cores": 4, "GPUs": 4}),
+        ({"grain_request": "Token=ssd"}, {"Cores": 4, "Token": "ssd"}),
+    ],
+)
+def test_a_rule_with_several_nodes_asks_for_so_many_workers(
+    resources: dict[str, Any], each: dict[str, Any]
+) -> None:
+    expected = {"Gang": {"count": 2, "of": each}}
+
+    assert Need(expected, 0) == need_of(4, {"nodes": 2, **resources})
+
+
 def test_runtime_is_in_minutes() -> None:
     assert Need({"Cores": 1}, 5400) == need_of(1, {"runtime": 90})
 
@@ -46,12 +65,13 @@ def test_runtime_is_in_minutes() -> None:
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ({"nodes": 2}, "nodes: a job runs on one node here; for several, use --executor slurm"),
+        ({"nodes": "two"}, "nodes is 'two': write a number"),
+        ({"nodes": 2, "grain_request": "2 * Cores=4"}, "each member has the same, so write it"),
         ({"mem_mb": "much"}, "mem_mb is 'much': write a number"),
         ({"runtime": -1}, "runtime is -1: write a number"),
         ({"gpu": True}, "gpu is True: write a number"),
         ({"grain_request": "Apples=1"}, "grain_request: 'Apples=1': .*Apples"),
-        ({"grain_request": "Cores(1)"}, r"grain_request: 'Cores\(1\)' is Python"),
+        ({"grain_request": "Cores(1"}, r"grain_request: 'Cores\(1' is not a resource"),
         ({"grain_request": "WTime=60"}, "give the time as runtime, in minutes"),
     ],
 )

@@ -143,10 +143,11 @@ def _job_info(job: dict[str, Any]) -> JobInfo:
     info.title = job["name"]
     info.job_owner = job["user"]
     info.queue_name = job["queue"]
-    info.num_machines = 1
-    cores = job["request"].get("Cores", 0)
+    gang = job["request"].get("Gang", {"count": 1, "of": job["request"]})
+    info.num_machines = gang["count"]
+    cores = gang["of"].get("Cores", 0)
     if isinstance(cores, int):  # and not all of a worker, or a part of one, by a line of the user
-        info.num_cpus = cores
+        info.num_cpus = cores * gang["count"]
     info.submission_time = _time(job["submitted"])
     if job["time_limit"]:
         info.requested_wallclock_time_seconds = round(job["time_limit"])
@@ -154,9 +155,12 @@ def _job_info(job: dict[str, Any]) -> JobInfo:
     # One that has ended without a worker was cancelled before it began.
     if last is not None and state != JobState.QUEUED:
         info.dispatch_time = _time(last["began"])
-        machine = MachineInfo()
-        machine.name = last["host"]
-        info.allocated_machines = [machine]
+        info.allocated_machines = []
+        # A Grain on the computer that is older has no list.
+        for host in last.get("hosts") or [last["host"]]:
+            machine = MachineInfo()
+            machine.name = host
+            info.allocated_machines.append(machine)
         if last["ended"]:
             info.finish_time = _time(last["ended"])
             info.wallclock_time_seconds = round(last["seconds"])

@@ -21,10 +21,11 @@ class GrainJobResource(JobResource):
     """Resources that a job asks for: cores, memory and GPUs; and the MPI processes that it starts.
 
     Attributes:
-        cores: cores of the job; by default one for each MPI process, or `num_cores_per_mpiproc`.
-        memory: GB, of 10**9 bytes; by default as the option ``max_memory_kb`` says.
-        gpus: GPUs of the job; none by default.
-        num_machines: must be 1, as a job has cores of one node.
+        cores: cores of each machine; by default one for each MPI process, or
+            `num_cores_per_mpiproc`.
+        memory: GB of each machine, of 10**9 bytes; by default as the option ``max_memory_kb`` says.
+        gpus: GPUs of each machine; none by default.
+        num_machines: the number of workers that the job takes at once; 1 by default.
         num_mpiprocs_per_machine, tot_num_mpiprocs: MPI processes. By default one for each core, or
             for each `num_cores_per_mpiproc` of them; one if no cores are given either.
         num_cores_per_mpiproc: cores of each MPI process.
@@ -60,10 +61,17 @@ class GrainJobResource(JobResource):
                 f"{', '.join(sorted(unknown))}: Grain knows {', '.join(cls._default_fields)}"
             )
         counts = {name: _count(name, given[name]) for name in _COUNTS if name in given}
-        if counts.setdefault("num_machines", 1) != 1:
-            raise ValueError("num_machines: a job of Grain has cores of one node, so write 1")
+        machines = counts.setdefault("num_machines", 1)
         cores = _same(counts, "cores", "num_cores_per_machine")
-        ranks = _same(counts, "num_mpiprocs_per_machine", "tot_num_mpiprocs")
+        total = counts.get("tot_num_mpiprocs")
+        ranks = counts.get("num_mpiprocs_per_machine")
+        if total is not None:
+            if total % machines or (ranks or total // machines) * machines != total:
+                raise ValueError(
+                    f"tot_num_mpiprocs: {total} MPI processes are not "
+                    f"{ranks or 'the same number'} on each of {machines} machines"
+                )
+            ranks = total // machines
         each = counts.get("num_cores_per_mpiproc")
         if cores is None:
             cores = (ranks or 1) * (each or 1)
@@ -78,9 +86,9 @@ class GrainJobResource(JobResource):
             "cores": cores,
             "memory": None if "memory" not in given else _gigabytes(given["memory"]),
             "gpus": counts.get("gpus", 0),
-            "num_machines": 1,
+            "num_machines": machines,
             "num_mpiprocs_per_machine": ranks,
-            "tot_num_mpiprocs": ranks,
+            "tot_num_mpiprocs": ranks * machines,
             "num_cores_per_machine": cores,
             "num_cores_per_mpiproc": each or cores // ranks,
             "explicit_mpiprocs": explicit,

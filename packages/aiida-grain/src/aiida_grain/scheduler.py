@@ -151,6 +151,8 @@ def _options(job: JobTemplate) -> Iterator[str]:
     if job.queue_name:
         yield f"--queue {shlex.quote(job.queue_name)}"
     yield f"--res {_request(resource, job.max_memory_kb)}"
+    if resource.num_machines > 1:
+        yield f"--nodes {resource.num_machines}"
     ranks = resource.tot_num_mpiprocs
     # What comes before a program is mpirun; ranks that are only a default mean nothing without it.
     if ranks > 1 and (

@@ -290,3 +290,14 @@ def test_a_table_of_no_jobs_has_a_head(jobs: JobCommands) -> None:
     assert [] == table(jobs)
     assert jobs.done("jobs", "--csv").startswith("Job,Task,State,")
     assert "exclude each other" in jobs.refused("jobs", "--csv", "--json")
+
+
+def test_a_job_on_several_workers_is_listed_with_all_hosts(jobs: JobCommands) -> None:
+    jobs.begin(jobs.submit("wide"), others=("n18", "n19"))
+
+    assert "n[17-19]" == jobs.done("jobs").splitlines()[2].split()[-1]
+    assert "n[17-19]" == jobs.done("jobs", "1").splitlines()[2].split()[-1]
+    [found] = json.loads(jobs.done("jobs", "--json"))
+    [attempt] = found["attempts"]["1"]
+    assert ("n17", ["n17", "n18", "n19"]) == (attempt["host"], attempt["hosts"])
+    assert "on worker w1 (n17) and 2 others (n[18-19]), from " in jobs.done("why", "1")

@@ -196,3 +196,38 @@ def test_a_word_that_is_nothing_is_refused() -> None:
 )
 def test_the_directory_of_a_job_is_absolute(given: str, directory: str) -> None:
     assert job(cwd=given).directory == directory
+
+
+# ---- several nodes
+
+
+def test_a_job_on_several_nodes_has_its_request_on_each() -> None:
+    of = {"Cores": 8, "Memory": 16}
+    expected = {"Gang": {"count": 4, "of": of}}
+
+    found = job(nodes=4, res="Cores=8,Memory=16", ranks=16)
+
+    assert (expected, {"ntasks": "16", "cpus-per-task": "2"}) == (found.request, found.options)
+    assert (4, of) == (found.nodes, found.first_choice)
+    assert expected == job(res="4 * Cores=8,Memory=16").request
+    assert {"Gang": {"count": 2, "of": {"Cores": 1}}} == job(nodes=2).request
+    assert {"Cores": 1} == job(nodes=1).request
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"nodes": 2, "res": "2 * Cores=4"}, r"-r 2 \* Cores=4 --nodes 2: .*write one number, as"),
+        ({"nodes": 2, "res": "GPUs=1|Cores=4"}, "--nodes 2: .*write the alternatives outside"),
+        ({"nodes": 2, "res": "Cores=4", "ranks": 9}, "ask for -r Cores=5 or more on each of the"),
+    ],
+)
+def test_nodes_that_make_no_sense_say_what_to_write(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadSubmission, match=text):
+        job(**given)
+
+
+def test_of_alternatives_the_first_one_says_how_many_nodes() -> None:
+    found = job(res="2 * Cores=8|Cores=16")
+
+    assert (2, {"Cores": 8}) == (found.nodes, found.first_choice)

@@ -675,3 +675,32 @@ def test_a_text_that_is_too_long_loses_its_middle() -> None:
     assert "名前" == shortened("名前", 4)
     assert "関…前" == shortened("関数の名前", 6)  # each takes two columns
     assert "a…b" == shortened("a  and so on  b", 5)
+
+
+def test_a_task_on_several_workers_counts_with_all_of_them() -> None:
+    got = report(
+        *(WorkerJoined(time=1000.0, worker=w, resources={"Cores": 4.0}) for w in "abc"),
+        TaskSubmitted(
+            time=1000.0, task=1, function="f", request={"Cores": 4.0}, members=(3,)
+        ),
+        TaskStarted(time=1000.0, task=1, worker="a"),
+        RunEnded(
+            time=1010.0, task=1, outcome="value", worker="a", started=1000.0, ended=1010.0,
+            usage=Usage(user=20.0, programs=1),
+        ),
+        TaskSubmitted(
+            time=1010.0, task=2, function="g", request={"Cores": 1.0}, request_text='Cores("all")'
+        ),
+        TaskStarted(time=1010.0, task=2, worker="b"),
+        RunEnded(
+            time=1020.0, task=2, outcome="value", worker="b", started=1010.0, ended=1020.0,
+            cores=4.0,
+        ),
+        LogEnded(time=1020.0, status="done"),
+    )  # fmt: skip
+
+    cores = got.usage["Cores"]
+    assert (240.0, 120.0 + 40.0, 60.0) == (cores.offered.area, cores.asked.area, cores.used.area)
+    assert 160.0 == got.totals.core_seconds
+    # The log names only the first worker of a task.
+    assert [40.0, 40.0, 0.0] == [worker.core_seconds for worker in got.workers]

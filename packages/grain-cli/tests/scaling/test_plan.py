@@ -62,7 +62,25 @@ def test_small_tasks_fit_beside_large_ones_in_new_workers() -> None:
 def test_a_worker_without_time_has_no_room() -> None:
     made = planned(tasks(Cores(8), 1, need=3300.0), workers=(worker(CPU),), shapes=(CPU,))
 
-    assert ({"cpu": 1}, {"cpu"}) == (made.needed, made.due)
+    assert ({"cpu": 1}, {"cpu": 1}) == (made.needed, made.due)
+
+
+def test_the_members_of_a_task_are_on_different_workers() -> None:
+    wide = tasks(Cores(2), 6, members=3)  # two tasks; a worker has room for eight members
+
+    made = planned(wide, shapes=(CPU,))
+    beside_one = planned(wide, workers=(worker(CPU),), shapes=(CPU,))
+    enough = planned(
+        wide,
+        workers=(worker(CPU),),
+        asked_for=(AskedFor("1", "cpu"), AskedFor("2", "cpu")),
+        shapes=(CPU,),
+    )
+
+    assert ({"cpu": 3}, {"cpu": 3}) == (made.needed, made.due)
+    assert [2] == [part.waiting for part in made.reasons["cpu"]]
+    assert ({"cpu": 2}, {"cpu": 2}) == (beside_one.needed, beside_one.due)
+    assert ({"cpu": 0}, {}) == (enough.needed, enough.due)
 
 
 def test_the_shape_with_the_least_charge_for_each_task_is_preferred() -> None:
@@ -88,8 +106,8 @@ def test_tasks_without_gpus_do_not_count_on_gpu_workers_where_others_would_do() 
     alone = planned(tasks(Cores(4), 1), workers=here, shapes=(GPU,))
     with_gpu = planned(tasks(GPUs(1), 1), workers=here)
 
-    assert (1, {"cpu"}) == (made.needed["cpu"], made.due)
-    assert (0, set()) == (alone.needed["gpu"], alone.due)
+    assert (1, {"cpu": 1}) == (made.needed["cpu"], made.due)
+    assert (0, {}) == (alone.needed["gpu"], alone.due)
     assert 0 == sum(with_gpu.needed.values())
 
 

@@ -68,6 +68,74 @@ def test_resources(site: SlurmSite) -> None:
     assert site.out("squeue", "-h", "-o", "%C %m %b") == "6 6G gres:gpu:3\n"
 
 
+def gang(count: int, **of: float) -> dict[str, Any]:
+    return {"Gang": {"count": count, "of": of}}
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "tasks"),
+    [
+        ("-N 1", {"Cores": 1}, None),
+        ("-N 4", gang(4, Cores=1), "4"),
+        ("-N 4 -n 32", gang(4, Cores=8), "32"),
+        ("-N 4 --ntasks-per-node=8 -n 32 --mem=1000", gang(4, Cores=8, Memory=1.048576), "32"),
+        ("-N 4 --ntasks-per-node=8 -c 2", gang(4, Cores=16), "32"),
+        ("-n 32 --ntasks-per-node=8", gang(4, Cores=8), "32"),
+        ("-n 32", {"Cores": 32}, "32"),
+        ("-N 3 -n 7", gang(3, Cores=3), "7"),
+        ("-N 4 -n 2", gang(2, Cores=1), "2"),
+        ("-N 2-4 -n 8", gang(2, Cores=4), "8"),
+        ("-N 2 --gpus=4", gang(2, Cores=1, GPUs=2), "2"),
+        ("-N 2 --gres=gpu:4", gang(2, Cores=1, GPUs=4), "2"),
+        ("-N 2 -n 4 --gpus-per-task=1", gang(2, Cores=2, GPUs=2), "4"),
+        ("-N 2 -n 4 --mem-per-cpu=1000", gang(2, Cores=2, Memory=2.097152), "4"),
+    ],
+)
+def test_several_nodes(
+    site: SlurmSite, words: str, asked: dict[str, Any], tasks: str | None
+) -> None:
+    site.submit(*words.split(), "--wrap=x")
+    job = site.queue.job(1)
+
+    assert (asked, tasks) == (job.request, job.options.get("ntasks"))
+
+
+def test_a_job_on_several_nodes_is_listed_with_them(site: SlurmSite) -> None:
+    site.submit("-N", "3", "-n", "6", "--mem=1G", "--gres=gpu:1", "-J", "a", "--wrap=x")
+    form = "%D|%C|%N|%R|%m|%b"
+    assert "3|6||(Resources)|1G|gres:gpu:1\n" == site.out("squeue", "-h", "-o", form)
+
+    site.begin(1, others=("n8.site", "n9.site"), cpus=6)
+
+    assert "3|6|n[7-9]|n[7-9]|1G|gres:gpu:1\n" == site.out("squeue", "-h", "-o", form)
+    assert "1\n" == site.out("squeue", "-h", "-o", "%i", "-w", "n9")
+    assert "" == site.out("squeue", "-h", "-o", "%i", "-w", "n1")
+    record = site.out("scontrol", "show", "job", "1")
+    assert "NodeList=n[7-9]\n" in record
+    assert "BatchHost=n7\n" in record
+    assert "NumNodes=3 NumCPUs=6 NumTasks=6 " in record
+    assert "TRES=cpu=6,mem=3G,node=3,billing=6,gres/gpu=3\n" in record
+    assert "MinCPUsNode=2 " in record
+    site.end(1)
+    fields = "JobID,NNodes,AllocNodes,NCPUS,NodeList"
+    assert ["1|3|3|6|n[7-9]", "1.batch|1|1|2|n7"] == site.out(
+        "sacct", "-nP", "-o", fields
+    ).splitlines()
+    names = site.out("scontrol", "show", "hostnames", "n[7-9]").split()
+    assert ["n7", "n8", "n9"] == names
+    assert "n[7-9]\n" == site.out("scontrol", "show", "hostlist", ",".join(names))
+    assert "n[8,7]\n" == site.out("scontrol", "show", "hostlist", "n8,n7")
+    assert "n[7-8]\n" == site.out("scontrol", "show", "hostlistsorted", "n8,n7")
+    assert " MaxNodes=UNLIMITED " in site.out("scontrol", "show", "partition")
+
+
+def test_a_job_that_asks_for_all_cores_is_listed_with_those_that_it_has(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.begin(1, cpus=16)
+
+    assert "16\n" == site.out("squeue", "-h", "-o", "%C")
+
+
 def test_of_an_array_each_task_has_its_own_output(site: SlurmSite) -> None:
     site.submit("-a", "1-9:2%3", "-o", "%x-%j.out", "-e", "%A.%a", "--wrap=x")
     site.submit("-a", "1", "--wrap=x")
@@ -134,7 +202,8 @@ def test_wrong_values(site: SlurmSite, words: list[str], status: int, text: str)
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["-N", "2"], "Requested node configuration is not available"),
+        (["-N", "20000"], "Requested node configuration is not available"),
+        (["-N", "4-2"], "Requested node configuration is not available"),
         (["-a", "x"], "Invalid job array specification"),
         (["-a", "0-1000000"], "Invalid job array specification"),
         (["-a", "1000000"], "Invalid job array specification"),

@@ -361,6 +361,54 @@ def test_steps_that_cannot_be(site: SlurmSite, words: list[str], text: str, stat
     assert (done.stdout, done.stderr, done.returncode) == ("", text + "\n", status)
 
 
+ON_NODES = {
+    "GRAIN_NODES": "n7.site,n8.site,gpu1.site", "SLURM_JOB_NODELIST": "n[7-8],gpu1",
+    "SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_CPUS_ON_NODE": "4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "lines"),
+    [
+        ("", {}, ["here 0 0 1(x3)", "m1 1 0 1(x3)", "m2 2 0 1(x3)"]),
+        ("-n 4", {}, ["here 0 0 2,1(x2)", "here 0 1 2,1(x2)", "m1 1 0 2,1(x2)", "m2 2 0 2,1(x2)"]),
+        ("-N 2", {}, ["here 0 0 1(x2)", "m1 1 0 1(x2)"]),
+        ("-N 2 -n 1", {}, ["here 0 0 1"]),
+        ("-N 2", {"SLURM_NTASKS": "3"}, ["here 0 0 2,1", "here 0 1 2,1", "m1 1 0 2,1"]),
+        ("--ntasks-per-node=2 -N 1", {}, ["here 0 0 2", "here 0 1 2"]),
+        ("-w gpu1 -n 1", {}, ["m2 0 0 1"]),
+        ("-N 1 -n 2 -r 1", {}, ["m1 0 0 2", "m1 0 1 2"]),
+    ],
+)
+def test_a_step_is_spread_over_the_nodes_of_its_job(
+    site: SlurmSite, words: str, env: dict[str, str], lines: list[str]
+) -> None:
+    rsh = site.folder / "rsh"
+    rsh.write_text(
+        '#!/bin/sh\nshift\nWHERE=$1\nexport WHERE\nexec env -u SLURM_NODEID sh -c "$2"\n'
+    )
+    rsh.chmod(0o700)
+    show = "echo ${WHERE:-here} $SLURM_NODEID $SLURM_LOCALID $SLURM_STEP_TASKS_PER_NODE"
+    done = srun(site, *words.split(), "sh", "-c", show, **ON_NODES, **env, GRAIN_RSH=str(rsh))
+
+    assert ("", 0, lines) == (done.stderr, done.returncode, sorted(done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("-N 4", "srun: error: Only allocated 3 nodes asked for 4"),
+        ("-N 2 -r 2", "srun: error: Only allocated 1 nodes asked for 2"),
+        ("-n 9", f"{NO_STEP}: More processors requested than permitted"),
+        ("-w n9", f"{NO_STEP}: Requested node configuration is not available"),
+    ],
+)
+def test_a_step_has_no_more_than_its_job(site: SlurmSite, words: str, text: str) -> None:
+    done = srun(site, *words.split(), "x", **ON_NODES)
+
+    assert ("", text + "\n", 1) == (done.stdout, done.stderr, done.returncode)
+
+
 def test_ranks_are_never_started_as_runs_of_their_own(site: SlurmSite) -> None:
     done = srun(site, "-n2", "--mpi=pmix", "echo", "x")
     assert (done.stdout, done.returncode) == ("", 1)

@@ -105,12 +105,11 @@ def test_grain_submit_reads_directives_of_slurm(site: SlurmSite) -> None:
 
 
 def test_a_directive_that_cannot_be_obeyed_is_said(site: SlurmSite) -> None:
-    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH -N 2\n")
+    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n1\n")
     done = grain(site, "submit", "job.sh")
     assert done.exit_code == 2
-    assert (
-        "in a line #SBATCH: Requested node configuration is not available (a job runs on one"
-        in (done.stderr)
+    assert "in a line #SBATCH: Invalid node name specified (jobs cannot choose their nodes)" in (
+        done.stderr
     )
 
 
@@ -154,5 +153,5 @@ def test_in_a_job_of_the_system_srun_is_that_of_the_system(site: SlurmSite) -> N
 def test_a_refusal_names_the_command_of_the_system(site: SlurmSite) -> None:
     grain(site, "slurm")
     path = f"{folder(site)}:{system_commands(site)}:/bin"
-    found = site.answer("sbatch", "-N", "2", "--wrap=x", PATH=path)
+    found = site.answer("sbatch", "-w", "n1", "--wrap=x", PATH=path)
     assert found.err.endswith(f"; the system's sbatch may have it: {site.folder}/usr-bin/sbatch")

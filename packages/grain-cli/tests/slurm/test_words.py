@@ -257,6 +257,8 @@ def test_directives_become_options_of_grain_submit() -> None:
         "no_requeue": True,
     }
     assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0) == {}
+    on_nodes = submit_options("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n", "job.sh", 0.0)
+    assert on_nodes == {"nodes": 4, "ranks": 32, "res": "Cores=8,Memory=1.048576"}
     bare = submit_options("#!/bin/sh\n#SBATCH --export=NONE,A=b\n", "job.sh", 0.0)
     assert bare == {"clean_env": True, "env": ("A=b",)}
 
@@ -264,7 +266,7 @@ def test_directives_become_options_of_grain_submit() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("-N 2", r"Requested node configuration is not available \(a job runs on one node here\)"),
+        ("-w n1", r"Invalid node name specified \(jobs cannot choose their nodes\)"),
         ("--time=x", "Invalid --time specification"),
         ("--no-such", "unrecognized option '--no-such'"),
         ("--export=NONE,A", "--export of single variables"),

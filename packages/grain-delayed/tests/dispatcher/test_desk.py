@@ -500,3 +500,22 @@ def test_a_job_that_cannot_be_read_does_not_hide_others(queue: Queue) -> None:
     desk = Desk(queue)
     assert starts(desk) == [TaskAttempt(2, None, 1)]
     assert desk.look().in_charge
+
+
+def test_an_attempt_on_several_workers_that_is_handed_back_runs_again_when_its_call_has_ended(
+    queue: Queue,
+) -> None:
+    queue.submit(JOB)
+    clock = Clock()
+    desk = Desk(queue, clock)
+    [start] = starts(desk)
+    desk.book.tickets[start] = 7
+    queue.begin(*start, begun(others=("n2",)))
+    queue.end(*start, Ended(how="returned", at=1.0, elapsed=60.0))
+
+    clock.now += 30
+    desk.look()
+    assert [] == starts(desk)
+
+    assert desk.read(start)
+    assert [start._replace(attempt=2)] == starts(desk)

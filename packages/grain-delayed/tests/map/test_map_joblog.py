@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from grain.map import MapError, RequestError, ResultLogError
 from grain.map.failures import FailureGroups
 from grain.map.halting import Halt, Tally, parse_halt
-from grain.map.inputs.requests import parse_jobs, parse_request
+from grain.map.inputs.requests import parse_jobs, parse_request, parse_supply
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, Past, read_line
 from grain.map.job_log.file import JobLog
 from grain.map.job_log.table import ResultTable
@@ -298,7 +298,7 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
         ("Cores=", "Kind=value"),
         ("Cores=1,", "no list"),
         ("Cores=1,Cores=2", "twice"),
-        ("Cores(4)", "is Python"),
+        ("Cores(4", "as in Python"),
         ("cores=4", "Did you mean Cores"),
         ("Node=4", "cores and memory"),
         ("Cores=many", "Cores"),
@@ -308,6 +308,12 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
 def test_a_bad_request_is_refused_with_the_part_that_is_wrong(text: str, message: str) -> None:
     with pytest.raises(RequestError, match=message.replace("(", r"\(")):
         parse_request(text)
+
+
+@pytest.mark.parametrize("text", ["2 * Cores=4", "GPUs=1|Cores=4"])
+def test_this_machine_is_one_worker_with_certain_resources(text: str) -> None:
+    with pytest.raises(RequestError, match="say what this machine gives to jobs"):
+        parse_supply(text)
 
 
 def test_only_the_command_needs_click() -> None:

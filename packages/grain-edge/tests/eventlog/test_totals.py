@@ -194,3 +194,20 @@ def test_the_totals_of_a_mission_agree_with_its_lines() -> None:
     lengths = [end.ended - end.started for end in ends if end.ended and end.started]
     longest = max(function.seconds.most for function in totals.functions.values())
     assert max(lengths) >= longest > quantiles(lengths)[2]
+
+
+def test_a_task_on_several_workers_has_the_cores_of_all() -> None:
+    task = TaskSubmitted(
+        time=0.0, task=1, function="f", request={"Cores": 2.0}, request_text="3 * Cores(2)",
+        members=(3,),
+    )  # fmt: skip
+    totals = totals_of([task, ended(1, "value", usage=Usage(user=10.0, programs=1))])
+
+    [function] = totals.functions.values()
+    assert (60.0, 30.0) == (totals.core_seconds, totals.cpu_seconds)
+    # As much as is asked for on each of them, which is what a user states.
+    assert (2.0, 1.0) == (function.asked["Cores"].most, function.busy_cores.most)
+
+
+def test_a_task_that_asks_for_all_cores_has_those_of_its_worker() -> None:
+    assert 160.0 == totals_of([submitted(1), ended(1, "value", cores=16.0)]).core_seconds

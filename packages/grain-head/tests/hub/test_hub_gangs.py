@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.edge.questions import OverviewAnswer, WorkerRow, pack, unpack
+from grain.head.hub.answers.demand import demand
 from grain.head.messages import (
     AckTasks,
     Crash,
@@ -17,6 +19,7 @@ from grain.head.messages import (
     Started,
     Submit,
     Synced,
+    WorkerFacts,
 )
 from grain.resource import Cores, to_data
 from grain.worker.messages import (
@@ -617,3 +620,29 @@ def test_a_crash_is_blamed_once_and_on_the_member_that_the_root_has_lost(
     expected = "its runner died" if seat_reports else how
     assert (seat, expected) == (crashed.crash.worker, crashed.crash.how)
     assert leases[root].attempt == crashed.crash.attempt
+
+
+def test_a_gang_that_runs_is_one_task_with_all_of_its_workers() -> None:
+    hub = Gang()
+    root, seats = parts(hub.leases())
+
+    assert {"a", "b", "c"} == {facts.name for facts in hub.sent("m", WorkerFacts)}
+    assert (1, 0) == (hub.hub.counts().running, hub.hub.counts().waiting)
+    overview = hub.hub.overview.state(hub.now)
+    assert (1, [root]) == (overview.tasks.running, [w.name for w in rows(overview) if w.runs])
+    on_root, also = hub.hub.why("m", 1, hub.now).reasons
+    assert on_root.startswith(f"on {root} with")
+    assert f"it also has {', '.join(seats)}" == also
+
+
+def test_the_demand_of_a_gang_is_as_many_workers_as_it_has_members() -> None:
+    hub = Gang()
+    hub.send("m", Submit(2, 1, F), Synced(), payload=b"args")
+
+    [found] = demand(hub.hub.registry, hub.hub.waiting, hub.now).classes
+
+    assert (3, 3, 1, {"Cores": 2}) == (found.members, found.waiting, found.running, found.request)
+
+
+def rows(overview: OverviewAnswer) -> list[WorkerRow]:
+    return unpack(pack(overview), OverviewAnswer).workers

@@ -222,3 +222,12 @@ def test_a_waiting_gang_is_explained_by_how_many_workers_have_room() -> None:
     assert "it asks for 2 * Cores(2)" in reasons
     assert "it needs room on 2 workers of one group at once, and 1 has it now" in reasons
     assert "w0: it has room for a member" in reasons
+
+
+def test_a_gang_for_which_there_are_too_few_workers_says_so() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(1))
+    wide = cluster.submit(3 * Cores(2))
+
+    reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
+
+    assert "and 2 have it now; it waits for more workers, as only 2 could" in reasons

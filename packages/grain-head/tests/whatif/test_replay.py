@@ -70,13 +70,24 @@ class Log:
         self.lines.append(WorkerLeft(time=AT + at, worker=worker, why=why, heard=heard))
 
     def submit(
-        self, at: float, *after: int, cores: int = 1, function: str = "fn", **more: float
+        self,
+        at: float,
+        *after: int,
+        cores: int = 1,
+        function: str = "fn",
+        members: tuple[int, ...] = (),
+        **more: float,
     ) -> int:
         self._last += 1
         request = {"Cores": float(cores), **more}
         self.lines.append(
             TaskSubmitted(
-                time=AT + at, task=self._last, function=function, request=request, after=after
+                time=AT + at,
+                task=self._last,
+                function=function,
+                request=request,
+                after=after,
+                members=members,
             )
         )
         return self._last
@@ -714,3 +725,74 @@ def test_alternatives_of_kinds_that_are_not_known_are_left_out() -> None:
     ]
 
     assert Cores(2) == log.workload().tasks[0].request
+
+
+# ---- tasks on several workers
+
+
+def gangs(count: int, workers: int) -> Log:
+    """Return a log of gangs of two workers, of which one runs at a time for ten seconds."""
+    log = Log()
+    for number in range(workers):
+        log.join(0, f"w{number}", 1)
+    tasks = [log.submit(0, members=(2,)) for _ in range(count)]
+    for number, task in enumerate(tasks):
+        log.run(task, 10 * number, 10 * number + 10, worker="w0")
+    return log
+
+
+def test_a_task_on_several_workers_takes_them_all_at_once() -> None:
+    workload = gangs(2, 3).workload()
+
+    done = replay(workload, Scenario())
+
+    assert 20.0 == done.makespan
+    assert 2 * 2 * 10 / (3 * 20) == pytest.approx(done.busy)
+    assert () == workload.ignored
+    assert (10.0, 1.0) == replay(workload, workers(4))[0:4:3]
+
+
+def test_a_task_on_more_workers_than_there_are_never_ends() -> None:
+    never = replay(gangs(1, 2).workload(), workers(1)).never
+
+    assert {("fn", "it needs 2 workers at once, and there are 1"): 1} == never
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_task_on_several_workers_begins_again_if_one_of_them_is_lost(lost: str) -> None:
+    log = Log()
+    for name in "ab":
+        log.join(0, name, 1)
+    task = log.submit(0, members=(2,))
+    log.leave(5, lost, "its node does not answer")
+    log.run(task, 0, 5, outcome="lost", final=False, worker=lost)
+    log.join(7, "c", 1)
+    log.run(task, 7, 17, worker="c")
+    workload = log.workload()
+
+    assert (17.0, 17.0) == (workload.makespan, replay(workload, Scenario()).makespan)
+
+
+def test_a_change_of_a_request_keeps_its_number_of_workers_or_states_another() -> None:
+    workload = gangs(1, 3).workload()
+
+    for text, expected in (
+        ("fn:Cores=2", 2 * Cores(2)),
+        ("fn:3 * Cores=1", 3 * Cores(1)),
+        ("fn:Memory=1", 2 * (Cores(1) & Memory(1))),
+    ):
+        functions, change = parse_change(text, workload)
+        scenario = Scenario(None, dict.fromkeys(functions, change))
+        assert expected == scenario.request("fn", workload.tasks[0].request)
+
+
+def test_a_task_may_take_several_workers_or_one() -> None:
+    log = Log()
+    log.join(0, "w", 4)
+    task = log.submit(0, members=(2, 1))
+    log.lines[-1] = replace(log.lines[-1], others=({"Cores": 4.0},))
+    log.run(task, 0, 10)
+    workload = log.workload()
+
+    assert 2 * Cores(1) | Cores(4) == workload.tasks[0].request
+    assert 10.0 == replay(workload, Scenario()).makespan

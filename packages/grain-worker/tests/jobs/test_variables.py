@@ -45,6 +45,7 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "GRAIN_JOB_ID": "12",
         "GRAIN_JOB_NAME": "opt",
         "GRAIN_ATTEMPT": "1",
+        "GRAIN_NODES": "n07",
     }
 
 
@@ -106,4 +107,49 @@ def test_a_binding_that_the_user_has_chosen_stays() -> None:
     ],
 )
 def test_ranks_share_the_cpus_of_their_job(options: dict[str, str], threads: int) -> None:
-    assert threads_each(msgspec.structs.replace(JOB, options=options), 4) == threads
+    assert threads_each(msgspec.structs.replace(JOB, options=options), PLACE) == threads
+
+
+# ---- on several workers
+
+NODES = Place("n07", 4, "queue", (("n08", 4), ("n09", 4), ("gpu2", 2)))
+
+
+def on_nodes(**options: str) -> dict[str, str]:
+    job = msgspec.structs.replace(JOB, options=options)
+    return job_environment(job, 12, None, 1, NODES)
+
+
+def test_a_job_on_several_workers_knows_them_all() -> None:
+    found = on_nodes()
+
+    assert ("4", "4") == (found["SLURM_NNODES"], found["SLURM_JOB_NUM_NODES"])
+    assert "n[07-09],gpu2" == found["SLURM_JOB_NODELIST"] == found["SLURM_NODELIST"]
+    assert "n07,n08,n09,gpu2" == found["GRAIN_NODES"]
+    assert ("4", "4(x3),2") == (found["SLURM_CPUS_ON_NODE"], found["SLURM_JOB_CPUS_PER_NODE"])
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks", "threads"),
+    [
+        ({}, "4(x3),2", 1),
+        ({"ntasks": "8"}, "2(x4)", 1),
+        ({"ntasks": "4"}, "1(x4)", 3),
+        ({"ntasks": "6"}, "2(x2),1(x2)", 2),
+        ({"ntasks": "14"}, "4(x2),3(x2)", 1),
+        ({"ntasks": "4", "submit-dir": "/"}, "1(x4)", 3),
+    ],
+)
+def test_ranks_are_spread_over_workers(options: dict[str, str], ranks: str, threads: int) -> None:
+    job = msgspec.structs.replace(JOB, options=options)
+
+    assert ranks == on_nodes(**options)["SLURM_TASKS_PER_NODE"]
+    assert threads == threads_each(job, NODES)
+
+
+def test_the_workers_of_the_job_in_which_one_submits_do_not_leak_into_the_job() -> None:
+    outer = {"GRAIN_RSH": "/tmp/rsh", "OMPI_MCA_plm_rsh_agent": "/tmp/rsh", "HYDRA_HOST_FILE": "f"}
+
+    assert not set(outer) & set(environment(environment=outer))
+    chosen = environment(environment={"OMPI_MCA_btl": "tcp,self"})
+    assert "tcp,self" == chosen["OMPI_MCA_btl"]

@@ -46,19 +46,22 @@ def need_of(threads: int, resources: Mapping[str, object]) -> Need:
         resources: by their names, as in the rule.
 
     Raises:
-        BadResource: one has a value that it cannot have, or asks for several nodes.
+        BadResource: one has a value that it cannot have.
     """
-    if _number(resources, "nodes", 1) > 1:
-        raise BadResource("nodes: a job runs on one node here; for several, use --executor slurm")
-    cores = _number(resources, "cpus_per_task", threads) * _number(resources, "tasks", 1)
+    nodes = max(math.ceil(_number(resources, "nodes", 1)), 1)
+    # As Slurm does it: tasks are those of all nodes, and a node without one is not needed.
+    tasks = math.ceil(max(_number(resources, "tasks", 1), nodes) / nodes)
+    cores = _number(resources, "cpus_per_task", threads) * tasks
     request: dict[str, object] = {"Cores": max(math.ceil(cores), 1)}
     if memory := _memory(resources, cores):
         request["Memory"] = math.ceil(round(memory * 1e6, 3)) / 1e6
-    if gpus := _gpus(resources):
+    if gpus := _gpus(resources, nodes):
         request["GPUs"] = gpus
     text = resources.get(FREE)
     if text is not None:
         request |= _free(text)
+    if nodes > 1:
+        request = {"Gang": {"count": nodes, "of": request}}
     try:
         from_data(request)
     except ValueError as error:
@@ -85,8 +88,9 @@ def _memory(resources: Mapping[str, object], cores: float) -> float:
     return _number(resources, "mem_mib", 0) * _MIB_IN_GB
 
 
-def _gpus(resources: Mapping[str, object]) -> int:
-    found = max(_number(resources, name, 0) for name in _GPUS)
+def _gpus(resources: Mapping[str, object], nodes: int) -> int:
+    """Return the GPUs of a node."""
+    found = max(_number(resources, name, 0) for name in _GPUS) / nodes
     match = _GRES.fullmatch(str(resources.get("gres", "")))
     return max(math.ceil(found), int(match[1] or 1) if match else 0)
 

@@ -44,10 +44,10 @@ class JobCommands:
         )
         return self.queue.submit(job)
 
-    def begin(self, number: int, task: int | None = None) -> int:
+    def begin(self, number: int, task: int | None = None, **more: Any) -> int:
         """Have the next attempt begin on worker w1; return its number."""
         attempt = len(self.queue.attempts(number, task)) + 1
-        begun = Begun(at=time.time() - 90, host="n17", worker="w1", ticket=1)
+        begun = Begun(at=time.time() - 90, host="n17", worker="w1", ticket=1, **more)
         assert self.queue.begin(number, task, attempt, begun)
         return attempt
 

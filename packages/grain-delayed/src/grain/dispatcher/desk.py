@@ -24,11 +24,11 @@ from grain.queue.records import Begun, Ended
 from grain.queue.states import FINAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.queue.folder import Queue
     from grain.queue.records import Wish
-    from grain.queue.states import Standing
+    from grain.queue.states import Run, Standing
 
 _log = logging.getLogger("grain.dispatcher")
 
@@ -150,8 +150,10 @@ class Desk:
             active = list(self.plan.active())
             self.book.refresh(safe=True)
             for start in active:
+                entry = self.book.entries[start.number]
+                runs: Sequence[Run] = entry.runs.get(start.task, ())
                 # Those that wait at the scheduler have no receipt.
-                if len(self.book.entries[start.number].runs.get(start.task, ())) >= start.attempt:
+                if len(runs) >= start.attempt and not self._may_run_elsewhere(start, runs[-1]):
                     self.plan.note(start.number, start.task)
                     self._counted.add(start.number)
             self._halt()
@@ -170,6 +172,13 @@ class Desk:
         in_charge = self._is_in_charge()
         stops, self._stops = self._stops, []
         return News(stops, in_charge, self.plan.has_jobs)
+
+    def _may_run_elsewhere(self, start: TaskAttempt, run: Run) -> bool:
+        """Return True if another worker of an attempt that was handed back may not have ended it.
+
+        The scheduler knows: the call ends when nothing of the attempt runs any more.
+        """
+        return run.how == "returned" and bool(run.others) and start in self.book.tickets
 
     def leave(self) -> None:
         """Note that this dispatcher ends, so that commands on all hosts know."""

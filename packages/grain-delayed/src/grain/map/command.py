@@ -341,17 +341,17 @@ def _resources(
     res: str | None, jobs: int | None, local: str | None
 ) -> tuple[Resource, Resource | None]:
     """Return the resources of each job, and those of the worker on this machine, if any."""
-    from grain.map.inputs.requests import parse_request
+    from grain.map.inputs.requests import parse_request, parse_supply
     from grain.resource import Capacity, Cores, Memory
 
-    if res is not None and "=" not in res:
+    if res is not None and not {"=", "("} & set(res):
         raise RequestError(
             f"-r {res}: -r and --res state what each job needs, as in -r Cores=4,Memory=8. What "
             "they do in GNU parallel is done here by --results; and nothing runs without input"
         )
     request = None if res is None else parse_request(res)
     if local is not None:
-        supply = parse_request(local)
+        supply = parse_supply(local)
         if jobs is not None:
             supply = supply & Capacity(jobs)
     elif jobs is None:

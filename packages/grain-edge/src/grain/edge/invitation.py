@@ -39,7 +39,13 @@ from grain.edge.transports.identity import (
     listening_context,
     make_credentials,
 )
-from grain.edge.transports.interfaces import listening, local_addresses, reachable, wanted
+from grain.edge.transports.interfaces import (
+    interface_names,
+    listening,
+    local_addresses,
+    reachable,
+    wanted,
+)
 from grain.edge.transports.listening import accept_forever
 from grain.edge.transports.tls import TlsStream
 from grain.edge.version import package_version
@@ -172,6 +178,14 @@ async def invite(codec: Codec, heartbeat: Heartbeat | None = None) -> AsyncItera
             nursery.start_soon(accept_forever, listener, door.admit)
         yield door
         nursery.cancel_scope.cancel()
+
+
+def interface_of(address: str) -> str:
+    """Return the name of the interface of this host that has an address; "" if none has it."""
+    for name in interface_names():
+        if any(address in found for found in local_addresses(name)):
+            return name
+    return ""
 
 
 @asynccontextmanager

@@ -491,14 +491,17 @@ class ClassDemand(Part, frozen=True):
     """The tasks of all missions that ask for the same and need as much time.
 
     Attributes:
-        request: what each asks for, without its time; of alternatives the first one.
+        request: what each asks for, without its time; of alternatives the first one, and of several
+            workers that on each.
         ask: what each asks for, as a user writes it.
         interpreter: that they need; empty if any will do.
+        waiting: how many wait; one on several workers counts as so many.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
         ended: of how many runs, at most 100 of each mission, `mean` is.
         mean: their mean duration in seconds.
         others: the further alternatives.
+        members: the number of workers that each takes at once.
     """
 
     request: dict[str, Any]
@@ -511,6 +514,7 @@ class ClassDemand(Part, frozen=True):
     ended: int
     mean: float
     others: list[AlternativeDemand] = []
+    members: int = 1
 
 
 class WorkerSupply(Part, frozen=True):

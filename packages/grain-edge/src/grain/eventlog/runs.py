@@ -44,7 +44,7 @@ class Submission(NamedTuple):
     """A task as it was submitted.
 
     Attributes:
-        request: amounts by kind; of alternatives those of the first one.
+        request: amounts by kind on each worker; of alternatives those of the first one.
         after: the tasks that its branch has awaited, or whose values it takes.
         retry_of: the task of which this is a further attempt; 0 if it is the first.
     """
@@ -57,10 +57,15 @@ class Submission(NamedTuple):
     retry_of: int
     time: float
     others: tuple[Mapping[str, float], ...] = ()
+    members: tuple[int, ...] = ()
 
     def alternative(self, index: int) -> Mapping[str, float]:
         """Return the amounts of an alternative, counted from 0."""
         return self.others[index - 1] if 0 < index <= len(self.others) else self.request
+
+    def workers(self, index: int) -> int:
+        """Return the number of workers that an alternative takes at once."""
+        return self.members[index] if index < len(self.members) else 1
 
 
 class EndedRun(NamedTuple):
@@ -102,17 +107,27 @@ class EndedRun(NamedTuple):
 
     @property
     def request(self) -> Mapping[str, float]:
-        """The amounts that the task asked for, by the alternative that it took."""
+        """The amounts that the task asked for on each worker, by the alternative that it took."""
         return self.submission.alternative(self.line.alternative)
 
     @property
     def cores(self) -> float:
-        """The cores that the task asks for."""
-        return self.request.get("Cores", 0.0)
+        """The cores that the task has on all of its workers."""
+        return self.line.cores or self.request.get("Cores", 0.0) * self.workers
+
+    @property
+    def own_cores(self) -> float:
+        """Those of its own worker, which is the first one of several."""
+        return self.cores / self.workers
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that it has at once."""
+        return self.submission.workers(self.line.alternative)
 
     @property
     def core_seconds(self) -> float:
-        """The cores that it asks for, for as long as it ran."""
+        """The cores that it has, for as long as it ran."""
         return self.cores * self.seconds
 
     @property
@@ -142,15 +157,18 @@ class OpenTask:
     Attributes:
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
-        request: the amounts that it asks for; of alternatives those of the one that it took last.
+        request: the amounts that it asks for on each worker; of alternatives those of the one that
+            it took last.
+        workers: the number of workers that it takes at once, likewise.
         ran_before: True if an earlier run of it had begun.
     """
 
-    __slots__ = ("queued", "ran_before", "request", "started", "submission", "worker")
+    __slots__ = ("queued", "ran_before", "request", "started", "submission", "worker", "workers")
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.request = submission.request
+        self.workers = submission.workers(0)
         self.queued = submission.time
         self.started: float | None = None
         self.worker = ""
@@ -228,6 +246,7 @@ class RunAssembly:
             given = min(line.time - self.clock_change, now)
             task.started, task.worker = max(given, task.queued), line.worker
             task.request = task.submission.alternative(line.alternative)
+            task.workers = task.submission.workers(line.alternative)
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
         elif isinstance(line, LogStarted):
@@ -293,6 +312,7 @@ class RunAssembly:
             line.retry_of,
             now,
             line.others,
+            line.members,
         )
 
     def _ended(self, line: RunEnded, now: float) -> EndedRun:

@@ -113,9 +113,12 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         task: its number in its mission.
         function: the name of its function.
         request: amounts by kind: ``{"Cores": 4, "Memory": 8.0}``; a time limit is ``"WTime"``, in
-            seconds. Of alternatives, those of the first one.
+            seconds. Of alternatives, those of the first one; of a task on several workers, those of
+            each worker.
         request_text: the request as it was written: ``Cores(4) & Memory(8)``.
         others: the further alternatives, each as amounts by kind.
+        members: the number of workers that it takes at once, by each alternative; empty if that is
+            always one.
         prefer: for how many seconds it waits for the first alternative before it takes another.
         after: the task whose end the branch that submits this one had last waited for, so that this
             one could not come earlier; empty if it had waited for none.
@@ -128,6 +131,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     request: dict[str, Amount] = {}
     request_text: str = ""
     others: tuple[dict[str, Amount], ...] = ()
+    members: tuple[Count, ...] = ()
     prefer: Amount = 0.0
     after: tuple[Count, ...] = ()
     retry_of: Count = 0
@@ -164,7 +168,10 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
             worker has not reported, when the task was given to it; None if it never was.
         ended: when nothing of it was left, likewise; None if that is not known.
         cpus: the numbers of the CPUs that it had; empty where its worker has not reported them, as
-            after a brief run that had a value and ran no program.
+            after a brief run that had a value and ran no program. Of several workers, those of the
+            first one.
+        cores: how many cores it had on all of its workers; 0 where the request says so, as it does
+            unless it asks for all that a worker has.
         error: the class of the exception, or empty.
         message: its text, in one line, with a semicolon for each end of a line; a long text loses
             its middle.
@@ -184,6 +191,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     started: Moment | None = None
     ended: Moment | None = None
     cpus: tuple[int, ...] = ()
+    cores: Amount = 0.0
     error: str = ""
     message: str = ""
     final: bool = True

@@ -316,7 +316,8 @@ class Totals:
 
     @staticmethod
     def _count_usage(run: EndedRun, usage: Usage, function: FunctionTotals) -> None:
-        function.cpu_seconds += usage.cpu
+        # Programs of the first worker are measured; others of the task are taken to be alike.
+        function.cpu_seconds += usage.cpu * run.workers
         if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
             function.busy_cores.add(usage.cpu / run.seconds)
         if usage.measured_by == "none":

@@ -153,12 +153,27 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def first_choice(self) -> dict[str, object]:
-        """The resources that it asks for; of alternatives those of the first one."""
+        """The resources that it asks for on each node; of alternatives those of the first one."""
+        return self._first[1]
+
+    @property
+    def nodes(self) -> int:
+        """The number of workers that it asks for at once; of alternatives that of the first one."""
+        return self._first[0]
+
+    @property
+    def _first(self) -> tuple[int, dict[str, object]]:
         rest = dict(self.request)
         either = rest.pop("Either", None)
         given = either.get("of") if isinstance(either, dict) else either
         first = given[0] if isinstance(given, list) and given else None
-        return {**rest, **first} if isinstance(first, dict) else rest
+        rest |= first if isinstance(first, dict) else {}
+        gang = rest.pop("Gang", None)
+        if not isinstance(gang, dict):
+            return 1, rest
+        count, of = gang.get("count"), gang.get("of")
+        rest |= of if isinstance(of, dict) else {}
+        return count if isinstance(count, int) else 1, rest
 
 
 class TaskInput(NamedTuple):
@@ -276,6 +291,8 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         ticket: the number of the task in the queue's mission.
         cancelled: who has cancelled it before it began; "" for a run.
         why: the reason that was given for that.
+        others: the hosts of the other workers of a job on several, in their order.
+        cpus: the number of CPUs that it has on all of them; 0 if it asked for none.
     """
 
     at: float
@@ -285,6 +302,8 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     ticket: int = 0
     cancelled: str = ""
     why: str = ""
+    others: tuple[str, ...] = ()
+    cpus: int = 0
 
 
 class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -70,6 +70,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         message: as of `records.Ended`.
         memory: the peak in GB; 0 if it is not known.
         cpu: CPU seconds.
+        others: the hosts of the other workers of a job on several.
+        cpus: the number of CPUs that it has there; 0 if it asked for none.
     """
 
     attempt: int
@@ -85,6 +87,13 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     message: str = ""
     memory: float = 0.0
     cpu: float = 0.0
+    others: tuple[str, ...] = ()
+    cpus: int = 0
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All of its hosts, as often as they have a worker of it; where it was run first."""
+        return (self.host, *self.others) if self.host else ()
 
 
 class Standing(NamedTuple):
@@ -127,7 +136,9 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
             message=begun.why,
         )  # fmt: skip
     if ended is None:
-        return Run(attempt, begun.at, begun.host, begun.worker)
+        return Run(
+            attempt, begun.at, begun.host, begun.worker, others=begun.others, cpus=begun.cpus
+        )
     usage = ended.usage
     return Run(
         attempt=attempt,
@@ -143,6 +154,8 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         message=ended.message,
         memory=usage.peak_memory if usage else 0.0,
         cpu=usage.cpu if usage else 0.0,
+        others=begun.others,
+        cpus=begun.cpus,
     )
 
 

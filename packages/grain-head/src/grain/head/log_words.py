@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grain.resource import Either, Resource, to_data
+from grain.resource import Cores, Either, Gang, Resource, to_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,8 @@ class RequestWords:
     def of(self, request: Resource) -> tuple[dict[str, float], str]:
         """Return the amounts of a request by kind, and its text.
 
-        Of alternatives the amounts are those of the first one.
+        Of alternatives the amounts are those of the first one, and of several workers those of
+        each.
         """
         if request is not self._last:
             words = self._all.get(request)
@@ -39,14 +40,42 @@ class RequestWords:
                 if len(self._all) >= self._most:
                     self._all.clear()
                 first = request.alternatives()[0]
-                words = self._all[request] = (amounts(to_data(first)), request.ask())
+                words = self._all[request] = (_each(first), request.ask())
             self._last, self._words = request, words
         return self._words
 
     @staticmethod
     def others(request: Either) -> tuple[dict[str, float], ...]:
         """Return the amounts of the alternatives of a request behind the first one."""
-        return tuple(amounts(to_data(one)) for one in request.alternatives()[1:])
+        return tuple(_each(one) for one in request.alternatives()[1:])
+
+    @staticmethod
+    def members(request: Resource) -> tuple[int, ...]:
+        """Return the number of workers that each alternative takes; nothing if all take one."""
+        counts = tuple(members_of(one) for one in request.alternatives())
+        return counts if max(counts) > 1 else ()
+
+
+def members_of(request: Resource) -> int:
+    """Return the number of workers that a request without alternatives takes at once."""
+    return request.count if isinstance(request, Gang) else 1
+
+
+def cores_held(request: Resource, worker: float) -> float:
+    """Return how many cores a task has that asks for all of a worker; 0 if it does not.
+
+    Args:
+        request: without alternatives.
+        worker: the cores of its worker. Of a task on several, the others count as this one.
+    """
+    part = request.get(Cores)
+    is_all = isinstance(part, Cores) and part.is_all
+    return worker * members_of(request) if is_all else 0.0
+
+
+def _each(request: Resource) -> dict[str, float]:
+    """Return the amounts of a request without alternatives on each worker."""
+    return amounts(to_data(request.member if isinstance(request, Gang) else request))
 
 
 def amounts(data: dict[str, Any]) -> dict[str, float]:

@@ -32,7 +32,7 @@ import trio
 
 from grain.eventlog import schema
 from grain.eventlog.usage import RunReport, decode_report
-from grain.head.log_words import RequestWords, amounts, one_line
+from grain.head.log_words import RequestWords, amounts, cores_held, one_line
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.resource import ZERO, Either
 from grain.worker.call import CallLabels
@@ -367,6 +367,7 @@ class RunLog:
             run.began = self.now - (0.0 if read is None else read.ended - read.started)
         self._list_start(task, run)
         host, cpus, usage = self._host(run.worker), _NO_CPUS, None
+        cores = self._cores(record or self._tasks.get(task), run)
         started, ended = (self._log.time_of(run.began), now) if run.worker else (None, None)
         if read is not None:
             started, ended = read.started, read.ended
@@ -390,6 +391,7 @@ class RunLog:
                 started=started,
                 ended=ended,
                 cpus=cpus,
+                cores=cores,
                 error=kind,
                 message=text,
                 usage=usage,
@@ -486,6 +488,7 @@ class RunLog:
                 request=numbers,
                 request_text=text,
                 others=() if several is None else self._words.others(several),
+                members=self._words.members(record.request),
                 prefer=0.0 if several is None else several.prefer,
                 after=(record.after,) if record.after else (),
                 retry_of=retry_of,
@@ -532,6 +535,7 @@ class RunLog:
                 started=began if report is None else report.started,
                 ended=ended if report is None else report.ended,
                 cpus=_NO_CPUS if report is None else report.cpus,
+                cores=self._cores(self._tasks.get(task), run),
                 usage=None if report is None else report.usage,
                 message=message,
                 final=False,
@@ -542,6 +546,14 @@ class RunLog:
     def _name(self, worker: str) -> str:
         facts = self._workers.get(worker)
         return worker if facts is None else facts.name
+
+    def _cores(self, record: SubmittedTask | None, run: CurrentRun) -> float:
+        """Return the cores of a run that are not in its request; see `schema.RunEnded`."""
+        facts = self._workers.get(run.worker)
+        if record is None or facts is None:
+            return 0.0
+        one = record.request.alternatives()[run.alternative]
+        return cores_held(one, amounts(facts.total).get("Cores", 0.0))
 
     def _host(self, worker: str) -> str:
         facts = self._workers.get(worker)

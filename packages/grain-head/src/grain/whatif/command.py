@@ -146,7 +146,7 @@ def _offer(workload: Workload, worker: str | None) -> Resource:
     Raises:
         WhatIfError: it is not a resource, or nothing is given and no worker was there.
     """
-    from grain.resource import from_text
+    from grain.resource import Gang, from_text
     from grain.whatif.scenario import usual_worker
 
     if worker is not None:
@@ -155,6 +155,11 @@ def _offer(workload: Workload, worker: str | None) -> Resource:
             offer.parts()  # raises TypeError for alternatives
         except (TypeError, ValueError) as error:
             raise WhatIfError(f"--worker {error}") from None
+        if isinstance(offer, Gang):
+            raise WhatIfError(
+                f"--worker {worker}: say what one worker offers, as in {offer.member.ask()}; "
+                "--workers says how many there are"
+            )
         return offer
     if not workload.stays:
         raise WhatIfError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
-from grain.resource import Cores, Memory, Resource, Supply, WTime
+from grain.resource import Cores, Gang, Memory, Resource, Supply, WTime
 from grain.whatif.workload import Stay
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ class _Progress:
         run: how many of its runs have ended.
         begun: how many have begun, and were lost; tells apart the ends of runs that were lost.
         began: when the last one began.
-        cores: the cores that the last one was given.
+        cores: the cores that the last one was given, on all of its workers.
+        seats: the ids in the scheduler of the other members of a gang that runs.
         cut: True if its time limit ends the run.
         losses: how many were lost.
     """
 
-    __slots__ = ("began", "begun", "cores", "cut", "losses", "queued", "run")
+    __slots__ = ("began", "begun", "cores", "cut", "losses", "queued", "run", "seats")
 
     def __init__(self, queued: float) -> None:
         self.queued = queued
@@ -88,6 +89,7 @@ class _Progress:
         self.began = 0.0
         self.cores = 0.0
         self.cut = False
+        self.seats: tuple[int, ...] = ()
 
 
 class _Replay:
@@ -117,6 +119,8 @@ class _Replay:
         # of all others is their index.
         self._ids: dict[int, int] = {}
         self._indices: dict[int, int] = {}
+        # The tasks of which ids of the scheduler are further members.
+        self._roots: dict[int, int] = {}
         self._requests: dict[tuple[str, int], tuple[Resource, str]] = {}
         self._first = math.inf
         self._end = 0.0
@@ -258,6 +262,8 @@ class _Replay:
             record = tasks.get(self._id(index))
             if record is None or record.worker is None or record.worker.id == number:
                 continue
+            if self._progress[index].seats:
+                continue  # of a gang, another worker may be the one that is lost
             alike = [one for one in others if tasks[self._id(one)].queue is record.queue]
             if alike:
                 self._exchange(index, alike[0])
@@ -267,7 +273,9 @@ class _Replay:
         return self._ids.get(index, index)
 
     def _running_on(self, number: int) -> list[int]:
-        return [self._indices.get(id_, id_) for id_ in self._scheduler.workers[number].tasks]
+        ids = self._scheduler.workers[number].tasks
+        found = (self._roots.get(id_, self._indices.get(id_, id_)) for id_ in ids)
+        return list(dict.fromkeys(found))
 
     def _exchange(self, one: int, other: int) -> None:
         """Let two running tasks that ask for the same exchange their places."""
@@ -292,10 +300,30 @@ class _Replay:
         lost = self._running_on(number)
         self._scheduler.on_worker_left(number)
         for index in lost:
+            self._end_members(index)
             self._on_lost(index, until)
         workers = self._scenario.workers
         if workers is not None:
             self._plan_worker(self._now + workers.queued)
+
+    def _end_members(self, index: int) -> None:
+        """End what is left of a gang that has lost a worker, and let its task wait again."""
+        task = self._progress[index]
+        if not task.seats:
+            return
+        record = self._scheduler.tasks[self._id(index)]
+        if record.worker is not None:  # the worker of another member has left
+            self._scheduler.on_finished(record.id, self._now, measured=False)
+            urgency = self._tasks[index].urgency
+            self._scheduler.on_submitted(record.id, record.queue, record.age, urgency)
+        self._end_seats(task)
+
+    def _end_seats(self, task: _Progress) -> None:
+        for seat in task.seats:
+            del self._roots[seat]
+            if seat in self._scheduler.tasks:
+                self._scheduler.on_finished(seat, self._now, measured=False)
+        task.seats = ()
 
     def _pay(self, worker: _Worker, until: float) -> None:
         seconds = max(0.0, until - worker.joined)
@@ -345,7 +373,9 @@ class _Replay:
         if not task.begun and logged.peak_memory is not None:
             memory = start.allocation.get(Memory)
             self._over_memory += memory is not None and logged.peak_memory > memory.M
-        task.cores = _cores(start.allocation)
+        task.cores = _cores(start.allocation) + sum(_cores(held) for _, _, held in start.seats)
+        task.seats = tuple(seat for _, seat, _ in start.seats)
+        self._roots |= dict.fromkeys(task.seats, index)
         task.begun += 1
         task.began = self._now
         self._waited += self._now - task.queued
@@ -362,6 +392,8 @@ class _Replay:
         crashed = not task.cut and logged.runs[task.run].crashed
         self._used += task.cores * (self._now - task.began)
         self._over_time += task.cut
+        others = {self._scheduler.tasks[seat].worker for seat in task.seats}
+        self._end_seats(task)
         self._scheduler.on_finished(ended.id, self._now, measured=not (task.cut or crashed))
         if crashed and task.run + 1 < len(logged.runs):
             task.run += 1
@@ -370,8 +402,9 @@ class _Replay:
         else:
             del self._progress[index]
             self._resolve(index)
-        if self._workers[number].draining:
-            self._on_leave(number, drained=True)
+        for one in [number, *(worker.id for worker in others if worker is not None)]:
+            if self._workers[one].draining:
+                self._on_leave(one, drained=True)
 
     def _resolve(self, index: int) -> None:
         """End a task; submit what waits for it."""
@@ -402,6 +435,10 @@ class _Replay:
     def _why_never_by(self, request: Resource) -> str:
         wtime, space = split_time(request)
         workers = self._scenario.workers
+        count = request.count if isinstance(request, Gang) else 1
+        number = len(self._stays) if workers is None else workers.number
+        if number < count:
+            return f"it needs {count} workers at once, and there are {number}"
         offers = {stay.resources for stay in self._stays}
         whys = []
         for offer in offers:

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, Either, from_text
+from grain.resource import ZERO, Either, Gang, from_text
 from grain.whatif.errors import WhatIfError
 from grain.whatif.workload import one_of
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.whatif.workload import Stay, Workload
 
-_CHANGE = re.compile(r"(?P<function>.+?):(?P<request>\s*[A-Za-z_]\w*\s*=.*)", re.DOTALL)
+_CHANGE = re.compile(
+    r"(?P<function>.+?):(?P<request>\s*(?:\d+\s*\*\s*)?[A-Za-z_]\w*\s*=.*)", re.DOTALL
+)
 _COUNTS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _MOST_COUNTS = 64
 _LISTED = 8
@@ -59,12 +61,19 @@ class Scenario(NamedTuple):
         if change is None:
             return request
         changed = [
-            reduce(and_, {**one.parts(), **other.parts()}.values(), ZERO)
+            _changed(one, other)
             for one in request.alternatives()
             for other in change.alternatives()
         ]
         first = change if isinstance(change, Either) else request
         return one_of(changed, first.prefer if isinstance(first, Either) else 0.0)
+
+
+def _changed(request: Resource, change: Resource) -> Resource:
+    """Return a request with other kinds, and another number of workers if there is one."""
+    made = reduce(and_, {**request.parts(), **change.parts()}.values(), ZERO)
+    several = change if isinstance(change, Gang) else request
+    return Gang(several.count, made, several.same) if isinstance(several, Gang) else made
 
 
 def parse_counts(text: str) -> list[int]:

@@ -15,7 +15,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.resource import ZERO, Either, Resource, WTime, from_data
+from grain.resource import ZERO, Either, Gang, Resource, WTime, from_data
 from grain.whatif.errors import WhatIfError
 
 if TYPE_CHECKING:
@@ -453,12 +453,19 @@ class Requests:
     def asked(self, line: TaskSubmitted) -> Resource:
         """Return what a task asks for, without alternatives of which no kind is known here."""
         first = self.of(line.request)
-        if not line.others:
+        if not line.others and not line.members:
             return first
-        key = line.prefer, *(tuple(one.items()) for one in (line.request, *line.others))
+        amounts = tuple(tuple(one.items()) for one in (line.request, *line.others))
+        key = line.prefer, line.members, *amounts
         asked = self._several.get(key)
         if asked is None:
-            some = [one for one in (first, *map(self.of, line.others)) if one != ZERO]
+            each = [first, *map(self.of, line.others)]
+            counts = line.members or (1,) * len(each)
+            some = [
+                one if count == 1 else Gang(count, one)
+                for count, one in zip(counts, each, strict=False)
+                if one != ZERO
+            ]
             # Where the first one is not known, no task waits for it.
             asked = self._several[key] = one_of(some, line.prefer if first != ZERO else 0.0)
         return asked

@@ -696,8 +696,9 @@ class Gang(Resource):
         return self._ask()
 
     def _ask(self) -> str:
-        text = f"{self._count} * {_bracketed(self._member)}"
-        return text if self.same == "group" else f"gang({text}, same={self.same!r})"
+        if self.same == "group":
+            return f"{self._count} * {_bracketed(self._member)}"
+        return f'gang({self._count}, {self._member.ask()}, same="{self.same}")'
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Resource):

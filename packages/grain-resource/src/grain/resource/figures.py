@@ -1,4 +1,4 @@
-"""Figures as text, the same in all displays: spans of time, counts, signals.
+"""Figures as text, the same in all displays: spans of time, counts, signals, hosts.
 
 In sentences and on pages a span has its two largest units (`span`). In the columns of a terminal it
 is short, and those below each other compare (`clock`).
@@ -6,10 +6,17 @@ is short, and those below each other compare (`clock`).
 
 from __future__ import annotations
 
+import re
 import signal
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from grain.resource.spans import on_clock
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -77,3 +84,46 @@ def signal_name(number: int) -> str:
 def _two(whole: int, large: int, large_unit: str, small_unit: str) -> str:
     first, rest = divmod(whole, large)
     return f"{first} {large_unit} {rest} {small_unit}" if rest else f"{first} {large_unit}"
+
+
+def hostlist(names: Iterable[str]) -> str:
+    """Return names of hosts as one word, as Slurm has them (scontrol(1), "show hostlist").
+
+    Those with the same beginning and ascending numbers join; the order stays.
+
+    >>> hostlist(["n1", "n2", "n4", "login"])
+    'n[1-2,4],login'
+    """
+    words: list[str] = []
+    for (prefix, is_numbered), group in groupby(map(_parts, names), lambda part: part[:2]):
+        spans: list[list[str]] = []
+        for _, _, digits in group:
+            if spans and digits == str(int(spans[-1][-1]) + 1).zfill(len(spans[-1][0])):
+                spans[-1][1:] = [digits]
+            else:
+                spans.append([digits])
+        if not is_numbered:
+            words += [prefix] * len(spans)
+        elif spans == [spans[0][:1]]:
+            words.append(prefix + spans[0][0])
+        else:
+            words.append(f"{prefix}[{','.join(map('-'.join, spans))}]")
+    return ",".join(words)
+
+
+def _parts(name: str) -> tuple[str, bool, str]:
+    """Return a name without the number at its end, whether there is one, and the number."""
+    match = _NUMBERED.fullmatch(name)
+    return (name, False, "-1") if match is None else (match[1], True, match[2])
+
+
+def repeated(numbers: Iterable[int]) -> str:
+    """Return numbers of several nodes as one word, as variables of Slurm have them (sbatch(1)).
+
+    >>> repeated([8, 8, 8, 4])
+    '8(x3),4'
+    """
+    counted = [(number, len(list(group))) for number, group in groupby(numbers)]
+    return ",".join(
+        f"{number}(x{count})" if count > 1 else f"{number}" for number, count in counted
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from grain.resource.base import gives, join, joined, take
+from grain.resource.base import Gang, gives, join, joined, take
 from grain.resource.errors import Infeasible
 from grain.resource.identities import Cores, GPUs, Identities
 
@@ -27,8 +27,13 @@ def check_offer(resource: Resource) -> None:
     """Check that a worker can offer a resource.
 
     Raises:
-        ValueError: it is a request, for a part of a core or for all of a worker.
+        ValueError: it is a request, for a part of a core, for all of a worker, or for several.
     """
+    if isinstance(resource, Gang):
+        raise ValueError(  # noqa: TRY004 - a resource, though none that a worker has
+            f"{resource.ask()} is what a task asks for; a worker offers what it has itself, as in "
+            f"{resource.member.ask()}"
+        )
     for part in resource.parts().values():
         if isinstance(part, Cores | GPUs) and (part.is_all or part.share < 1):
             noun = part._noun

@@ -55,7 +55,7 @@ from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
-from grain.worker.processes.mpi import members, mpi_prefix
+from grain.worker.processes.mpi import UNBOUND, members, mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
@@ -446,8 +446,10 @@ class ProgramCall:
             return await self._accounted()
         # What it has started on other members ends with it; and only then it has ended.
         async with gang.call() as call:
-            variables = {k.encode(): v.encode() for k, v in call.variables.items()}
-            self.request["env"].update(variables)
+            own = self.request["env"]
+            defaults = {os.fsencode(name): value.encode() for name, value in UNBOUND.items()}
+            own |= {name: value for name, value in defaults.items() if name not in own}
+            own |= {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
             result = await self._accounted()
             if not call.refused:
                 return result

@@ -90,7 +90,7 @@ def _row(run: EndedRun, mission: str) -> Row:
         "ended": run.ended,
         "waited_seconds": run.waited,
         "run_seconds": None if run.started is None else run.seconds,
-        "cores": run.request.get("Cores"),
+        "cores": run.cores if "Cores" in run.request else None,
         "memory_gb": run.request.get("Memory"),
         "request": submission.request_text,
         "core_hours": run.core_seconds / 3600,

@@ -17,6 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.inputs import OPTIONS, FileInputs
 from grain.cli.slurm_words.submission import plain_environment
@@ -225,8 +227,7 @@ def make_job(
     stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
-    request = _request(options)
-    return around.job(
+    job = around.job(
         name,
         directory=os.path.normpath(Path(around.directory, options.get("cwd") or "")),
         command=tuple(words),
@@ -234,7 +235,7 @@ def make_job(
         script_name=script_name,
         stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
         environment=_environment(options, around.environment),
-        request=request,
+        request=_request(options),
         priority=options.get("priority") or 0,
         stdout=stdout,
         stderr=options.get("stderr") or "",
@@ -253,8 +254,8 @@ def make_job(
         # A command is its own only step.
         signal_to=receivers if script else "all",
         scratch=bool(options.get("scratch")),
-        options=_ranks(options.get("ranks"), request),
     )
+    return replace(job, options=_ranks(options.get("ranks"), job))
 
 
 def check_files(job: Job) -> None:
@@ -276,24 +277,32 @@ def check_files(job: Job) -> None:
 def _request(options: SubmitOptions) -> dict[str, object]:
     """Return what each task asks for, as plain data."""
     text = options.get("res") or "Cores=1"
+    nodes = options.get("nodes") or 1
     try:
-        return dict(to_data(from_text(text)))
+        request = from_text(text)
+        if nodes > 1:
+            request = nodes * request
     except ValueError as error:
-        raise BadSubmission(f"-r {text}: {error}") from None
+        more = f" --nodes {nodes}" if nodes > 1 else ""
+        raise BadSubmission(f"-r {text}{more}: {error}") from None
+    return dict(to_data(request))
 
 
-def _ranks(ranks: int | None, request: Mapping[str, object]) -> dict[str, str]:
-    """Return what the variables of the job say of its processes."""
+def _ranks(ranks: int | None, job: Job) -> dict[str, str]:
+    """Return what the variables of a job say of its processes."""
     if ranks is None:
         return {}
-    asked = request.get("Cores", 0)
+    asked = job.first_choice.get("Cores", 0)
     if asked == "all":  # of a worker that is not known yet
         return {"ntasks": str(ranks)}
     # Ids, a number, or a part of one core.
     cores = len(asked) if isinstance(asked, list | tuple) else int(cast("float", asked))
+    cores *= job.nodes
     if ranks > cores:
+        each = -(-ranks // job.nodes)
         raise BadSubmission(
-            f"--ranks {ranks}: each rank needs a core of its own: ask for -r Cores={ranks} or more"
+            f"--ranks {ranks}: each rank needs a core of its own: ask for -r Cores={each} or more"
+            + (" on each of the nodes" if job.nodes > 1 else "")
         )
     return {"ntasks": str(ranks), "cpus-per-task": str(cores // ranks)}
 

@@ -35,6 +35,10 @@ _GIVEN = ParameterSource.COMMANDLINE
     help="What each task needs, as Cores=4,Memory=8 (GB).  [default: Cores=1]",
 )  # fmt: skip
 @click.option(
+    "-N", "--nodes", type=click.IntRange(1, 10_000), metavar="N",
+    help="It takes N workers at once; each gives what -r says.",
+)  # fmt: skip
+@click.option(
     "-n", "--ranks", type=click.IntRange(1, 100_000), metavar="N",
     help="It starts N processes, as mpirun does, which share its cores.",
 )  # fmt: skip
@@ -144,7 +148,10 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
                 options = of_script | options
                 of_slurm = _of_slurm(script, name)
                 # Ranks share the cores that were asked for with them.
-                options = (of_slurm.without("ranks") if options.get("res") else of_slurm) | options
+                # With a request that has its own number of nodes, theirs does not count either.
+                if options.get("res"):
+                    of_slurm = of_slurm.without("ranks").without("nodes")
+                options = of_slurm | options
         inputs = _inputs(options)
         stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
         job = make_job(

@@ -9,7 +9,7 @@ from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, end_text, job_row, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
-from grain.resource.figures import counted, span
+from grain.resource.figures import counted, hostlist, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,7 +89,10 @@ def _task_lines(
         verb = "ran" if run.how else "runs"
         seconds = run.elapsed if run.how else now - run.began
         times = f"from {moment(run.began)}, for {span(max(seconds, 0.0))}"
-        lines.append(f"  attempt {run.attempt} {verb} on worker {run.worker} ({run.host}), {times}")
+        where = f"on worker {run.worker} ({run.host})"
+        if run.others:
+            where += f" and {counted(len(run.others), 'other')} ({hostlist(run.others)})"
+        lines.append(f"  attempt {run.attempt} {verb} {where}, {times}")
         if end := end_text(run):
             lines.append(f"  it ended so: {end}")
         lines += [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.show import NARROW, clean, folded, table
 from grain.queue.states import AT_ONCE, FINAL, job_state
-from grain.resource.figures import clock, counted, signal_name
+from grain.resource.figures import clock, counted, hostlist, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +125,7 @@ def job_row(book: Book, entry: Entry, now: float) -> JobRow:
         tasks=entry.tasks,
         unsuccessful=counts.unsuccessful,
         seconds=None if began is None else max(ended - began, 0.0),
-        host=run.host if run is not None and not _never_began(run) else "",
+        host=hostlist(run.hosts) if run is not None and not _never_began(run) else "",
         end=end,
     )
 
@@ -161,7 +161,7 @@ class TaskRow(NamedTuple):
         if run is None or _never_began(run):
             return (self.name, state, "", "-", "")
         took = run.elapsed if run.how else max(now - run.began, 0.0)
-        return (self.name, state, self.standing.attempt, clock(took), run.host)
+        return (self.name, state, self.standing.attempt, clock(took), hostlist(run.hosts))
 
 
 TASK_HEADS = ("TASK", "STATE", "ATTEMPT", "TOOK", "HOST")
@@ -220,6 +220,7 @@ def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
                 "began": run.began,
                 "ended": run.ended or None,
                 "host": run.host,
+                "hosts": list(run.hosts),
                 "how": run.how or "running",
                 "exit_status": run.status if run.how == "exit" else None,
                 "signal": run.signal or None,

@@ -223,7 +223,7 @@ class Collector:
                     left.add_any((task.submission.request, *task.submission.others), WAITING)
             else:
                 start = task.started - (self._assembly.first or 0.0)
-                self._occupy(task.request, task.worker, start, now)
+                self._occupy(task.request, task.workers, 0.0, task.worker, start, now)
                 number = self._number(task.submission.function)
                 bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
                 self._timeline.add(
@@ -370,28 +370,47 @@ class Collector:
         worker = self._workers.get(line.worker)
         if worker is not None:
             worker.runs += 1
-            worker.core_seconds += run.core_seconds
-        self._occupy(run.request, line.worker, start, end)
+            worker.core_seconds += run.own_cores * run.seconds
+        self._occupy(run.request, run.workers, line.cores, line.worker, start, end)
         if line.usage is not None and end > start:
-            self._of_kind("Cores").used.add(start, end, line.usage.cpu / (end - start))
+            cpu = line.usage.cpu / (end - start)
+            # Of a task on several workers, the others are taken to be like the first one.
+            self._of_kind("Cores").used.add(start, end, cpu * run.workers)
             if line.usage.measured_by != "none":
-                self._of_kind("Memory").used.add(start, end, line.usage.peak_memory)
+                memory = line.usage.peak_memory * run.workers
+                self._of_kind("Memory").used.add(start, end, memory)
         state = VALUE if line.outcome == "value" else VAIN
         number = self._number(run.submission.function)
         bar = Bar(start, end, number, state, line.task, 1, end - start)
-        lanes = _lanes(run.cores)
+        lanes = _lanes(run.own_cores)
         self._timeline.add(
             line.worker, bar, line.cpus, lanes=lanes, slack=run.slack, vague=not run.reported
         )
 
-    def _occupy(self, request: Mapping[str, float], name: str, start: float, end: float) -> None:
-        """Count what a run has taken of the resources."""
-        for kind, amount in request.items():
-            if kind != _TIME:
-                self._of_kind(kind).asked.add(start, end, amount)
+    def _occupy(
+        self,
+        request: Mapping[str, float],
+        workers: int,
+        cores: float,
+        name: str,
+        start: float,
+        end: float,
+    ) -> None:
+        """Count what a run has taken of the resources.
+
+        Args:
+            request: on each of its workers.
+            cores: those of all, where the request does not say so; else 0.
+            name: of its first worker.
+        """
+        amounts = {kind: amount * workers for kind, amount in request.items() if kind != _TIME}
+        if cores:
+            amounts["Cores"] = cores
+        for kind, amount in amounts.items():
+            self._of_kind(kind).asked.add(start, end, amount)
         worker = self._workers.get(name)
         if worker is not None:
-            worker.cores.add(start, end, request.get("Cores", 0.0))
+            worker.cores.add(start, end, amounts.get("Cores", 0.0) / workers)
 
 
 def _lanes(cores: float) -> int:

@@ -173,7 +173,7 @@ class Tracer:
         begin, end = self._micro(run.started), self._micro(run.ended)
         threads: tuple[int, ...] = line.cpus
         if not threads:
-            if not run.reported and not process.has_room(begin, run.cores or 1.0):
+            if not run.reported and not process.has_room(begin, run.own_cores or 1.0):
                 # As far as can be known, it waited at its worker beside running tasks.
                 yield self._instant(f"task {line.task}: {line.outcome}", end, process.number)
                 return

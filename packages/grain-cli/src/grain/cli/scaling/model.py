@@ -85,6 +85,8 @@ class TaskClass:
         need: the seconds that a worker must have left.
         interpreter: the interpreter that they need; empty if any will do.
         others: the further alternatives: what each asks for, and the seconds that it needs.
+        members: the number of workers that each task takes at once. Those that wait are counted as
+            so many each.
     """
 
     space: Resource
@@ -96,12 +98,18 @@ class TaskClass:
     need: float = 0.0
     interpreter: str = ""
     others: tuple[tuple[Resource, float], ...] = ()
+    members: int = 1
 
     def alternatives(self) -> Iterator[TaskClass]:
         """Yield the class once for each alternative, as if its tasks asked for only that."""
         yield self
         for space, need in self.others:
-            yield replace(self, space=space, need=need)
+            yield replace(self, space=space, need=need, members=1)
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks that wait; a worker can have one member of each."""
+        return -(-self.waiting // self.members)
 
     @property
     def opaque(self) -> frozenset[str]:

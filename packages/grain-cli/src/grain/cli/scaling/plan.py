@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape, count_of
@@ -59,7 +60,8 @@ class WorkerPlan:
     Attributes:
         needed: new workers, by shape.
         worth: new workers that have enough to do, by shape.
-        due: the shapes of tasks that have neither a worker nor a job, which get one anyway.
+        due: the workers that tasks get anyway, by shape: they have neither a worker nor a job, or
+            take more workers at once than there are.
         jobs: the jobs that are needed, of the jobs asked for.
         workers: the ids of the workers that have room for waiting tasks.
         reasons: the tasks for which workers of a shape are wanted, those with the most work first.
@@ -67,7 +69,7 @@ class WorkerPlan:
 
     needed: dict[str, int] = field(default_factory=dict)
     worth: dict[str, int] = field(default_factory=dict)
-    due: set[str] = field(default_factory=set)
+    due: dict[str, int] = field(default_factory=dict)
     jobs: set[str] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     impossible: list[Impossible] = field(default_factory=list)
@@ -131,7 +133,7 @@ class Planning:
                     shape.name: ", and ".join(why_never(way, shape) for way in one.alternatives())
                     for shape in self._shapes
                 }
-                self.plan.impossible.append(Impossible(one.ask, one.waiting, reasons))
+                self.plan.impossible.append(Impossible(one.ask, one.tasks, reasons))
         possible = [(one, fits) for one, fits in fitting if fits and one.waiting]
         for one, fits in sorted(possible, key=lambda pair: -pair[1][0].share):
             self._place(one, fits)
@@ -181,40 +183,58 @@ class Planning:
         running = max(one.running * mean - one.elapsed, 0.0) * fit.share
         self._work[fit.shape.name] += waiting + running
         if one.waiting:
-            part = PlannedWorkers(one.ask, one.waiting, waiting, one.mean is not None)
+            part = PlannedWorkers(one.ask, one.tasks, waiting, one.mean is not None)
             self.plan.reasons.setdefault(fit.shape.name, []).append(part)
 
     def _place(self, one: TaskClass, fits: list[_Fit]) -> None:
         """Put the waiting tasks of a class into the room that there is, then into new workers."""
         left = one.waiting
+        # A task has its members on different workers.
+        each = one.tasks
         # Where others will do, workers with GPUs do not count for tasks without.
         spared = not count_of(GPUs, one.space) and not fits[0].shape.gpus
-        served = False
+        served = 0
         for worker, room in self._here:
             spares = spared and count_of(GPUs, worker.total)
-            if left and not spares and (count := room.take(one, left)):
+            if left and not spares and (count := room.take(one, min(left, each))):
                 left -= count
                 self.plan.workers.add(worker.id)
-                served = True
+                served += 1
         for asked, shape, room in self._coming:
-            if left and not (spared and shape.gpus) and (count := room.take(one, left)):
+            if left and not (spared and shape.gpus) and (count := room.take(one, min(left, each))):
                 left -= count
                 self.plan.jobs.add(asked.job)
-                served = True
+                served += 1
         if not left:
             return
-        served = served or self._runs_here(one, spared)
-        if not served and not any(
-            empty(shape).take(one, 1) for _, shape, _ in self._coming if not (spared and shape.gpus)
-        ):
-            self.plan.due.add(
-                next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape).name
-            )
+        lacking = one.members - max(served, self._able(one, spared))
+        if lacking > 0:
+            name = next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape).name
+            self.plan.due[name] = max(self.plan.due.get(name, 0), lacking)
         for shape, room in self._new:
             if left and not (spared and shape.gpus):
-                left -= room.take(one, left)
+                left -= room.take(one, min(left, each))
         for fit in fits:
-            left -= self._open(one, fit, left)
+            left -= self._open(one, fit._replace(number=min(fit.number, each)), left)
+
+    def _able(self, one: TaskClass, spared: bool) -> int:
+        """Return how many workers, here or coming, can run a class when empty; at most all members.
+
+        Args:
+            spared: True if workers with GPUs do not count.
+        """
+        here = (
+            worker.id
+            for worker, _ in self._here
+            if not (spared and count_of(GPUs, worker.total))
+            and Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
+        )
+        coming = (
+            asked.job
+            for asked, shape, _ in self._coming
+            if not (spared and shape.gpus) and empty(shape).take(one, 1)
+        )
+        return len(list(islice(chain(here, coming), one.members)))
 
     def _open(self, one: TaskClass, fit: _Fit, left: int) -> int:
         """Put tasks into new workers of a shape, as many as there may be; return how many fit."""

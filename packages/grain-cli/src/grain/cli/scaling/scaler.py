@@ -369,7 +369,7 @@ class Scaler:
             self._sorts, key=lambda name: (name not in planned.due, -planned.worth[name])
         )
         for name in order:
-            wanted = max(min(planned.needed[name], planned.worth[name]), name in planned.due)
+            wanted = max(min(planned.needed[name], planned.worth[name]), planned.due.get(name, 0))
             counts[name] = max(min(wanted, room[name], left), 0)
             left -= counts[name]
             parts = planned.reasons[name] or next(filter(None, planned.reasons.values()), [])

@@ -15,6 +15,7 @@ from grain.cli.slurm_words.states import OPEN
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,14 +94,15 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
             raise CommandFailed("scontrol: error: host list is empty")
         return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
     if entity in ("hostlist", "hostlistsorted"):
-        return SlurmAnswer(f"{','.join(hosts(','.join(rest)))}\n")
+        names = hosts(",".join(rest))
+        return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
     if entity in ("partition", "partitions"):
         name = _queue_name(here)
         if rest and rest[0] != name:
             raise CommandFailed(f"Partition {rest[0]} not found")
         return SlurmAnswer(
             f"PartitionName={name}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n"
-            "   AllocNodes=ALL Default=YES QoS=N/A\n   DefaultTime=NONE MaxNodes=1 "
+            "   AllocNodes=ALL Default=YES QoS=N/A\n   DefaultTime=NONE MaxNodes=UNLIMITED "
             "MaxTime=UNLIMITED MinNodes=0\n   State=UP\n\n"
         )
     if entity in (

@@ -69,7 +69,7 @@ _FIELDS: dict[str, tuple[str, Callable[[_Group], str]]] = {
     "o": ("NODE_ADDR", lambda one: one.names),
     "p": ("PRIO_TIER", lambda _: "1"),
     "r": ("ROOT", lambda _: "no"),
-    "s": ("JOB_SIZE", lambda _: "1"),
+    "s": ("JOB_SIZE", lambda _: "1-infinite"),
     "t": ("STATE", lambda one: SHORT.get(one.state, one.state)),
     "w": ("WEIGHT", lambda _: "1"),
     "z": ("S:C:T", lambda one: f"1:{one.cpus}:1"),

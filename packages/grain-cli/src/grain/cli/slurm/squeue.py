@@ -191,7 +191,7 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
         and (not names or one.job.name in names)
         and (not accounts or one.option("account") in accounts)
         and (not qos or one.option("qos") in qos)
-        and (not nodes or one.node in nodes)
+        and (not nodes or nodes & one.hosts)
         and not parsed.has("reservation")
         and not parsed.has("licenses")
     ]

@@ -160,13 +160,14 @@ def _run(step: SrunStep, command: Sequence[str], here: Here, export: str) -> int
             for rank in range(step.tasks):
                 stdin, stdout, stderr = _files(step, rank, here, files)
                 labelled = step.label and stdout == 1
+                variables = steps.variables(step, rank, here.environment, export)
                 process = subprocess.Popen(  # noqa: S603 - the user's command
-                    command,
+                    _words(step, rank, command, variables),
                     stdin=stdin,
                     stdout=subprocess.PIPE if labelled else stdout,
                     stderr=subprocess.PIPE if step.label and stderr == 2 else stderr,
                     cwd=step.directory or None,
-                    env=steps.variables(step, rank, here.environment, export),
+                    env=variables,
                 )
                 processes.append(process)
                 for pipe, place in ((process.stdout, 1), (process.stderr, 2)):
@@ -187,6 +188,15 @@ def _run(step: SrunStep, command: Sequence[str], here: Here, export: str) -> int
         for number, handler in before.items():
             signal.signal(number, handler)
     return max(128 - status if status < 0 else status for status in statuses)
+
+
+def _words(
+    step: SrunStep, rank: int, command: Sequence[str], variables: Mapping[str, str]
+) -> Sequence[str]:
+    """Return the words of a process of a step, which may run on another worker of the job."""
+    place = step.processes[rank].place
+    rsh = variables.get("GRAIN_RSH", "")
+    return steps.elsewhere(place, command, variables, rsh) if place and rsh else command
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], limit: float) -> list[int]:

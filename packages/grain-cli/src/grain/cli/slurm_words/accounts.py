@@ -202,14 +202,26 @@ def _planned(facts: SlurmTask) -> float:
     return max(until - max(facts.job.at, facts.job.not_before), 0.0)
 
 
+def _nodes(line: AccountLine) -> str:
+    return "1" if line.batch else str(line.facts.nodes)  # a script runs on the first one
+
+
+def _node_list(line: AccountLine) -> str:
+    return (line.facts.node if line.batch else line.facts.nodelist) or "None assigned"
+
+
+def _cores(line: AccountLine) -> int:
+    return line.facts.cores_each if line.batch else line.facts.cores
+
+
 def _same(text: str) -> Callable[[AccountLine], str]:
     return lambda _: text
 
 
 _FIELDS: dict[str, Callable[[AccountLine], str]] = {
     "Account": lambda line: line.facts.option("account", ""),
-    "AllocCPUS": lambda line: str(line.facts.cores if line.facts.run else 0),
-    "AllocNodes": lambda line: str(int(line.facts.run is not None)),
+    "AllocCPUS": lambda line: str(_cores(line) if line.facts.run else 0),
+    "AllocNodes": lambda line: _nodes(line) if line.facts.run else "0",
     "AllocTRES": lambda line: tres(line.facts) if line.facts.run else "",
     "AveCPU": _cpu,
     "AveRSS": _same(""),
@@ -232,9 +244,9 @@ _FIELDS: dict[str, Callable[[AccountLine], str]] = {
     "JobIDRaw": lambda line: _name(line, line.facts.name),
     "JobName": lambda line: "batch" if line.batch else line.facts.job.name,
     "MaxRSS": _same(""),
-    "NCPUS": lambda line: str(line.facts.cores),
-    "NNodes": _same("1"),
-    "NodeList": lambda line: line.facts.node or "None assigned",
+    "NCPUS": lambda line: str(_cores(line)),
+    "NNodes": _nodes,
+    "NodeList": _node_list,
     "NTasks": _same("1"),
     "Partition": lambda line: line.facts.partition,
     "Planned": lambda line: values.long_span(_planned(line.facts)),
@@ -245,7 +257,7 @@ _FIELDS: dict[str, Callable[[AccountLine], str]] = {
     "Reason": lambda line: line.facts.reason,
     "ReqCPUS": lambda line: str(line.facts.cores),
     "ReqMem": lambda line: line.facts.memory,
-    "ReqNodes": _same("1"),
+    "ReqNodes": lambda line: str(line.facts.nodes),
     "ReqTRES": lambda line: tres(line.facts),
     "Reserved": lambda line: values.long_span(_planned(line.facts)),
     "Start": lambda line: line.facts.time(line.facts.began),

@@ -9,6 +9,7 @@ from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.queue.book import Entry
@@ -83,8 +84,8 @@ class SlurmTask:
 
     @property
     def node(self) -> str:
-        """The node on which it runs or ran; "" if it did not."""
-        return self.run.host.partition(".")[0] if self.run else ""
+        """The node on which its script runs or ran; "" if it did not."""
+        return _short(self.run.host) if self.run else ""
 
     @property
     def partition(self) -> str:
@@ -92,10 +93,34 @@ class SlurmTask:
         return self.job.options.get("partition") or self.queue
 
     @property
-    def cores(self) -> int:
-        """The number of CPUs."""
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.run.hosts) if self.run else self.job.nodes
+
+    @property
+    def nodelist(self) -> str:
+        """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
+        return hostlist(_short(host) for host in self.run.hosts) if self.run else ""
+
+    @property
+    def hosts(self) -> set[str]:
+        """The same, by their names."""
+        return {_short(host) for host in self.run.hosts} if self.run else set()
+
+    @property
+    def cores_each(self) -> int:
+        """The number of CPUs of a node."""
+        if self.run and self.run.cpus:
+            return self.run.cpus // self.nodes
         cores = self.job.first_choice.get("Cores", 1)
         return int(cores) if isinstance(cores, int | float) else 1
+
+    @property
+    def cores(self) -> int:
+        """The number of CPUs."""
+        if self.run and self.run.cpus:
+            return self.run.cpus
+        return self.cores_each * self.nodes
 
     @property
     def tasks(self) -> int:
@@ -109,15 +134,23 @@ class SlurmTask:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs."""
+        """The number of GPUs of a node."""
         gpus = self.job.first_choice.get("GPUs", 0)
         return int(gpus) if isinstance(gpus, int | float) else 0
 
     @property
     def memory(self) -> str:
-        """The memory that it asks for, as ``100M``; ``0`` for none."""
+        """The memory of a node that it asks for, as ``100M``; ``0`` for none."""
+        return self._memory(1)
+
+    @property
+    def memory_of_all(self) -> str:
+        """The same for all nodes."""
+        return self._memory(self.nodes)
+
+    def _memory(self, nodes: int) -> str:
         memory = self.job.first_choice.get("Memory", 0)
-        size = round(memory * _MB_IN_GB) if isinstance(memory, int | float) else 0
+        size = round(memory * _MB_IN_GB) * nodes if isinstance(memory, int | float) else 0
         if not size:
             return "0"
         return f"{size}M" if size % 1024 else f"{size // 1024}G"
@@ -209,3 +242,7 @@ class SlurmTask:
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]

@@ -76,7 +76,7 @@ _WITH_REASON = ("PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")
 def _node_or_reason(facts: SlurmTask) -> str:
     if facts.state in _WITH_REASON or (not facts.node and facts.reason != "None"):
         return f"({facts.reason})"
-    return facts.node
+    return facts.nodelist
 
 
 def _array_task(facts: SlurmTask) -> str:
@@ -117,9 +117,9 @@ _FIELDS = {
     "mintmpdisk": Field("MIN_TMP_DISK", _same("0")),
     "name": Field("NAME", lambda f: f.job.name),
     "nice": Field("NICE", lambda f: str(-f.job.priority)),
-    "nodelist": Field("NODELIST", lambda f: f.node),
+    "nodelist": Field("NODELIST", lambda f: f.nodelist),
     "numcpus": Field("CPUS", lambda f: str(f.cores)),
-    "numnodes": Field("NODES", _same("1")),
+    "numnodes": Field("NODES", lambda f: str(f.nodes)),
     "numtasks": Field("TASKS", lambda f: str(f.tasks)),
     "oversubscribe": Field("OVER_SUBSCRIBE", _same("OK")),
     "partition": Field("PARTITION", lambda f: f.partition),
@@ -259,7 +259,7 @@ def _sort_key(field: Field) -> Callable[[SlurmTask], tuple[float, str]]:
 def tres(facts: SlurmTask) -> str:
     """Return the resources of a task in one word, as ``cpu=2,mem=100M,node=1``."""
     parts = [f"cpu={facts.cores}"]
-    parts += [f"mem={facts.memory}"] if facts.memory != "0" else []
-    parts += ["node=1", f"billing={facts.cores}"]
-    parts += [f"gres/gpu={facts.gpus}"] if facts.gpus else []
+    parts += [f"mem={facts.memory_of_all}"] if facts.memory != "0" else []
+    parts += [f"node={facts.nodes}", f"billing={facts.cores}"]
+    parts += [f"gres/gpu={facts.gpus * facts.nodes}"] if facts.gpus else []
     return ",".join(parts)

@@ -29,7 +29,7 @@ _J = re.compile(r"%\d*[jJ]", re.ASCII)
 # %j of a task is its plain number, which is that of the job and six digits.
 _PLAIN = "%A%6a"
 _MB_IN_GB = 2**20 / 1e9
-_ON_ONE_NODE = "a job runs on one node here"
+_MOST_NODES = 10_000
 _REFUSED = {
     "bb": ("Burst Buffer request invalid", "there are no burst buffers"),
     "bbf": ("Burst Buffer request invalid", "there are no burst buffers"),
@@ -98,8 +98,7 @@ def make_job(
             raise JobRefused(text, reason)
     if given.get("kill-on-invalid-dep", "no").lower() not in ("no", "n"):
         raise JobRefused("Job dependency problem", "--kill-on-invalid-dep=yes is not supported")
-    _one_node(given)
-    tasks, cores = _cores(given)
+    nodes, tasks, cores = _cores(given)
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
     warned = _value(given, "signal", values.warning, None)
@@ -120,7 +119,7 @@ def make_job(
         stdin="" if given.get("input", "none").lower() == "none" else given["input"],
         environment=_environment(given, around),
         umask=around.umask,
-        request=_request(given, tasks, cores),
+        request=_request(given, nodes, tasks, cores),
         priority=-_nice(given),
         stdout=stdout,
         stderr="" if stderr == stdout else stderr,
@@ -134,14 +133,14 @@ def make_job(
         signal=warned.signal if warned else 0,
         signal_before=warned.before if warned else 0.0,
         signal_to=warned.to if warned else "steps",
-        options=_shown(given, tasks, around),
+        options=_shown(given, nodes, tasks, around),
     )
 
 
-def _shown(given: Mapping[str, str], tasks: int, around: Around) -> dict[str, str]:
+def _shown(given: Mapping[str, str], nodes: int, tasks: int, around: Around) -> dict[str, str]:
     """Return what is to be shown again, or is for the variables of the job."""
     shown = {name: given[name] for name in _SHOWN if given.get(name)}
-    if "ntasks" in given or "ntasks-per-node" in given:
+    if nodes > 1 or "ntasks" in given or "ntasks-per-node" in given:
         shown["ntasks"] = str(tasks)
     if "cpus-per-task" in given:
         shown["cpus-per-task"] = given["cpus-per-task"]
@@ -167,24 +166,35 @@ def _count(given: Mapping[str, str], name: str, default: int = 0) -> int:
     return int(text)
 
 
-def _one_node(given: Mapping[str, str]) -> None:
-    text = given.get("nodes", "1")
+def _nodes(given: Mapping[str, str]) -> int:
+    """Return the number of nodes; 0 for one that is not given. Of a range it is the least one."""
+    text = given.get("nodes", "0")
     least, _, most = text.partition("-")
     if not least.isdecimal() or not (most or "1").isdecimal():
         raise BadUse(f'sbatch: error: "{text}" is not a valid node count', 255)
-    if int(least) != 1:
-        raise JobRefused("Requested node configuration is not available", _ON_ONE_NODE)
+    if int(least) > _MOST_NODES or (most and int(most) < int(least)):
+        raise JobRefused(
+            "Requested node configuration is not available", f"{_MOST_NODES} nodes are the most"
+        )
+    return int(least)
 
 
-def _cores(given: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of tasks, in Slurm's sense, and that of cores."""
-    tasks = _count(given, "ntasks") or _count(given, "ntasks-per-node") or 1
+def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
+    nodes, tasks, per_node = (
+        _nodes(given), _count(given, "ntasks"), _count(given, "ntasks-per-node")
+    )  # fmt: skip
+    if tasks and per_node:
+        nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
+    tasks = tasks or (per_node or 1) * nodes
     each = _count(given, "cpus-per-task", 1)
-    return tasks, max(tasks * each, _count(given, "mincpus", 1))
+    return nodes, tasks, max(-(-tasks // nodes) * each, _count(given, "mincpus", 1))
 
 
-def _request(given: Mapping[str, str], tasks: int, cores: int) -> dict[str, object]:
-    gpus = _gpus(given, tasks)
+def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> dict[str, object]:
+    """Return what is asked for; memory is that of a node, and so is `cores`."""
+    gpus = _gpus(given, nodes, -(-tasks // nodes))
     memory = (
         _value(given, "mem", values.megabytes, 0.0)
         + _value(given, "mem-per-cpu", values.megabytes, 0.0) * cores
@@ -195,14 +205,15 @@ def _request(given: Mapping[str, str], tasks: int, cores: int) -> dict[str, obje
         request["Memory"] = math.ceil(round(memory * _MB_IN_GB * 1e6, 3)) / 1e6
     if gpus:
         request["GPUs"] = gpus
-    return request
+    return {"Gang": {"count": nodes, "of": request}} if nodes > 1 else request
 
 
-def _gpus(given: Mapping[str, str], tasks: int) -> int:
+def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
+    """Return the GPUs of a node, which has so many tasks."""
     try:
         counts = [
             values.gpus(given.get("gres", ""), gres=True),
-            values.gpus(given["gpus"]) if "gpus" in given else 0,
+            -(-values.gpus(given["gpus"]) // nodes) if "gpus" in given else 0,
             values.gpus(given["gpus-per-node"]) if "gpus-per-node" in given else 0,
             values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,
         ]

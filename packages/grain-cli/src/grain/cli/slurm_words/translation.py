@@ -43,10 +43,11 @@ def submit_options(script: str, name: str, now: float) -> dict[str, Any]:
     everything = any(part.upper() == "ALL" for part in export)
     if not everything and any("=" not in part and part.upper() != "NONE" for part in export):
         raise NotTranslated("--export of single variables (write ALL, NONE or NAME=VALUE)")
-    request = ",".join(f"{kind}={amount}" for kind, amount in job.request.items())
+    request = ",".join(f"{kind}={amount}" for kind, amount in job.first_choice.items())
     after = tuple(f"{','.join(map(str, one.jobs))}:{one.until}" for one in job.after)
     found: dict[str, Any] = {
         "name": given.get("job-name"),
+        "nodes": job.nodes if job.nodes > 1 else None,
         "ranks": int(job.options["ntasks"]) if "ntasks" in job.options else None,
         "res": request if any(option in given for option in _OF_CORES) else None,
         "time": f"{job.timeout:.0f}s" if job.timeout else None,

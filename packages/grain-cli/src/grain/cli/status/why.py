@@ -156,7 +156,9 @@ def _missing(config: Config, patience: float) -> str:
 
     state = with_jobs(ask_state(config, patience=patience))
     waiting = [clean(queue.oldest) for queue in state.queues if queue.oldest]
-    running = [clean(task) for worker in state.workers for task in worker.tasks]
+    # Some have several workers.
+    tasks_there = (clean(task) for worker in state.workers for task in worker.tasks)
+    running = list(dict.fromkeys(tasks_there))
     missions = [clean(mission.label) for mission in state.missions]
     if not waiting and not running:
         what = (

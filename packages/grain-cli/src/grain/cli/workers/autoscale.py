@@ -283,6 +283,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
         answer.need,
         answer.interpreter,
         tuple((from_data(one.request, unknown="keep"), one.need) for one in answer.others),
+        answer.members,
     )
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.map.errors import RequestError
-from grain.resource import from_text
+from grain.resource import Either, Gang, from_text
 
 if TYPE_CHECKING:
     from grain.resource import Resource
@@ -22,6 +22,20 @@ def parse_request(text: str) -> Resource:
         return from_text(text)
     except ValueError as error:
         raise RequestError(str(error)) from None
+
+
+def parse_supply(text: str) -> Resource:
+    """Return the resources of the worker on this machine that a text states.
+
+    Raises:
+        RequestError: the text states none, or several.
+    """
+    supply = parse_request(text)
+    if isinstance(supply, Either | Gang):
+        raise RequestError(
+            f"--local {text}: say what this machine gives to jobs, as in Cores=8,Memory=16"
+        )
+    return supply
 
 
 def parse_jobs(text: str, cpus: int) -> int:

@@ -38,7 +38,7 @@ from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
-from grain.head.scheduler.explain import Explanation, explain
+from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
@@ -246,6 +246,9 @@ class Hub:
         for lease in leases:
             task = lease.task
             assert task is not None
+            if lease.gang is not None:
+                for seat in lease.gang.seats.values():
+                    self._reports.on_run(task.mission, seat.worker)
             by = self.runs.alternative(lease) if taken else 0
             key = (task.mission.link, lease.worker.id, by)
             numbers = started.get(key)
@@ -374,6 +377,9 @@ class Hub:
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
         reasons = [*explanation.reasons, *_crashes(task)]
+        if explanation.state == "running" and lease is not None and lease.gang is not None:
+            others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
+            reasons.append(f"it also has {named(others)}")
         if explanation.state == "waiting":
             reasons += _backlogs(self.registry.workers.values())
         return Explanation(task.number, explanation.state, tuple(reasons))

@@ -76,7 +76,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     alike: dict[str, list[str]] = {}
     for worker in scheduler.workers.values():
         alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
-    reasons += [f"{_named(workers)}: {why}" for why, workers in alike.items()]
+    reasons += [f"{named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
 
 
@@ -86,16 +86,21 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
     for one in queue.alternatives:
         if one.count > 1:
             able: Counter[str] = Counter()
+            ever: Counter[str] = Counter()
             for worker in scheduler.workers.values():
                 worker.give_back()
                 free = worker.supply.free
                 if not worker.draining and one.fits(worker.shape.interpreter, free):
                     able[worker.in_common(one.same)] += worker.has_time(one, now)
+                if worker.supply.total.request(one.space):
+                    ever[worker.in_common(one.same)] += 1
             most = max(able.values(), default=0)
+            here = max(ever.values(), default=0)
             where = "one group" if one.same == "group" else "one job"
             sentences.append(
                 f"it needs room on {one.count} workers of {where} at once, and {most} "
                 f"{'has' if most == 1 else 'have'} it now"
+                + (f"; it waits for more workers, as only {here} could" if here < one.count else "")
             )
     return sentences
 
@@ -108,10 +113,10 @@ def _awaits_first(task: Task, now: float) -> str:
     return f"it waits only for {first}, for another {max(math.ceil(left), 0)} s; then any will do"
 
 
-def _named(workers: list[str]) -> str:
+def named(workers: list[str]) -> str:
     """Return the names of workers, of many the first ones and their number.
 
-    >>> _named(["a", "b"]), _named(["a", "b", "c", "d", "e"])
+    >>> named(["a", "b"]), named(["a", "b", "c", "d", "e"])
     ('a, b', 'a, b, c and 2 more')
     """
     more = len(workers) - _NAMED

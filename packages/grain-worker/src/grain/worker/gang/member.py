@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import pickle
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,13 +16,16 @@ import trio
 
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import invite
+from grain.edge.messages import Pieces
 from grain.worker.gang.control import ControlError, connect
 from grain.worker.gang.messages import (
     CODEC,
     JOIN,
     EndProgram,
+    OutputTaken,
     ProgramExited,
     ProgramOrder,
+    ProgramOutput,
     SpawnProgram,
     heartbeat,
 )
@@ -31,8 +33,8 @@ from grain.worker.gang.programs import MemberPrograms
 
 if TYPE_CHECKING:
     from grain.edge.channel import FramedChannel
+    from grain.edge.messages import Message
     from grain.worker.gang.control import JsonLines
-    from grain.worker.gang.programs import Outcome
 
 
 async def keep(control: str, silence: float) -> str:
@@ -64,26 +66,33 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
             scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        programs = MemberPrograms(nursery, partial(_report, root))
+        programs = MemberPrograms(
+            nursery,
+            lambda number, stream, data: _report(root, ProgramOutput(number, stream), data),
+            lambda number, ended: _report(root, ProgramExited(number), pickle.dumps(ended)),
+        )
         nursery.start_soon(until_tasklet_has_gone, nursery.cancel_scope)
         try:
             while True:
                 for message, payload in await root.receive():
                     if isinstance(message, SpawnProgram):
-                        assert isinstance(payload, bytes)
-                        order = msgspec.msgpack.decode(payload, type=ProgramOrder)
+                        assert not isinstance(payload, Pieces)  # it has travelled
+                        # A large one, as with a large environment, is another kind of buffer.
+                        order = msgspec.msgpack.decode(payload or b"", type=ProgramOrder)
                         programs.start(message.number, order)
                     elif isinstance(message, EndProgram):
                         programs.end(message.number)
+                    elif isinstance(message, OutputTaken):
+                        programs.take(message.number, message.stream)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
             why.append(str(error) or "the root has ended")
         nursery.cancel_scope.cancel()
     return why[0] if why else ""
 
 
-def _report(root: FramedChannel, number: int, outcome: Outcome) -> None:
+def _report(root: FramedChannel, message: Message, payload: bytes) -> None:
     try:
-        root.post([(ProgramExited(number), pickle.dumps(outcome))])
+        root.post([(message, payload)])
     except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # the root is lost, and this process ends
 

@@ -8,6 +8,7 @@ import pickle
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,7 @@ from grain.worker.errors import ExternalError
 from grain.worker.gang.control import ControlError
 from grain.worker.gang.messages import ProgramOrder
 from grain.worker.gang.rsh import CALL
+from grain.worker.processes.mpi import launcher_variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -43,12 +45,18 @@ class GangMembers:
         self.rsh = rsh
         self.address = "127.0.0.1"  # unless there are other members
         self.cpus = cpus
+        self._variables: dict[str, str] = {}
+
+    def allow(self, ranks: Sequence[int]) -> None:
+        """See `grain.worker.processes.mpi.Members`."""
+        # Its directory is removed with the process of the root.
+        self._variables = launcher_variables(self, ranks, Path(self.rsh).parent)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[GangCall]:
         """See `grain.worker.processes.mpi.Members`."""
         number = next(self._numbers)
-        call = self._calls[number] = GangCall(self._lines, number)
+        call = self._calls[number] = GangCall(self._lines, number, self._variables)
         try:
             with call.scope:
                 yield call
@@ -93,12 +101,12 @@ class GangCall:
         settled: set when nothing of it is left.
     """
 
-    def __init__(self, lines: JsonLines, number: int) -> None:
+    def __init__(self, lines: JsonLines, number: int, launchers: Mapping[str, str]) -> None:
         self._lines = lines
         self._ended: list[trio.Event] = []
         self._outcomes: dict[int, Completed | ExternalError] = {}
         self.number = number
-        self.variables: Mapping[str, str] = {CALL: str(number)}
+        self.variables: Mapping[str, str] = {CALL: str(number), **launchers}
         self.refused = ""
         self.scope = trio.CancelScope()
         self.settled = trio.Event()
@@ -118,7 +126,7 @@ class GangCall:
         """See `grain.worker.processes.mpi.MembersCall`."""
         changed = tuple(
             (os.fsencode(name), None if value is None else os.fsencode(value))
-            for name, value in {**changes, **self.variables}.items()
+            for name, value in {**changes, CALL: str(self.number)}.items()
         )
         inherited = tuple(os.environb.items())
         order = ProgramOrder(tuple(argv), inherited, cwd, changed, stdout, timeout, grace, threads)

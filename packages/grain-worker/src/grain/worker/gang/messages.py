@@ -17,7 +17,8 @@ JOIN = 3
 """Times that silence until all members must have joined: they begin one after the other."""
 
 OUTPUT = 64 * 1024
-"""The most bytes of a program's output that come back to the root: the last ones."""
+"""The most bytes of a program's output in one message; of one that reports only its end, the last
+ones."""
 
 
 class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
@@ -32,6 +33,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         stdout: the file for its output; None to report the end of it.
         timeout: seconds after which it is ended.
         grace, threads: those of `grain.worker.external.run_external`.
+        streams: True to pass on all output as it is written, by `ProgramOutput`.
     """
 
     argv: tuple[bytes, ...]
@@ -42,6 +44,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     timeout: float | None = None
     grace: float = 1.0
     threads: int | None = None
+    streams: bool = False
 
 
 class SpawnProgram(Message, frozen=True):
@@ -61,6 +64,29 @@ class EndProgram(Message, frozen=True):
     number: int
 
 
+class ProgramOutput(Message, frozen=True):
+    """A piece of a program's output, as the payload; the next one waits for an `OutputTaken`.
+
+    So a reader that stands still holds up the program, and nothing else. What is left at the
+    program's end comes at once.
+
+    Attributes:
+        number: of the program.
+        stream: 1 for stdout, 2 for stderr.
+    """
+
+    max_payload: ClassVar[int] = OUTPUT
+    number: int
+    stream: int
+
+
+class OutputTaken(Message, frozen=True):
+    """A report that the reader has taken a `ProgramOutput`; arguments as there."""
+
+    number: int
+    stream: int
+
+
 class ProgramExited(Message, frozen=True):
     """A report that nothing of a program is left.
 
@@ -77,5 +103,5 @@ def heartbeat(silence: float) -> Heartbeat:
     return Heartbeat(interval=silence / 10, suspect=silence / 2, lost=silence)
 
 
-CODEC = Codec(SpawnProgram, EndProgram, ProgramExited)
+CODEC = Codec(SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited)
 """The codec of both sides."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
@@ -16,7 +18,7 @@ from grain.worker.gang.messages import OUTPUT
 from grain.worker.processes.environment import DEVICES, THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from grain.worker.gang.messages import ProgramOrder
 
@@ -42,14 +44,23 @@ class MemberPrograms:
 
     Args:
         nursery: in which they run; its cancellation ends them.
+        wrote: called with number, stream (1 or 2) and what was written, of a program that
+            ``streams``; the next call for a stream waits for `take`, but at the end of the program.
         exited: called with number and outcome, when nothing of a program is left. Of its output
-            there is the end.
+            there is the end, unless it was passed on.
     """
 
-    def __init__(self, nursery: trio.Nursery, exited: Callable[[int, Outcome], object]) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        wrote: Callable[[int, int, bytes], object],
+        exited: Callable[[int, Outcome], object],
+    ) -> None:
         self._nursery = nursery
+        self._wrote = wrote
         self._exited = exited
         self._scopes: dict[int, trio.CancelScope] = {}
+        self._taken: dict[tuple[int, int], trio.Event] = {}
 
     def start(self, number: int, order: ProgramOrder) -> None:
         """Start a program."""
@@ -62,22 +73,29 @@ class MemberPrograms:
         if scope is not None:
             scope.cancel()
 
+    def take(self, number: int, stream: int) -> None:
+        """Take in that what a program wrote last to a stream was taken."""
+        taken = self._taken.get((number, stream))
+        if taken is not None:
+            taken.set()
+
     async def _run(self, number: int, order: ProgramOrder) -> None:
         argv = tuple(map(os.fsdecode, order.argv))
         facts = Failure(argv, socket.gethostname(), os.fsdecode(order.cwd))
         outcome: Outcome = ExternalError(replace(facts, reason="ended, as its call has ended"))
         with self._scopes[number]:
             try:
-                outcome = await run_external(
-                    argv,
-                    env=_environment(order),
-                    cwd=facts.cwd,
-                    stdout=CAPTURE if order.stdout is None else os.fsdecode(order.stdout),
-                    stderr=STDOUT,
-                    timeout=order.timeout,
-                    grace=order.grace,
-                    threads=order.threads,
-                )
+                async with self._streams(number, order) as (stdout, stderr):
+                    outcome = await run_external(
+                        argv,
+                        env=_environment(order),
+                        cwd=facts.cwd,
+                        stdout=stdout,
+                        stderr=stderr,
+                        timeout=order.timeout,
+                        grace=order.grace,
+                        threads=order.threads,
+                    )
             except ExternalError as error:
                 outcome = error
             except (OSError, ValueError) as error:
@@ -85,6 +103,66 @@ class MemberPrograms:
         # On its own cancellation, too: nothing is left then.
         del self._scopes[number]
         self._exited(number, _cut(outcome))
+
+    @asynccontextmanager
+    async def _streams(self, number: int, order: ProgramOrder) -> AsyncIterator[tuple[Any, Any]]:
+        """Open the places for what a program writes; pass that on where it streams."""
+        if not order.streams:
+            yield CAPTURE if order.stdout is None else os.fsdecode(order.stdout), STDOUT
+            return
+        with ExitStack() as files:
+            pipes = [files.enter_context(_pipe(number, stream)) for stream in (1, 2)]
+            error: Exception | None = None
+            async with trio.open_nursery() as nursery:
+                for stream, (fd, _) in enumerate(pipes, 1):
+                    nursery.start_soon(self._pass_on, number, stream, fd)
+                try:
+                    yield pipes[0][1], pipes[1][1]
+                except Exception as failed:  # outside of the nursery's group
+                    error = failed
+                nursery.cancel_scope.cancel()
+            for stream, (fd, _) in enumerate(pipes, 1):
+                while data := _read(fd):
+                    self._wrote(number, stream, data)
+            if error is not None:
+                raise error
+
+    async def _pass_on(self, number: int, stream: int, fd: int) -> None:
+        """Pass on what is written to a pipe."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(fd)
+                if data := _read(fd):
+                    taken = self._taken[number, stream] = trio.Event()
+                    self._wrote(number, stream, data)
+                    await taken.wait()
+        finally:
+            self._taken.pop((number, stream), None)
+
+
+@contextmanager
+def _pipe(number: int, stream: int) -> Iterator[tuple[int, Path]]:
+    """Make a pipe with a name; return the end to read from, which is not blocking, and the name.
+
+    This process opens it for writing, too. So it does not end where one of several writers does,
+    and a writer need not be there first (fifo(7)).
+    """
+    path = Path(os.environ["TMPDIR"], f"output-{number}-{stream}")
+    os.mkfifo(path, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield fd, path
+    finally:
+        os.close(fd)
+        path.unlink(missing_ok=True)
+
+
+def _read(fd: int) -> bytes:
+    """Return what is in a pipe, at most `OUTPUT` bytes."""
+    try:
+        return os.read(fd, OUTPUT)
+    except BlockingIOError:
+        return b""
 
 
 def as_of_ssh(outcome: Outcome) -> tuple[int, str]:
@@ -116,9 +194,11 @@ def _cut(outcome: Outcome) -> Outcome:
 
 def _environment(order: ProgramOrder) -> dict[str, str | None]:
     variables: dict[str, str | None] = {}
+    # A launcher passes on numbers of threads: they are those of its ranks.
+    own = _OWN.difference(THREADS) if order.streams else _OWN
     for raw, value in order.environment:
         name = os.fsdecode(raw)
-        if name not in _OWN and not name.startswith(_NOT_PASSED):
+        if name not in own and not name.startswith(_NOT_PASSED):
             variables[name] = os.fsdecode(value)
     variables[MEMBER] = own_facts()
     for raw, change in order.changes:

@@ -19,6 +19,7 @@ A line ``lost``, with index and reason, says that a member is lost. It is the la
 from __future__ import annotations
 
 import base64
+import math
 import os
 import pickle
 import shlex
@@ -36,12 +37,15 @@ import trio
 
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import accept
+from grain.edge.messages import Pieces
 from grain.worker.gang.control import ControlError, JsonLines, check_user, connect, listen
 from grain.worker.gang.messages import (
     CODEC,
     EndProgram,
+    OutputTaken,
     ProgramExited,
     ProgramOrder,
+    ProgramOutput,
     SpawnProgram,
     heartbeat,
 )
@@ -62,6 +66,10 @@ class _Spawned:
     Attributes:
         index: of the member.
         call: the number of the call that it belongs to.
+        end: ends it.
+        take: called with a stream when what was written to that has been passed on.
+        written: streams, and what was written to them; each waits for the one before.
+        read: the end of these that `Root.serve_rsh` reads from.
         over: set when nothing of it is left; never if its member is lost.
         outcome: how it has ended.
     """
@@ -69,6 +77,9 @@ class _Spawned:
     index: int
     call: int
     end: Callable[[], object]
+    take: Callable[[int], object]
+    written: trio.MemorySendChannel[tuple[int, bytes]]
+    read: trio.MemoryReceiveChannel[tuple[int, bytes]]
     over: trio.Event = field(default_factory=trio.Event)
     outcome: Outcome | None = None
 
@@ -83,7 +94,7 @@ class Root:
         self._numbers = count(1)
         self._spawned: dict[int, _Spawned] = {}
         self._channels: dict[int, FramedChannel] = {}
-        self._here = MemberPrograms(nursery, self._on_exited)
+        self._here = MemberPrograms(nursery, self._on_output, self._on_exited)
         # Calls that have ended: what is ordered for them comes too late.
         self._settled: set[int] = set()
         self._running: defaultdict[int, set[_Spawned]] = defaultdict(set)
@@ -138,9 +149,12 @@ class Root:
                 await self._tasklet.send(join=index, address=address, own=own)
                 while True:
                     for message, payload in await channel.receive():
-                        if isinstance(message, ProgramExited):
-                            assert isinstance(payload, bytes)
-                            outcome = pickle.loads(payload)  # noqa: S301 - from a member
+                        assert not isinstance(payload, Pieces)  # it has travelled
+                        data = bytes(payload or b"")
+                        if isinstance(message, ProgramOutput):
+                            self._on_output(message.number, message.stream, data)
+                        elif isinstance(message, ProgramExited):
+                            outcome = pickle.loads(data)  # noqa: S301 - from a member
                             self._on_exited(message.number, outcome)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
             why = str(error) or "its run has ended"
@@ -148,10 +162,14 @@ class Root:
         with suppress(ControlError):
             await self._tasklet.send(lost=index, why=why)
 
+    def _on_output(self, number: int, stream: int, data: bytes) -> None:
+        self._spawned[number].written.send_nowait((stream, data))
+
     def _on_exited(self, number: int, outcome: Outcome) -> None:
         spawned = self._spawned.pop(number)
         spawned.outcome = outcome
         self._running[spawned.call].discard(spawned)
+        spawned.written.close()
         spawned.over.set()
 
     def start(self, index: int, call: int, order: ProgramOrder) -> _Spawned:
@@ -164,12 +182,21 @@ class Root:
         if call in self._settled:
             raise ControlError("the program that asked for this has ended")
         number = next(self._numbers)
+        # Programs bound what is in it: they wait until what they wrote has been taken.
+        pipe = trio.open_memory_channel[tuple[int, bytes]](math.inf)
         if index == 0:
-            spawned = _Spawned(index, call, partial(self._here.end, number))
+            end, take = partial(self._here.end, number), partial(self._here.take, number)
+            spawned = _Spawned(index, call, end, take, *pipe)
             self._here.start(number, order)
         else:
             channel = self._channels[index]
-            spawned = _Spawned(index, call, partial(_post, channel, EndProgram(number)))
+            spawned = _Spawned(
+                index,
+                call,
+                partial(_post, channel, EndProgram(number)),
+                lambda stream: _post(channel, OutputTaken(number, stream)),
+                *pipe,
+            )
             _post(channel, SpawnProgram(number), msgspec.msgpack.encode(order))
         self._spawned[number] = spawned
         self._running[call].add(spawned)
@@ -177,24 +204,33 @@ class Root:
 
     # ---- rsh
 
-    async def serve_rsh(self, stream: trio.SocketStream) -> None:
+    async def serve_rsh(self, connection: trio.SocketStream) -> None:
         """Run what one call of ``rsh`` asks for; end it when that has gone."""
-        async with JsonLines(stream) as lines:
+        async with JsonLines(connection) as lines:
             try:
-                check_user(stream)
-                spawned = self._ordered(await lines.receive())
+                check_user(connection)
+                line = await lines.receive()
+                spawned = self._ordered(line)
             except (ControlError, LookupError, ValueError) as error:
                 await _answer(lines, CANNOT, f"grain-rsh: {error}\n")
                 return
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end_with, lines, spawned)
+                written = b""
+                with suppress(ControlError):  # it has gone, which ends the program
+                    async for stream, data in spawned.read:
+                        written = written or data
+                        await lines.send(stream=stream, data=base64.b85encode(data).decode())
+                        spawned.take(stream)
                 await spawned.over.wait()
                 nursery.cancel_scope.cancel()
             assert spawned.outcome is not None
-            status, output = as_of_ssh(spawned.outcome)
+            status, why_not = as_of_ssh(spawned.outcome)
+            output = why_not or written.decode(errors="replace")
             # What a shell says of a program that is not there, or whose libraries are not. Some
             # launchers wait for their daemon without end.
-            if status == NOT_FOUND and (said := output.split("\n")[0]):
+            is_daemon = line.get("daemon", True)
+            if is_daemon and status == NOT_FOUND and (said := output.split("\n")[0]):
                 why = (
                     f"member {spawned.index} (host {spawned.outcome.host}) cannot take part: {said}"
                     ". Each member needs what the first one has, such as its MPI library, at the "
@@ -202,7 +238,7 @@ class Root:
                 )
                 with suppress(ControlError):
                     await self._tasklet.send(refused=why, call=spawned.call)
-            await _answer(lines, status, output)
+            await _answer(lines, status, why_not)
 
     def _ordered(self, line: dict[str, Any]) -> _Spawned:
         host = str(line["host"])
@@ -212,7 +248,8 @@ class Root:
         environment = {os.fsencode(k): os.fsencode(v) for k, v in line["environment"].items()}
         # The words are quoted for a shell, to which ssh would pass them.
         argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(line["words"])))
-        order = ProgramOrder(argv, tuple(environment.items()), os.fsencode(line["cwd"]))
+        cwd = os.fsencode(line["cwd"])
+        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True)
         return self.start(index, int(line["call"]), order)
 
 

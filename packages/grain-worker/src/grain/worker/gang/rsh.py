@@ -7,17 +7,27 @@ standard library.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import signal
 import socket
 import sys
 
 CALL = "GRAIN_GANG_CALL"
 """The variable with the number of the call of `run_external` that the launcher belongs to."""
 
+PROGRAM = "--program"
+"""The option for a program of the user, which may be there on some members only, and not a daemon
+of a launcher."""
+
 
 def main(name: str, arguments: list[str]) -> int:
     """Run the words on the member that the arguments name; return the exit status."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        # A warning to a whole job: launchers pass it on to their ranks by themselves.
+        signal.signal(number, signal.SIG_IGN)
+    daemon = PROGRAM not in arguments[:1]
     while arguments and arguments[0].startswith("-"):
         arguments.pop(0)  # of ssh and rsh, as -x and -q; none that launchers use has a value
     if len(arguments) < 2:
@@ -28,23 +38,36 @@ def main(name: str, arguments: list[str]) -> int:
         "words": arguments[1:],
         "environment": dict(os.environ),
         "cwd": os.getcwd(),  # noqa: PTH109 - pathlib takes longer than all else here
+        "daemon": daemon,
         "call": os.environ.get(CALL, "0"),
     }
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as root:
         try:
             root.connect("\0" + name)
             root.sendall(json.dumps(order).encode() + b"\n")
+            answer = {}
             with root.makefile("rb") as answers:
-                answer = json.loads(answers.readline() or b"{}")
+                for line in answers:
+                    answer = json.loads(line)
+                    if "stream" in answer:
+                        _write(answer["stream"], base64.b85decode(answer["data"]))
         except OSError as error:
             print(f"grain-rsh: Grain's process on this host is gone: {error}", file=sys.stderr)
             return 255
-    if not answer:
+    if "status" not in answer:
         print("grain-rsh: Grain's process on this host is gone", file=sys.stderr)
         return 255
     sys.stderr.write(answer["output"])
     status: int = answer["status"]
     return status if status >= 0 else 128 - status
+
+
+def _write(fd: int, data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:  # its reader has gone
+        sys.exit(128 + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

@@ -162,6 +162,10 @@ class _Leader:
                 GVAR.res = RootAllocation(own, [root, *self._others()])
                 token = members.set(gang)
                 try:
+                    if self._seats:
+                        # In a thread, as it looks up the name of this host.
+                        ranks = [max(count, 1) for count in cpus]
+                        await trio.to_thread.run_sync(gang.allow, ranks, abandon_on_cancel=True)
                     result = (await body(),)
                 except Exception as error:  # outside of the nursery's group
                     result = error

@@ -31,11 +31,21 @@ from grain.worker.jobs.program import (
     receipt_of_failure,
     send,
 )
-from grain.worker.jobs.variables import Place, inherited, job_environment, threads_each
+from grain.worker.jobs.variables import (
+    Place,
+    inherited,
+    job_environment,
+    ranks_each,
+    threads_each,
+)
 from grain.worker.processes.environment import MARKS, THREADS, allocated
+from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.queue.records import Job, Receivers, Wish
+    from grain.resource import Member
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
@@ -192,6 +202,8 @@ class _Runner:
                 batch_system=batch_system(os.environ),
                 batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
+                others=tuple(node.host for node in _others()),
+                cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
             ),
         )
 
@@ -296,7 +308,10 @@ class _Runner:
                 path.parent.mkdir(parents=True, exist_ok=True)
         self._stderr = err or out
         cores = len(allocated(GVAR.res, "c"))
-        place = Place(host, cores or 1, self._queue.name)
+        others = tuple((node.host, len(node.c) or 1) for node in _others())
+        place = Place(host, cores or 1, self._queue.name, others)
+        if others and (gang := members.get()) is not None:
+            gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
         command = job.command
         filled = self._queue.input(job, what.task)
@@ -319,7 +334,7 @@ class _Runner:
             STDOUT if append is not None or err is None else err,
             GRACE,
             bind=True,
-            threads=threads_each(job, cores) if cores else None,
+            threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
             inherited=inherited(variables, MARKS),
             warned=True,
@@ -364,6 +379,12 @@ class _Runner:
             elif wish.ends(*self._key):
                 self._cancelled = wish
         return signals
+
+
+def _others() -> Sequence[Member]:
+    """Return the workers of this run, without this one."""
+    nodes: Sequence[Member] = getattr(GVAR.res, "nodes", ())
+    return nodes[1:]
 
 
 def _not_started(error: Exception) -> Ended:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grain.queue.selectors import plain_number
+from grain.resource.figures import hostlist, repeated
+from grain.worker.gang.rsh import CALL
+from grain.worker.processes.mpi import RSH, UNBOUND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +20,7 @@ if TYPE_CHECKING:
 # the worker for its own: it starts its ranks there, or names its files by that job's number.
 _OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_", "PMI")
 
-# mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is bound to itself, so the
-# ranks of all jobs of a node would crowd there. Without that, they have the CPUs of their job.
-_UNBOUND = {
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "PRTE_MCA_hwloc_default_binding_policy": "none",
-}
+_LAUNCHERS = ("OMPI_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_", RSH, CALL)
 
 
 @dataclass(frozen=True)
@@ -33,11 +31,23 @@ class Place:
         host: name of the machine.
         cpus: CPUs of the task.
         queue: name of the queue.
+        others: of a task on several workers, host and CPUs of each other one.
     """
 
     host: str
     cpus: int
     queue: str
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of all workers."""
+        return [self.host, *(host for host, _ in self.others)]
+
+    @property
+    def cpus_each(self) -> list[int]:
+        """The CPUs on all workers."""
+        return [self.cpus, *(cpus for _, cpus in self.others)]
 
 
 def job_environment(
@@ -54,10 +64,15 @@ def job_environment(
         task: the number of the task of an array; None for a job that is not one.
         attempt: from 1.
     """
-    variables = _UNBOUND | {
-        name: value for name, value in job.environment.items() if not name.startswith(_OUTER)
+    variables = UNBOUND | {
+        name: value
+        for name, value in job.environment.items()
+        if not name.startswith(_OUTER)
+        # Those of a job on several workers, in which this one was submitted, lead to those.
+        and not (RSH in job.environment and name.startswith(_LAUNCHERS))
     }
     own = str(plain_number(number, task))
+    nodes, nodelist = str(len(place.hosts)), hostlist(place.hosts)
     facts = {
         "JOB_ID": own,
         "JOBID": own,
@@ -68,11 +83,11 @@ def job_environment(
         "CLUSTER_NAME": "grain",
         "JOB_PARTITION": job.options.get("partition", place.queue),
         "CPUS_ON_NODE": str(place.cpus),
-        "JOB_CPUS_PER_NODE": str(place.cpus),
-        "JOB_NUM_NODES": "1",
-        "NNODES": "1",
-        "JOB_NODELIST": place.host,
-        "NODELIST": place.host,
+        "JOB_CPUS_PER_NODE": repeated(place.cpus_each),
+        "JOB_NUM_NODES": nodes,
+        "NNODES": nodes,
+        "JOB_NODELIST": nodelist,
+        "NODELIST": nodelist,
         "NODEID": "0",
         "PROCID": "0",
         "LOCALID": "0",
@@ -80,9 +95,8 @@ def job_environment(
     tasks = job.options.get("ntasks")
     if tasks is not None:
         facts |= {"NTASKS": tasks, "NPROCS": tasks}
-    # Open MPI starts so many ranks at most. sbatch has one task where it was told of no others; a
-    # job of `grain submit` may have a rank on each of its cores.
-    facts["TASKS_PER_NODE"] = tasks or ("1" if "submit-dir" in job.options else str(place.cpus))
+    # Open MPI starts so many ranks at most.
+    facts["TASKS_PER_NODE"] = repeated(ranks_each(job, place))
     each = job.options.get("cpus-per-task")
     if each is not None:
         facts["CPUS_PER_TASK"] = each
@@ -97,15 +111,34 @@ def job_environment(
         "GRAIN_JOB_ID": str(number),
         "GRAIN_JOB_NAME": job.name,
         "GRAIN_ATTEMPT": str(attempt),
+        "GRAIN_NODES": ",".join(place.hosts),
     }
     if task is not None:
         variables["GRAIN_ARRAY_TASK_ID"] = str(task)
     return variables
 
 
-def threads_each(job: Job, cpus: int) -> int:
-    """Return the threads of each process of a job: its ranks, if it has several, share its CPUs."""
-    return max(cpus // int(job.options.get("ntasks", "1")), 1)
+def ranks_each(job: Job, place: Place) -> list[int]:
+    """Return for how many ranks each worker has room.
+
+    sbatch has one task where it was told of no others; a job of ``grain submit`` may have a rank on
+    each of its cores. Tasks are spread evenly over workers, as ``--distribution=block`` does.
+    """
+    if "ntasks" not in job.options and "submit-dir" not in job.options:
+        return place.cpus_each
+    nodes = len(place.hosts)
+    each, more = divmod(max(int(job.options.get("ntasks", "1")), nodes), nodes)
+    return [each + (index < more) for index in range(nodes)]
+
+
+def threads_each(job: Job, place: Place) -> int:
+    """Return the threads of each process of a job: its ranks, if it has several, share its CPUs.
+
+    A job on several workers has a rank on each CPU, if it does not say how many.
+    """
+    if place.others and "ntasks" not in job.options:
+        return 1
+    return max(sum(place.cpus_each) // int(job.options.get("ntasks", "1")), 1)
 
 
 def inherited(variables: Mapping[str, str], mark: bytes) -> dict[bytes, bytes]:

@@ -22,12 +22,14 @@ keep them on this node and away from the batch system, as a task has cores on on
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from grain import GVAR
+from grain.edge.invitation import interface_of
 from grain.resource import Cores
 from grain.worker.processes.environment import allocated
 
@@ -64,12 +66,15 @@ class Members(Protocol):
         `MembersCall.refused` says why.
         """
 
+    def allow(self, ranks: Sequence[int]) -> None:
+        """Say for how many ranks each member has room; by default for one on each CPU."""
+
 
 class MembersCall(Protocol):
     """A call of a tasklet whose programs may be on all members.
 
     Attributes:
-        variables: by which its programs are known.
+        variables: by which its programs are known, and find the members.
         refused: why a member cannot run what a launcher wants; "" if none has refused.
     """
 
@@ -106,6 +111,17 @@ class MembersCall(Protocol):
 members: ContextVar[Members | None] = ContextVar("grain.worker members", default=None)
 """The members of the running tasklet's gang; None if it has its own worker only."""
 
+
+UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+"""Defaults of variables. mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is
+bound to itself, so the ranks of all tasks of a node would crowd there. Without that, they have the
+CPUs of their task."""
+
+RSH = "GRAIN_RSH"
+"""The variable with the path of the command that launchers call in place of ssh."""
 
 _RANK = str(Path(__file__).parents[1] / "gang" / "rank.py")
 
@@ -180,6 +196,70 @@ def mpi_prefix(
     raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
 
 
+def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dict[str, str]:
+    """Return the variables by which ``mpirun PROGRAM`` starts ranks on all members of a gang.
+
+    Launchers take them for a cluster with the hosts m0, m1 and so on, and with
+    `grain.worker.gang.rsh` for ssh. Options of the command line go before them.
+
+    Args:
+        ranks: for how many each member has room.
+        folder: where files with the names of hosts are written, which launchers read.
+    """
+    files = []
+    for library, form in ("openmpi", "m{} slots={}\n"), ("mpich", "m{}:{}\n"):
+        files.append(folder / f"hosts-{library}")
+        files[-1].write_text("".join(form.format(*each) for each in enumerate(ranks)))
+    openmpi, mpich = map(str, files)
+    # Open MPI 4 has its launching by OMPI_MCA_, Open MPI 5 by PRTE_MCA_ (its docs, "Launching with
+    # SSH"). Its daemons must not call the command in turn, nor leave its process group. It would
+    # take the hosts of a batch job.
+    variables = {
+        RSH: gang.rsh,
+        "OMPI_MCA_plm": "rsh",
+        "OMPI_MCA_plm_rsh_agent": gang.rsh,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "OMPI_MCA_orte_default_hostfile": openmpi,
+        "OMPI_MCA_ras": _NOT_BATCH,
+        "PRTE_MCA_plm": "ssh",
+        "PRTE_MCA_plm_ssh_agent": gang.rsh,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+        "PRTE_MCA_prte_default_hostfile": openmpi,
+        "PRTE_MCA_ras": _NOT_BATCH,
+        # MPICH: "Using the Hydra Process Manager", "Environment Settings".
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": gang.rsh,
+        "HYDRA_RMK": "user",
+        "HYDRA_HOST_FILE": mpich,
+        # Developer Reference for Linux, "Hydra Environment Variables".
+        "I_MPI_HYDRA_BOOTSTRAP": "rsh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": gang.rsh,
+        "I_MPI_HYDRA_BRANCH_COUNT": "0",
+        "I_MPI_HYDRA_HOST_FILE": mpich,
+        "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "0",
+        "I_MPI_PERHOST": str(max(ranks)),
+        "I_MPI_PIN": "0",
+    }
+    # mpiexec tells members the name of this host. That may mean a loopback address here, and
+    # nothing elsewhere; only then the network is named, as its name may differ on members.
+    if not _has_a_name() and (interface := interface_of(gang.address)):
+        variables |= {"HYDRA_IFACE": interface, "I_MPI_HYDRA_IFACE": interface}
+    return variables
+
+
+_NOT_BATCH = "^slurm,tm,lsf,gridengine,alps"
+
+
+def _has_a_name() -> bool:
+    """Return True if the name of this host means an address by which others may reach it."""
+    try:
+        return not socket.gethostbyname(socket.gethostname()).startswith("127.")
+    except OSError:
+        return False
+
+
 def over_members(flavour: Flavour, gang: Members, threads: int, launcher: str | None) -> list[str]:
     """Return the words for ranks on all members of a gang; arguments and errors as above.
 
@@ -196,39 +276,18 @@ def over_members(flavour: Flavour, gang: Members, threads: int, launcher: str | 
     hosts = ",".join(f"m{index}:{each}" for index in range(len(gang.cpus)))
     rank = [sys.executable, "-SEs", _RANK, str(each), str(threads)]
     if flavour == "openmpi":
-        # Open MPI 4 has its launching by OMPI_MCA_, Open MPI 5 by PRTE_MCA_ (its docs, "Launching
-        # with SSH"). Its daemons must not call the command in turn, nor leave its process group.
-        ours = {
-            "OMPI_MCA_plm": "rsh",
-            "OMPI_MCA_plm_rsh_agent": gang.rsh,
-            "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
-            "OMPI_MCA_orte_leave_session_attached": "1",
-            "PRTE_MCA_plm": "ssh",
-            "PRTE_MCA_plm_ssh_agent": gang.rsh,
-            "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-            "PRTE_MCA_prte_leave_session_attached": "1",
-        }
         forget = [word for name in _BATCH for word in ("-u", name)]
-        named = [f"{name}={value}" for name, value in ours.items()]
         command = [launcher or "mpirun", "--host", hosts, "--bind-to", "none", "-n", ranks]
-        return ["env", *forget, *named, *command, *rank]
+        return ["env", *forget, *command, *rank]
     if flavour == "mpich":
         remote = ["-launcher", "ssh", "-launcher-exec", gang.rsh, "-rmk", "user", "-hosts", hosts]
         # The name of this host may mean nothing on others, and to itself a loopback address.
         here = ["-localhost", gang.address]
         return [launcher or "mpiexec", *remote, *here, "-bind-to", "none", "-n", ranks, *rank]
     if flavour == "intel":
-        # Developer Reference for Linux, "Hydra Environment Variables".
-        ours = {
-            "I_MPI_HYDRA_BOOTSTRAP": "rsh",
-            "I_MPI_HYDRA_BOOTSTRAP_EXEC": gang.rsh,
-            "I_MPI_HYDRA_BRANCH_COUNT": "0",
-            "I_MPI_PIN": "0",
-        }
-        named = [f"{name}={value}" for name, value in ours.items()]
         names = ",".join(f"m{index}" for index in range(len(gang.cpus)))
         command = [launcher or "mpiexec.hydra", "-hosts", names, "-ppn", str(each), "-n", ranks]
-        return ["env", *named, *command, *rank]
+        return [*command, *rank]
     raise ValueError(
         f"flavour must be openmpi, mpich or intel for several members, not {flavour!r}"
     )

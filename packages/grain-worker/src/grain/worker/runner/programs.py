@@ -25,13 +25,19 @@ _MOST = 20  # programs
 _LONGEST = 300  # characters of a command
 
 
+def _is_of_gang(request: ProgramRequest) -> bool:
+    """Return True for a process of Grain's that starts programs of a task on several workers."""
+    return any(word.startswith(b"grain.worker.gang.") for word in request["argv"])
+
+
 async def programs_of(attempt: Attempt) -> tuple[ProgramState, ...]:
     """Return the programs that a run of this process runs, and what they use now."""
     programs = [
         program
         for program in ForkServerClient.programs_of_this_run()
         if attempt_of(program.task) == attempt
-    ][:_MOST]
+    ]
+    programs = sorted(programs, key=lambda program: _is_of_gang(program.request))[:_MOST]
     if not programs:
         return ()
     # In a thread, as it takes some ten milliseconds where processes are many; and not in one of the
@@ -51,6 +57,8 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramState, ...]:
 
 def command_of(request: ProgramRequest) -> str:
     """Return the command of a program, shortened, and the files that take what it prints."""
+    if _is_of_gang(request):
+        return "what the task has started on this worker, such as ranks"
     text = command_line(tuple(word.decode(errors="replace") for word in request["argv"]))
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]} ..."

@@ -88,6 +88,7 @@ def _answered(one: _Class) -> ClassDemand:
         ended=one.ended,
         mean=one.seconds / one.ended if one.ended else 0.0,
         others=others,
+        members=queue.alternatives[0].count,
     )
 
 

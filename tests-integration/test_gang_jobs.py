@@ -1,0 +1,146 @@
+"""Jobs on several workers, with a real dispatcher and real workers on one host."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from command_site import Site
+from test_queue import Jobs
+from test_speaking_slurm import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture
+async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
+    """Three workers with two cores each, of which the machine need not have so many."""
+    jobs = Jobs(Site(tmp_path))
+    jobs.site.environ |= AS_ROOT
+    tool = Tool(jobs)
+    await tool.start()
+    with ExitStack() as running:
+        running.enter_context(jobs.site.gnaw())
+        for name in "abc":
+            running.enter_context(jobs.site.worker(name, Cores=2, Memory=1))
+        yield tool
+        if jobs.folder.exists():
+            await jobs.grain("queue", "stop")
+
+
+@pytest.mark.parametrize("mpirun", ["mpirun.openmpi", "mpiexec.mpich"])
+async def test_mpirun_in_a_script_starts_ranks_on_all_nodes(tool: Tool, mpirun: str) -> None:
+    if which(mpirun) is None:
+        pytest.skip("it is not installed")
+    with trio.fail_after(300):
+        number = await tool.submit(
+            "-N", "3", "-n", "6", "-o", "out",
+            script=f"{mpirun} sh -c 'echo rank ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}"
+            " $OMP_NUM_THREADS'",
+        )  # fmt: skip
+        await tool.until(number, "CD")
+
+    # On a busy machine, Open MPI warns of a race of its own.
+    ranks = [line for line in tool.text("out").splitlines() if line.startswith("rank")]
+    assert [f"rank {rank} 1" for rank in range(6)] == sorted(ranks)
+
+
+async def test_srun_in_a_script_starts_processes_on_all_nodes(tool: Tool) -> None:
+    script = """
+echo $SLURM_NNODES $SLURM_NTASKS $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE
+scontrol show hostnames $SLURM_JOB_NODELIST | wc -l
+srun -l sh -c 'echo $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_STEP_TASKS_PER_NODE'
+srun -n 3 sh -c 'echo err >&2; test $SLURM_NODEID != 2 || exit 5'
+echo status $?
+"""
+    with trio.fail_after(300):
+        number = await tool.submit("-N", "3", "-n", "6", "-o", "out", "-e", "err", script=script)
+        await tool.until(number, "CD")
+        facts = "NNodes,AllocNodes,NCPUS,NTasks,AllocTRES"
+        account = await tool.call("sacct", "-nPX", "-j", number, "-o", facts)
+    first, count, *labelled, status = tool.text("out").splitlines()
+
+    assert ("3 6 2(x3) 2(x3)", "3", "status 5") == (first, count, status)
+    expected = [f"{rank}: {rank} {rank // 2} {rank % 2} 2(x3)" for rank in range(6)]
+    assert expected == sorted(labelled)
+    assert "err\n" * 3 == tool.text("err")
+    assert "3|3|6||cpu=6,node=3,billing=6\n" == account
+
+
+async def test_a_job_that_is_cancelled_or_reaches_its_limit_leaves_nothing_on_any_node(
+    tool: Tool,
+) -> None:
+    script = "srun sh -c 'echo $$; exec sleep 4711'"
+    with trio.fail_after(300):
+        number = await tool.submit("-N", "3", "-o", "out", script=script)
+        pids = await _pids(tool, 3)
+        assert "3 " in await tool.call("squeue", "-h", "-o", "%D %N", "-j", number)
+        await tool.call("scancel", number)
+        await tool.until(number, "CA")
+        assert not any(map(_runs, pids))
+
+        number = await tool.submit("-N", "3", "-o", "out", "-t", "0:02", script=script)
+        await tool.until(number, "TO")
+        assert not any(map(_runs, await _pids(tool, 3)))
+
+
+async def test_a_job_of_grain_submit_has_nodes_and_the_exit_status_of_its_script(
+    tool: Tool,
+) -> None:
+    script = "#!/bin/sh\n#GRAIN --nodes 2\necho $GRAIN_NODES $SLURM_TASKS_PER_NODE; exit 7\n"
+    (tool.folder / "j.sh").write_text(script)
+    words = ["submit", "-r", "Cores=2", "-n", "4", "-o", "out", "-W", "j.sh"]
+    with trio.fail_after(300):
+        done = await tool.call(sys.executable, "-m", "grain.cli", *words, status=1)
+
+    hosts, ranks = tool.text("out").split()
+    assert (2, "2(x2)") == (len(hosts.split(",")), ranks)
+    assert "exit status 7" in done
+
+
+async def test_a_command_of_grain_map_has_several_workers(tool: Tool) -> None:
+    command = '"$GRAIN_RSH" m1 echo {} on the second'
+    words = [
+        "map",
+        "--name",
+        "map",
+        "-r",
+        "2 * Node(2, 0.5)",
+        "--shell",
+        "--",
+        command,
+        ":::",
+        "x",
+        "y",
+    ]
+    with trio.fail_after(300):
+        done = await tool.call(sys.executable, "-m", "grain.cli", *words)
+        history = await tool.call(sys.executable, "-m", "grain.cli", "history", "--csv", "map")
+
+    said = [line for line in done.splitlines() if "second" in line]
+    assert ["x on the second", "y on the second"] == sorted(said)
+    assert {4.0} == {float(row["cores"]) for row in csv.DictReader(history.splitlines())}
+
+
+async def _pids(tool: Tool, count: int) -> list[int]:
+    """Return the processes that have said their numbers, once there are so many."""
+    while len(found := tool.text("out").split() if (tool.folder / "out").exists() else []) < count:
+        await trio.sleep(0.05)
+    return [int(word) for word in found[:count]]
+
+
+def _runs(pid: int) -> bool:
+    """Return True if a process still sleeps, and not another one of its number."""
+    try:
+        return b"4711" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
