@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from grain.resource import Cores, Fit, Licences, Supply, from_data, from_text, to_data
 from grain.resource.testing import check_kind
+
+if TYPE_CHECKING:
+    import random
 
 
 def test_a_task_gets_so_many_licences_and_gives_them_back() -> None:

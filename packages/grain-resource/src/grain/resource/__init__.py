@@ -14,8 +14,8 @@ Map:
   ``n * A``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``topology``: which ids are near each other, and the choice among those that are free
-- ``amounts``: ``Memory``, ``Capacity`` and ``Token``, which have no identities; ``Node``
-- ``licences``: ``Licences``, of which the whole cluster has so many
+- ``amounts``: ``Memory``, ``Capacity``, ``Licences`` and ``Token``, which have no identities;
+  ``Node``
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
@@ -26,6 +26,7 @@ Map:
 
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
+from grain.resource.amounts import Licences as Licences
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token
@@ -47,7 +48,6 @@ from grain.resource.kinds import Opaque as Opaque
 from grain.resource.kinds import from_data as from_data
 from grain.resource.kinds import resource_kind as resource_kind
 from grain.resource.kinds import to_data as to_data
-from grain.resource.licences import Licences as Licences
 from grain.resource.spans import clock_seconds as clock_seconds
 from grain.resource.spans import unit_seconds as unit_seconds
 from grain.resource.supply import Fit as Fit
