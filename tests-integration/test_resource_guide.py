@@ -13,7 +13,7 @@ from grain.resource import Cores, Fit, Infeasible, Insufficient, Supply, from_da
 from grain.resource.testing import check_kind
 
 ROOT = Path(__file__).parent.parent
-EXAMPLE = ROOT / "docs/examples/licences.py"
+EXAMPLE = ROOT / "docs/examples/disks.py"
 PAGE = ROOT / "docs/resource-kinds.md"
 USERS_PAGE = ROOT / "docs/resources.md"
 README = ROOT / "packages/grain-resource/README.md"
@@ -21,14 +21,14 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def licences() -> Any:
+def disks() -> Any:
     """The class of the example; the module is defined again, as a notebook does."""
-    spec = importlib.util.spec_from_file_location("licences", EXAMPLE)
+    spec = importlib.util.spec_from_file_location("disks", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Licences
+    return module.Disks
 
 
 def test_a_kind_of_resource_takes_fewer_than_thirty_lines() -> None:
@@ -43,41 +43,39 @@ def test_the_page_quotes_the_example_file() -> None:
     assert EXAMPLE.read_text() in quoted
 
 
-def test_handed_out_by_name(licences: Any) -> None:
+def test_handed_out_by_name(disks: Any) -> None:
     """A task asks for a number and gets names, which no other task has until they are back."""
-    supply = Supply(Cores(8) & licences(["qc-1", "qc-2", "qc-3"]))
-    one = supply.alloc(Cores(1) & licences(2))
-    other = supply.alloc(Cores(1) & licences(1))
+    supply = Supply(Cores(8) & disks(["nvme1", "nvme2", "nvme3"]))
+    one = supply.alloc(Cores(1) & disks(2))
+    other = supply.alloc(Cores(1) & disks(1))
 
-    assert (["qc-1", "qc-2"], ["qc-3"]) == (one.names, other.names)
-    assert {"Cores": (6, 8), "Licences": (0, 3)} == supply.free.stat()
-    with pytest.raises(
-        Insufficient, match=re.escape("Licences([]) cannot give Licences(['0']) now")
-    ):
-        supply.alloc(licences(1))
+    assert (["nvme1", "nvme2"], ["nvme3"]) == (one.names, other.names)
+    assert {"Cores": (6, 8), "Disks": (0, 3)} == supply.free.stat()
+    with pytest.raises(Insufficient, match=re.escape("Disks([]) cannot give Disks(['0']) now")):
+        supply.alloc(disks(1))
     with pytest.raises(Infeasible):
-        supply.alloc(licences(4))
+        supply.alloc(disks(4))
     supply.dealloc(one)
-    assert Fit.NOW is supply.fit(licences(2))
-    assert Fit.NEVER is Supply(Cores(8)).fit(licences(1))
+    assert Fit.NOW is supply.fit(disks(2))
+    assert Fit.NEVER is Supply(Cores(8)).fit(disks(1))
 
 
-def test_stated_in_a_configuration(licences: Any) -> None:
+def test_stated_in_a_configuration(disks: Any) -> None:
     """The value of the key in ``[worker.res]`` is what the class takes."""
-    assert licences(["qc-2", "qc-1"]) == from_data({"Licences": ["qc-1", "qc-2"]})
-    assert {"Licences": {"names": ["qc-1", "qc-2"]}} == to_data(licences(["qc-2", "qc-1"]))
+    assert disks(["nvme2", "nvme1"]) == from_data({"Disks": ["nvme1", "nvme2"]})
+    assert {"Disks": {"names": ["nvme1", "nvme2"]}} == to_data(disks(["nvme2", "nvme1"]))
 
 
-def test_the_example_kind_keeps_the_laws(licences: Any) -> None:
+def test_the_example_kind_keeps_the_laws(disks: Any) -> None:
     """The example keeps the laws, alone and next to cores."""
     check_kind(
-        lambda: licences(["c", "a", "b"]) & Cores(12),
-        lambda rng: licences(rng.randint(0, 4)) & Cores(rng.randint(0, 5)),
+        lambda: disks(["c", "a", "b"]) & Cores(12),
+        lambda rng: disks(rng.randint(0, 4)) & Cores(rng.randint(0, 5)),
         identities=lambda res: [*res.names, *res.c],
     )
     check_kind(
-        lambda: licences(20),
-        lambda rng: licences(rng.randint(0, 9)),
+        lambda: disks(20),
+        lambda rng: disks(rng.randint(0, 9)),
         identities=lambda res: res.names,
         seed=1,
     )
@@ -86,7 +84,7 @@ def test_the_example_kind_keeps_the_laws(licences: Any) -> None:
 @pytest.mark.parametrize("page", [PAGE, USERS_PAGE, README], ids=["kinds", "users", "readme"])
 def test_every_example_of_the_page_runs(page: Path) -> None:
     """Every Python example of the page runs, in order, in one namespace."""
-    names: dict[str, object] = {"__name__": "licences"}
+    names: dict[str, object] = {"__name__": "disks"}
     for language, code in FENCE.findall(page.read_text()):
         if language == "python":
             exec(compile(code, str(page), "exec"), names)

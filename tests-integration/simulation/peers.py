@@ -603,12 +603,17 @@ class Stranger(SimulatedPeer):
         pass
 
 
+def of_worker(space: Resource) -> Resource:
+    """Return the part of what a run has that is of its worker, and not of the whole cluster."""
+    return from_data({kind: part for kind, part in to_data(space).items() if kind != "Licences"})
+
+
 def fits(total: Resource, runs: list[SimulatedRun]) -> bool:
     """Return True if runs can be on a worker at a time, each core used once."""
     supply = Supply(total)
     try:
         for process in runs:
-            supply.reclaim(process.space)
+            supply.reclaim(of_worker(process.space))
     except ValueError:
         return False
     return True

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
-from grain.resource import Cores, Either, GPUs, Memory
+from grain.resource import Cores, Either, GPUs, Licences, Memory
 from grain.worker.agent.session import MAX_KEPT
 from simulation.clock import Clock
 from simulation.gangs import SimulatedGangs
@@ -47,6 +47,17 @@ _ALTERNATIVES: dict[Resource, Resource] = {
 
 _GANGS: dict[Resource, Resource] = {Cores(2): 2 * Cores(2), Cores(3): 2 * Cores(1)}
 """Those in another one of them: two workers at once."""
+
+_LICENCES: dict[Resource, Resource] = {
+    Cores(1): Cores(1) & Licences(a=1),
+    Cores(2): Cores(2) & Licences(a=2) | Cores(3),
+    Cores(3): Cores(3) & Licences(b=1),
+    Cores(1) & Memory(2): 2 * (Cores(1) & Licences(a=1)),
+}
+"""Those in one of ten worlds."""
+
+LICENCES = Licences(a=3, b=1)
+"""What the whole cluster has in such a world."""
 
 _OVERTAKES = (None, 1, 4)
 """How often tasks may be overtaken, by the seed: None for as often as outside of simulations."""
@@ -88,6 +99,11 @@ class Setting(ABC):
         self.has_gangs = seed % _WORLDS == 2
         if self.has_gangs:
             self.requests = [_GANGS.get(one, one) for one in self.requests]
+        # In some, tasks use licences of the whole cluster: two sorts, of which some need several.
+        self.has_licences = seed % 10 == 8
+        if self.has_licences:
+            self.requests = [_LICENCES.get(one, one) for one in self.requests]
+            self.has_gangs = True
         self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasting_id
+from grain.head.scheduler.cluster import ClusterPool
 from grain.resource import Cores, GPUs, Memory
 from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
 from simulation.bridge.server import Bridge
@@ -23,7 +24,7 @@ from simulation.laws.overtaking import Overtaking
 from simulation.laws.promptness import Promptness
 from simulation.laws.turns import Turns
 from simulation.peers import Behaviour, SimulatedMission, SimulatedWorker, Stranger
-from simulation.setting import CALM, GRACE, Setting
+from simulation.setting import CALM, GRACE, LICENCES, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +122,7 @@ class World(Setting):
             wall=wall[self.clocks],
             prefetch_seconds=self.prefetch_seconds,
             max_overtakes=self.max_overtakes,
+            cluster=ClusterPool({"Licences": LICENCES} if self.has_licences else {}),
             parts=self._cast.parts,
         )
         hub.outcomes.max_unconfirmed = self.max_unconfirmed

@@ -28,6 +28,7 @@ from grain.edge import make_key
 from grain.edge.errors import DialError
 from grain.edge.questions import (
     CallAnswer,
+    ClusterState,
     DrainingWorker,
     EndedMission,
     PeerVersions,
@@ -48,9 +49,9 @@ Put = Callable[[str, str], "Path"]
 WORKER = worker(
     "w1",
     id="1",
-    total={"Cores": 16, "Memory": 59.5, "Licences": {"orca": 3}},
-    free={"Cores": [0, 1, 2, 3], "Memory": 19.5, "Licences": {"orca": 1}},
-    used={"Cores": 0.75, "Memory": 0.6723, "Licences": None},
+    total={"Cores": 16, "Memory": 59.5, "Streams": {"orca": 3}},
+    free={"Cores": [0, 1, 2, 3], "Memory": 19.5, "Streams": {"orca": 1}},
+    used={"Cores": 0.75, "Memory": 0.6723, "Streams": None},
     left=2530.0,
     running=3,
     tasks=["opt:3", "opt:5"],
@@ -117,8 +118,8 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert ["w1", "n17", "serving", "00:42:10", "3"] in lines
     assert "runs opt:3 opt:5 ...\n" in done.output
     assert (
-        "given Cores 75%, Memory 67%, Licences ? of Cores(16) & Memory(59.5) & "
-        'Licences({"orca": 3}); free Cores(4) & Memory(19.5) & Licences({"orca": 1}) '
+        "given Cores 75%, Memory 67%, Streams ? of Cores(16) & Memory(59.5) & "
+        'Streams({"orca": 3}); free Cores(4) & Memory(19.5) & Streams({"orca": 1}) '
     ) in words
     assert ["opt", "login1", "connected", "3", "13", "120", "2", "4"] in lines
     assert "opt      0         3        12       opt:6   Cores(4)\n  waits: the " in done.output
@@ -210,6 +211,17 @@ def test_ls_lists_so_many_jobs_and_the_number_of_the_others() -> None:
     assert "more" not in jobs_text(jobs[:MANY], ())
 
 
+def test_ls_shows_what_the_whole_cluster_has() -> None:
+    licences = ClusterState("Licences", {"orca": (0, 2), "vasp": (3, 5)}, "vasp: others use 1")
+    disks = ClusterState("Disks", {"": (1, 4)})
+    text = state_text(replace(STATE, cluster=[licences, disks]))
+
+    assert (
+        "cluster: Licences 0 of 2 orca, 3 of 5 vasp in use (vasp: others use 1)\n"
+        "cluster: Disks 1 of 4 in use\n"
+    ) in text
+
+
 def test_ls_shows_a_mission_that_is_paused() -> None:
     paused = replace(OPT, paused=True, unconfirmed=7, unconfirmed_bytes=1_100_000_000)
     text = state_text(replace(STATE, missions=[paused]))
@@ -232,7 +244,7 @@ def test_the_names_in_the_json_of_ls_stay_as_they_are() -> None:
     """Programs of users read them."""
     data = msgspec.to_builtins(STATE)
 
-    names = "epoch tasks workers missions queues more_queues ended versions troubles"
+    names = "epoch tasks workers missions queues more_queues ended versions troubles cluster"
     assert names.split() == [*data]
     counts = ["waiting", "awaiting report", "running", "done", "failed", "retried", "suspect"]
     assert counts == [*data["tasks"]]

@@ -48,7 +48,7 @@ def test_elastic_columns_are_shortened_before_the_others() -> None:
     [
         ({"Cores": 4, "Memory": 8}, "Cores(4) & Memory(8)"),
         ({"Cores": [1, 3]}, "Cores(2)"),
-        ({"Licences": {"orca": 3}}, 'Licences({"orca": 3})'),
+        ({"Streams": {"orca": 3}}, 'Streams({"orca": 3})'),
         ({}, "Ø"),
         ({"Cores": "many"}, '{"Cores": "many"}'),
         ("nonsense", '"nonsense"'),

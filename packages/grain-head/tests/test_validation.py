@@ -87,9 +87,9 @@ def test_resources_that_make_no_sense_are_refused(data: dict[str, Any]) -> None:
 
 def test_resources_that_make_sense_pass() -> None:
     assert Cores([0, 2]) & Memory(4) == resources_of({"Cores": [0, 2], "Memory": 4})
-    assert {"Licences": {"orca": [1, 2.5, None]}} == {
+    assert {"Streams": {"orca": [1, 2.5, None]}} == {
         kind: part._data()
-        for kind, part in resources_of({"Licences": {"orca": [1, 2.5, None]}}).parts().items()
+        for kind, part in resources_of({"Streams": {"orca": [1, 2.5, None]}}).parts().items()
     }
 
 

@@ -22,6 +22,7 @@ from grain.resource import (
     GPUs,
     Infeasible,
     Insufficient,
+    Licences,
     Memory,
     Resource,
     Supply,
@@ -80,7 +81,14 @@ def kinds(most: int) -> list[st.SearchStrategy[Resource]]:
         st.sampled_from(["a", "b"]).map(Token),
         LIMITS,
         st.one_of(st.integers(0, 4), NAMES).map(Seats),
+        licences(most),
     ]
+
+
+def licences(most: int) -> st.SearchStrategy[Resource]:
+    """A number of licences, or numbers by name."""
+    named = st.dictionaries(st.sampled_from(["a", "b", "c-1"]), st.integers(0, most), min_size=1)
+    return st.one_of(st.integers(0, most), named).map(Licences)
 
 
 def composites(most: int) -> st.SearchStrategy[Resource]:
@@ -92,7 +100,7 @@ def composites(most: int) -> st.SearchStrategy[Resource]:
             whole = whole & part
         return whole
 
-    chosen = st.lists(st.sampled_from(range(7)), unique=True)
+    chosen = st.lists(st.sampled_from(range(8)), unique=True)
     return chosen.flatmap(lambda which: st.tuples(*[kinds(most)[i] for i in which])).map(joined)
 
 

@@ -22,6 +22,7 @@ from grain.worker.agent.session import FLUSH
 from grain.worker.messages import AckRuns, Disconnect, Lease, Revoke
 from simulation.laws.endurance import Endurance
 from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
+from simulation.setting import LICENCES
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from simulation.heads import HeadProcess
     from simulation.setting import Setting
     from simulation.wire import Wire
+
+
+def counts_of(lease: Lease) -> dict[str, int]:
+    """Return the licences that a lease has, by name."""
+    counts: dict[str, int] = lease.res.get("Licences", {})
+    return counts
 
 
 def _is_seat(lease: Lease) -> bool:
@@ -59,6 +66,8 @@ class Laws:
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         self.acknowledged: set[Attempt] = set()
+        # The licences that each lease has, by name.
+        self.licences: dict[Attempt, dict[str, int]] = {}
         self.executions = 0
         self.endurance = Endurance(world)
         # When a mission got an outcome for the last time.
@@ -132,6 +141,7 @@ class Laws:
         few = len(outcomes) <= most and sum(map(len, outcomes)) <= most_bytes
         self.demand(law, few, lease)
         self.check_vacated(head, lease)
+        self.check_licences(head, lease)
         record = head.hub.workers.links[wire]
         informed = head.informed.get((mission, lease.task))
         law = "a mission is informed of the worker before that has the lease"
@@ -143,6 +153,31 @@ class Laws:
         self.check_stated(head, lease)
         self.check_needed(head, lease)
         self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
+
+    def check_licences(self, head: HeadProcess, lease: Lease) -> None:
+        """Check that no more licences are in use than there are, as far as the head can know.
+
+        It cannot know of runs that their workers have yet to report, or whose workers are lost.
+        """
+        asked = counts_of(lease)
+        self.licences[lease.attempt] = asked
+        if not asked:
+            return
+        law = "a new head hands out no licences before workers had time to report"
+        self.demand(law, head.served - head.started >= self.world.grace - 2.0, lease)
+        used = dict(asked)
+        for (other, attempt), (record, _) in self.reported.items():
+            if other is not head or head.hub.registry.workers.get(record.id) is not record:
+                continue
+            run = self.begun.get(attempt)
+            runs = run is not None and run.worker.runs.get(attempt) is run and run.worker.alive
+            known = record.leases.get(attempt)
+            comes = run is None and known is not None and known.scheduler_id is not None
+            if runs or comes:
+                for name, count in self.licences.get(attempt, {}).items():
+                    used[name] = used.get(name, 0) + count
+        more = {name: n for name, n in used.items() if n > LICENCES.counts[name] and name in asked}
+        self.demand("no more licences are in use than there are", not more, (lease, used))
 
     def check_vacated(self, head: HeadProcess, lease: Lease) -> None:
         """Check that nothing is left of an earlier gang of a task that starts again."""
@@ -487,3 +522,5 @@ class Laws:
         for scheduled in head.hub.scheduler.workers.values():
             scheduled.give_back()
             self.demand("all is free in the end", scheduled.supply.idle(), scheduled.name)
+        in_use = head.hub.scheduler.cluster.held
+        self.demand("no licence is in use in the end", not in_use, in_use)

@@ -49,6 +49,8 @@ class Overtaking:
                 if count:
                     self._counts[task] = count
                 reserved = len({id(one.party) for one in queue.reservations})
+                if queue.shared and place:
+                    continue  # licences may become free for one, hardly for the next one as well
                 if behind and count == limit and place >= reserved:
                     law = "a task that was overtaken often has a worker reserved, if there is one"
                     free = [w.name for w in scheduler.workers.values() if _reservable(w, queue)]

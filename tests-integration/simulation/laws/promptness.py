@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Runs = dict[tuple[HeadProcess, str, int], list[Attempt]]
     """The runs on workers in contact with a head that a mission there wants, by task."""
 
+
 _NOTICED = 25.0  # seconds in which each end of a wire that was cut notices that, and some more
 
 
@@ -155,7 +156,9 @@ class Promptness:
             by = 0 if lease is None else head.hub.runs.alternative(lease)
             known = runs_on != pending.worker or pending.alternative == by
             # One that runs alone holds all of a worker, which does not tell it to the next head.
-            if lease is not None and not known and not lease.alone:
+            # One that has ended holds nothing any more, and its outcome is to come.
+            holds = lease is not None and lease.scheduler_id is not None and not lease.alone
+            if lease is not None and holds and not known:
                 law = "a connected mission knows which alternatives its tasks have taken"
                 yield Passing(law, self._trip, (*key, runs_on, lease.attempt))
             assert mission.wire is not None
@@ -221,5 +224,6 @@ class Promptness:
         ]
         return any(
             sum(one.fits("", total) for total in totals) >= one.count
+            and head.hub.scheduler.cluster.gives(one)  # others wait for licences
             for one in task.queue.alternatives
         )

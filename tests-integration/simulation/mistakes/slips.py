@@ -68,6 +68,15 @@ class Slip(NamedTuple):
 
 
 SLIPS: dict[str, Slip] = {
+    "a new head hands out licences at once": Slip(
+        Missions, "__init__", "self._scheduler.cluster.shut(self._limbo_ends)", "pass"
+    ),
+    "adopted runs use no licences": Slip(
+        Runs,
+        "_hold",
+        "space = split_time(resources_of(held.res))[1]\n    if",
+        "space = self._scheduler.cluster.split(split_time(resources_of(held.res))[1])[0]\n    if",
+    ),
     "a task starts again on the word of its gang's root": Slip(
         Gangs, "_settle", "if gang.seats:", "if False:"
     ),
@@ -299,7 +308,7 @@ SLIPS: dict[str, Slip] = {
         Quarantine, "ready", "emptied is not None and not any(", "emptied is not None and bool("
     ),
     "a worker that leaves keeps its reservation": Slip(
-        Quarantine, "ready", "and not self._suffice(emptied, now)", "and False"
+        Quarantine, "ready", "and not self._suffice(emptied, task, now)", "and False"
     ),
     "workers have leases before missions know": Slip(
         Hub, "take", "key=lambda link: link not in missions", "key=lambda link: link in missions"
@@ -591,7 +600,7 @@ SLIPS: dict[str, Slip] = {
         "return False",
     ),
     "of a queue one task at a time gets a worker": Slip(
-        StarvationGuard, "_reserve_due", "while queue.sought_at", "if queue.sought_at"
+        StarvationGuard, "reserve_due", "while queue.sought_at", "if queue.sought_at"
     ),
     "a task that is due looks for a worker only when it is overtaken": Slip(
         StarvationGuard, "on_dispatched", "if self._seen_openings != self._openings:", "if False:"

@@ -66,10 +66,10 @@ def test_a_worker_whose_use_is_unknown_has_only_given_cores() -> None:
 
 
 def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
-    one = worker(0, total={"Licences": 3}, used={"Licences": None})
+    one = worker(0, total={"Streams": 3}, used={"Streams": None})
     table = made(_with(one), "workers")
 
-    assert [Gauge(None, "?/3")] == column(table, "LICENCES")
+    assert [Gauge(None, "?/3")] == column(table, "STREAMS")
 
 
 def _with(one: WorkerRow) -> OverviewAnswer:
@@ -418,7 +418,7 @@ def test_rows_are_sorted_by_numbers_from_the_largest_and_by_words_from_a() -> No
 def test_a_sort_by_a_column_that_is_not_there_changes_nothing() -> None:
     table = made(overview(workers=3), "workers")
 
-    assert list(table.rows) == arranged(table, RowOrder("LICENCES"))
+    assert list(table.rows) == arranged(table, RowOrder("STREAMS"))
 
 
 def test_rows_are_left_out_that_lack_a_word() -> None:

@@ -18,7 +18,7 @@ from grain.delayed.missions.executor import executing
 from grain.delayed.missions.options import MissionOptions
 from grain.edge.errors import EdgeError, MeetingTaken
 from grain.remote_exer import HostingExecutor, RemoteExecutor
-from grain.resource import Cores, Infeasible, Memory, Resource
+from grain.resource import Cores, Infeasible, Licences, Memory, Resource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -328,3 +328,28 @@ async def test_log_file_on_a_full_disk(home: Path) -> None:
     loaded = load(config(home, '[head]\nlog_file = "/dev/full"\n'))
     async with executing(MissionOptions(Cores(1) & Memory(1), name="me"), loaded, lambda _: None):
         logging.getLogger("grain.head").warning("it hails")
+
+
+@delayed
+async def using() -> tuple[float, float]:
+    began = trio.current_time()
+    await trio.sleep(0.02)
+    return began, trio.current_time()
+
+
+async def test_a_mission_that_schedules_for_itself_has_what_the_whole_cluster_has(
+    home: Path,
+) -> None:
+    file = config(home, "[head.res]\nLicences = { vasp = 2 }\n")
+    async with mission(Cores(6), config_file=file):
+        spans = await each((using @ (Cores(1) & Licences(vasp=1)))() for _ in range(6))
+        began = [span[0] for span in spans]
+        assert [1, 2] == sorted({sum(b <= at < e for b, e in spans) for at in began})
+
+
+async def test_a_local_worker_has_none_of_what_the_whole_cluster_has(home: Path) -> None:
+    file = config(home, "[head.res]\nLicences = 2\n")
+
+    with pytest.raises(ValueError, match=r"the whole cluster has Licences, by \[head.res\]"):
+        async with mission(Cores(1) & Licences(1), config_file=file):
+            pass

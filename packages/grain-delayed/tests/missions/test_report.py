@@ -175,10 +175,12 @@ def test_troubles_of_the_scheduler_are_shown_and_taken_back(
     reporter = Reporter(routine=False)
     reporter.on_event(SchedulerTrouble("/e.d", "the scheduler, process 7 on n1, cannot ..."))
     reporter.on_event(SchedulerTrouble("/e.d", ""))
+    reporter.on_event(SchedulerTrouble("the command 'lmstat'", ""))
 
     assert (
         "warning: the scheduler, process 7 on n1, cannot ...\n"
         "The scheduler can store something again in /e.d.\n"
+        "This works again: the command 'lmstat'.\n"
     ) == capsys.readouterr().err
 
 
@@ -234,6 +236,20 @@ def test_a_request_that_is_too_large_for_all_workers_comes_with_the_advice_for_a
         "warning: no worker that is here can ever run a task that asks for Cores(4) (w: too "
         "small); it waits for a worker that has what it asks for: ask for less, or describe such a "
         f"node in {advice}\n"
+    ) == capsys.readouterr().err
+
+
+def test_a_request_for_more_than_the_whole_cluster_has_comes_with_the_advice_for_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(routine=False)
+    reporter.on_configured(None, "/run/grain.toml", "edge:///e")
+    reporter.on_event(NeverStarts(FOUR, "the whole cluster has ...", cluster=True))
+
+    assert (
+        "warning: no worker that is here can ever run a task that asks for Cores(4) (the whole "
+        "cluster has ...); it waits without end: ask for less, or correct [head.res] in "
+        "grain.toml, which the next scheduler reads\n"
     ) == capsys.readouterr().err
 
 

@@ -543,3 +543,51 @@ def test_a_scheduler_may_listen_on_every_interface(loaded: Load) -> None:
 
     assert "tcp://:4000" == loaded(text).head.listen
     assert "tcp://:4000" == loaded("address = 'tcp://:4000'").worker.dial
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Licences = -2", "Licences = -2 is negative: state how many there are, 0 or more"),
+        ("Licences = { vasp = -1 }", "Licences.vasp = -1 is negative"),
+        ("Licences = 1.5", "a number of licences is a whole number"),
+        ("Cores = 4", "Cores belongs to a worker: state it in [script], or in [worker.res]"),
+        ("Token = 'a'", "Token belongs to a worker: state it in [worker.res]"),
+        (
+            "Licences = { command = 'lmstat', vasp = 5 }",
+            "Licences has a command and vasp: state one of them, a command or a number",
+        ),
+        ("Licences = { pattern = '(?P<total>.)' }", "Licences: the command is one line"),
+        ('Licences = { command = "a\\nb" }', "Licences: the command is one line"),
+        (
+            "Licences.vasp = { command = 'lmstat', pattern = 'Total of (.*)' }",
+            "Licences.vasp: the pattern has a group total, as in",
+        ),
+        ("Licences = { command = 'lmstat', pattern = '(' }", "is not a regular expression"),
+        ("Licences = { command = 'lmstat', every = 0 }", "every, is a span of time of 1 s or more"),
+        ("Licences = { command = 'lmstat', every = 'soon' }", "every, is a span of time"),
+    ],
+)
+def test_resources_of_the_cluster_that_cannot_be(
+    refused: Refused, text: str, expected: str
+) -> None:
+    said = refused(f"[head.res]\n{text}\n")
+
+    assert said.startswith(
+        "grain.toml: head.res: found a table, expected a table of kinds of resource"
+    )
+    assert expected in said
+
+
+@pytest.mark.parametrize("where", ["[worker.res]", "[[shape]]\nname = 'a'\n[shape.res]"])
+def test_a_kind_has_one_owner(refused: Refused, where: str) -> None:
+    text = f"[head.res]\nLicences = 5\n{where}\nLicences = 2\n"
+
+    assert "head.res.Licences: found it in " in refused(text)
+
+
+def test_a_count_of_the_cluster_is_complete(loaded: Load) -> None:
+    config = loaded("[head.res]\nLicences = { a = 2, b = { command = 'c ' } }\nDisks = ['x']\n")
+
+    count = {"command": "c", "pattern": "(?P<total>[0-9]+)", "every": 60}
+    assert {"Licences": {"a": 2, "b": count}, "Disks": ["x"]} == config.head.res

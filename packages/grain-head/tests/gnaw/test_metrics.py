@@ -27,7 +27,8 @@ from grain.head.gnaw.metrics import (
 from grain.head.gnaw.metrics_port import MetricsServer, serve_metrics
 from grain.head.hub.answers import overview
 from grain.head.messages import AckTasks, Request, Submit, Synced
-from grain.resource import Cores, GPUs, Memory, Node, Supply, to_data
+from grain.head.scheduler.cluster import ClusterPool
+from grain.resource import Cores, GPUs, Licences, Memory, Node, Supply, to_data
 from grain.worker.messages import (
     CoresComputed,
     DefineFunction,
@@ -47,7 +48,7 @@ def busy() -> HubHarness:
 
     Of these the mission has confirmed one, and another one that it tries again.
     """
-    harness = HubHarness()
+    harness = HubHarness(cluster=ClusterPool({"Licences": Licences(vasp=3)}))
     harness.worker("w0", 2)
     mission = harness.mission("opt")
     harness.send(mission, Synced())
@@ -98,6 +99,8 @@ async def test_a_get_of_metrics_returns_the_counts_of_the_hub() -> None:
     assert 0.9 == found["grain_cores_computing"]
     assert (1, 5) == (found["grain_unconfirmed_outcomes"], found["grain_unconfirmed_bytes"])
     assert 1 == found["grain_waiting_requests"]
+    assert 3 == found['grain_shared{resource="Licences.vasp"}']
+    assert 0 == found['grain_shared_given{resource="Licences.vasp"}']
     assert 0 == found["grain_tasks_unschedulable"]
     assert found["process_cpu_seconds_total"] >= 0
 

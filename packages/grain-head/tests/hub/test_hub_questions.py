@@ -186,12 +186,12 @@ def test_a_quarantined_task_counts_as_waiting(harness: HubHarness) -> None:
 
 def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) -> None:
     """They are passed on as they came; how much of them is used is unknown."""
-    register = RegisterWorker("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
+    register = RegisterWorker("w", "w", "host", {"Cores": 2, "Streams": {"orca": 3}}, connection=1)
     harness.send("w", register, InventoryEnd())
     (worker,) = harness.hub.snapshot(0.0).workers
 
-    assert {"orca": 3} == worker.total["Licences"] == worker.free["Licences"]
-    assert {"Cores": 0.0, "Licences": None} == worker.used
+    assert {"orca": 3} == worker.total["Streams"] == worker.free["Streams"]
+    assert {"Cores": 0.0, "Streams": None} == worker.used
 
 
 def test_answers_have_the_cluster_of_each_worker(harness: HubHarness) -> None:

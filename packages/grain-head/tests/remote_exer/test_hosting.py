@@ -15,13 +15,13 @@ from grain import GVAR
 from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
-from grain.edge.questions import OverviewAnswer, unpack
+from grain.edge.questions import ClusterState, OverviewAnswer, StateAnswer, unpack
 from grain.eventlog.schema import RunEnded
 from grain.eventlog.usage import BRIEF, Usage
 from grain.head import TaskCancelled
 from grain.head.errors import ExecutorClosed, Unreachable
 from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
-from grain.head.gnaw.main import run_gnaw
+from grain.head.gnaw.main import make_parser, run_gnaw
 from grain.head.messages import Ask, Outlook, RegisterMission, Request, Started, Submit, Synced
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
@@ -31,7 +31,7 @@ from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
 from grain.worker.external import run_external
-from grain.worker.messages import DefineFunction, InventoryEnd, Leaving, RegisterWorker
+from grain.worker.messages import DefineFunction, InventoryEnd, Lease, Leaving, RegisterWorker
 from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
 
@@ -625,3 +625,45 @@ async def test_a_scheduler_is_told_of_tasks_by_function_and_of_what_their_progra
     assert [("fail", 0, 0, 0), ("compute", 2, 1, 3)] == [
         (row.function, row.done, row.failed, row.measured) for row in mission.outlook.functions
     ]
+
+
+async def test_gnaw_owns_what_its_command_line_states_and_waits_only_for_a_predecessor_s_workers(
+    tmp_path: Path,
+) -> None:
+    address = f"edge://{tmp_path}/meeting"
+    options = make_parser().parse_args(["--res", '{"Licences": {"vasp": 2}}'])
+
+    async def opened() -> tuple[list[ClusterState], bool]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(run_gnaw, address, res=options.res))
+            async with dial(address, role="cli", codec=CODEC) as peer:
+                await peer.channel.send([(Ask("state"), None)])
+                [(_, payload)] = await peer.channel.receive()
+            async with (
+                dial(address, role="worker", codec=CODEC) as worker,
+                dial(address, role="mission", codec=CODEC) as mission,
+            ):
+                function = Payloads().dump_function(echo)
+                register = RegisterWorker("w", "w", "", {"Cores": 2})
+                await worker.channel.send([(register, None), (InventoryEnd(), None)])
+                await mission.channel.send(
+                    [
+                        (RegisterMission("m", "m"), None),
+                        (DefineFunction(function.digest), function.payload),
+                        (Request(0, {"Cores": 1, "Licences": {"vasp": 1}}), None),
+                        (Request(1, {"Cores": 1}), None),
+                        (Submit(1, 0, function.digest), b""),
+                        (Submit(2, 1, function.digest), b""),
+                        (Synced(), None),
+                    ]
+                )
+                leased: set[int] = set()
+                with trio.fail_after(60):
+                    while 2 not in leased:
+                        batch = await worker.channel.receive()
+                        leased |= {one.task for one, _ in batch if isinstance(one, Lease)}
+            nursery.cancel_scope.cancel()
+        return unpack(payload, StateAnswer).cluster, 1 in leased
+
+    assert ([ClusterState("Licences", {"vasp": (0, 2)})], True) == await opened()
+    assert ([ClusterState("Licences", {"vasp": (0, 2)})], False) == await opened()

@@ -16,6 +16,7 @@ Map:
 - ``expansion``: from the text of a value to its meaning: $HOME and ~, {{HHMMSS}}, ``defer``
 - ``walltime``: spans of time
 - ``metrics``: the place of metrics
+- ``shared``: the resources of the whole cluster, and commands that count them
 - ``kinds``: the sorts of values, with the words in which to ask for them
 - ``schema``: every key with its type, kind, default and meaning
 - ``options``: the settings of a worker as options of its command
@@ -45,5 +46,6 @@ from grain.config.schema import Script as Script
 from grain.config.schema import Shape as Shape
 from grain.config.schema import Worker as Worker
 from grain.config.schema import WorkerSettings as WorkerSettings
+from grain.config.shared import with_counts as with_counts
 from grain.config.walltime import format_walltime as format_walltime
 from grain.config.walltime import parse_walltime as parse_walltime

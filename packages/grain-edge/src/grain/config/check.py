@@ -205,6 +205,16 @@ def conflicts(config: Config) -> Iterator[Mistake]:
             "workers on other nodes have to dial it; only head.listen may leave the host out",
         )
     yield from _shape_conflicts(config)
+    of_workers = [("worker.res", config.worker.res)]
+    of_workers += [(f"shape.{one.name}.res", one.res) for one in config.shape]
+    for where, owned in of_workers:
+        for kind in config.head.res.keys() & owned.keys():
+            yield Mistake(
+                f"head.res.{kind}",
+                f"found it in {where}, too, expected one owner: workers, each with some of its "
+                "own, or the scheduler, for the whole cluster",
+            )
+            return
     held = config.worker.reserve
     for where, script in [("", config.worker.script), *((one.name, one) for one in config.shape)]:
         whose = f"the job's {{}} ({where})" if where else "the job's {}"

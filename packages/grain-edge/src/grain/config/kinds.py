@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.config.expansion import Unfit, check_defer, entries, expand_place, placeholders
 from grain.config.metrics import parse_metrics
+from grain.config.shared import check_shared, counted
 from grain.config.walltime import parse_walltime
 
 if TYPE_CHECKING:
@@ -253,6 +254,11 @@ def _resources(value: object) -> dict[str, object]:
     return {name: _plain(data) for name, data in value.items()}
 
 
+def _shared(value: object) -> dict[str, object]:
+    """Return the resources of the whole cluster; where a number stands, a command may tell it."""
+    return {name: counted(name, data) for name, data in _resources(value).items()}
+
+
 def _environment(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Unfit
@@ -375,6 +381,11 @@ COMMANDS = Kind("shell commands, as lines of one string or as an array", lambda 
 ENVIRONMENT = Kind(
     "a table of environment variables, each with a string, such as XTBPATH = '/shared/xtb'",
     lambda v, _: _environment(v),
+)
+SHARED = Kind(
+    "a table of kinds of resource, each with how many the whole cluster has, such as Licences = 5",
+    lambda v, _: _shared(v),
+    check=lambda v, _: check_shared(v),
 )
 RESOURCES = Kind(
     "a table of kinds of resource, each with its data, such as Token = { token = 'gpu' }",

@@ -146,6 +146,8 @@ class Head(ConfigTable, frozen=True, kw_only=True):
         listen: the address at which the scheduler listens; `Config.address` unless set.
         contextmod: context module of the local worker; `Config.contextmod` unless set.
         cmd: shell command that starts the mission in its job; empty if it never runs as one.
+        res: the resources of the whole cluster, which the scheduler owns: kind -> plain data. In
+            the place of a number may be a command that tells it, see `grain.config.with_counts`.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
     """
 
@@ -156,6 +158,7 @@ class Head(ConfigTable, frozen=True, kw_only=True):
     listen: Annotated[str, kind.OTHER_ADDRESS] = ""
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
     cmd: Annotated[str, kind.TEXT] = ""
+    res: Annotated[dict[str, Any], kind.SHARED] = {}
     script: Script = Script()
     gnaw: Gnaw = Gnaw()
     event_log: EventLog = EventLog()

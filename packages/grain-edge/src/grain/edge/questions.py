@@ -213,6 +213,27 @@ class QueueState(Part, frozen=True):
     why: str
 
 
+class ClusterState(Part, frozen=True):
+    """A kind of resource that the head owns for the whole cluster.
+
+    Attributes:
+        counts: how many of each sort tasks were given, and how many there are for them, by name;
+            ``""`` for a kind without sorts.
+        note: a clause on the numbers, such as how many others use; empty for none.
+    """
+
+    kind: str
+    counts: dict[str, tuple[int, int]]
+    note: str = ""
+
+    def __str__(self) -> str:
+        shown = (
+            f"{used} of {total}{f' {name}' if name else ''}"
+            for name, (used, total) in self.counts.items()
+        )
+        return f"{self.kind} {', '.join(shown)} in use{f' ({self.note})' if self.note else ''}"
+
+
 class EndedMission(Part, frozen=True):
     """A mission that has left.
 
@@ -235,6 +256,7 @@ class StateAnswer(Part, frozen=True):
         queues: those with the most waiting tasks.
         ended: the last missions that left, the latest first.
         troubles: sentences on what keeps the head from working as it should.
+        cluster: what the head owns for the whole cluster.
     """
 
     epoch: int
@@ -246,6 +268,7 @@ class StateAnswer(Part, frozen=True):
     ended: list[EndedMission]
     versions: PeerVersions
     troubles: list[str]
+    cluster: list[ClusterState] = []
 
 
 # ---- overview and runs
@@ -442,6 +465,7 @@ class OverviewAnswer(Part, frozen=True):
         failures: the last ones, the latest last.
         lost: the last workers that were lost, the latest last.
         troubles: sentences on what keeps the head from working as it should.
+        cluster: what the head owns for the whole cluster.
     """
 
     at: float
@@ -459,6 +483,7 @@ class OverviewAnswer(Part, frozen=True):
     failures: list[FailureRow]
     lost: list[LossRow]
     troubles: list[str]
+    cluster: list[ClusterState] = []
 
 
 class RunsAnswer(Part, frozen=True):

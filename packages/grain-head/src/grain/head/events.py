@@ -69,11 +69,13 @@ class NeverStarts(Event, frozen=True):
     Attributes:
         why: what each worker lacks.
         larger: True if each has too little in all, so that more workers like them do not help.
+        cluster: True if the whole cluster has too little, so that no worker helps.
     """
 
     request: Resource
     why: str
     larger: bool = False
+    cluster: bool = False
 
 
 class NoWorkers(NeverStarts, frozen=True):

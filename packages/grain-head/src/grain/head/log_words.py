@@ -100,6 +100,8 @@ def amounts(data: dict[str, Any]) -> dict[str, float]:
                 numbers[kind] = seconds
             case dict() if kind == "WTime":
                 pass
+            case dict() if kind == "Licences":
+                numbers[kind] = sum(part.values())
             case _:
                 numbers[kind] = 1
     return numbers

@@ -298,12 +298,14 @@ class Unschedulable(Message, frozen=True):
         why: a sentence; empty if a worker that is here can meet the request by now.
         workers: whether there is any worker at all.
         larger: whether each worker has too little in all, and not only too little time.
+        cluster: whether the whole cluster has too little, whatever workers come.
     """
 
     request: int
     why: str
     workers: bool = True
     larger: bool = False
+    cluster: bool = False
 
 
 class Trouble(Message, frozen=True):

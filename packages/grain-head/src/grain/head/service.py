@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello, Message
     from grain.head.hub.state import Link
+    from grain.head.scheduler.cluster import ClusterPool
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
 """The messages between a head and its peers: agents and missions."""
@@ -59,6 +60,7 @@ class HubService:
         max_silence: seconds for which a mission that does not run its event loop is waited for
             while its process, or over a network its host, is there.
         max_missions: how many missions may be connected at a time.
+        cluster: what this scheduler owns for the whole cluster.
 
     Attributes:
         hub: the decisions.
@@ -70,6 +72,7 @@ class HubService:
         grace: float = GRACE,
         max_silence: float = MAX_SILENCE,
         max_missions: float = math.inf,
+        cluster: ClusterPool | None = None,
     ) -> None:
         epoch = epoch_at(time.time_ns(), secrets.randbits(20))
         self.hub = Hub(
@@ -78,6 +81,7 @@ class HubService:
             grace=grace,
             wall=time.time(),
             versions=own_versions(),
+            cluster=cluster,
         )
         self._max_missions = max_missions
         self._max_silence = max_silence
@@ -119,6 +123,11 @@ class HubService:
             host = socket.gethostname()
             why = f"the scheduler, process {os.getpid()} on {host}, cannot store anything: {why}"
         self.hub.on_trouble(directory, why)
+        self.dispatch()
+
+    def on_uncounted(self, command: str, why: str) -> None:
+        """Report to missions that a command does not count licences, or, with "", the end."""
+        self.hub.on_trouble(command, why)
         self.dispatch()
 
     def _has_room(self, identity: str) -> bool:

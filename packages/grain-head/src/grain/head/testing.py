@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.head.hub.state import ITS_MISSION
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.resource import Supply
+from grain.resource import Licences, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import LeaseRecord, TaskRecord
+    from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.state import (
         Alternative,
         Level,
@@ -48,7 +49,7 @@ class Cluster:
 
     Args:
         workers: the resources of the first workers; their ids count from 0.
-        max_overtakes: see `Scheduler`.
+        max_overtakes, cluster: see `Scheduler`.
 
     Attributes:
         now: the time in seconds.
@@ -56,8 +57,13 @@ class Cluster:
         order: the ids of all started tasks, in the order of starting.
     """
 
-    def __init__(self, *workers: Resource, max_overtakes: int | None = None) -> None:
-        self.scheduler = Scheduler(max_overtakes=max_overtakes)
+    def __init__(
+        self,
+        *workers: Resource,
+        max_overtakes: int | None = None,
+        cluster: ClusterPool | None = None,
+    ) -> None:
+        self.scheduler = Scheduler(max_overtakes=max_overtakes, cluster=cluster)
         self.now = 0.0
         self.starts: dict[int, Start] = {}
         self.order: list[int] = []
@@ -239,6 +245,7 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     _check_shapes(scheduler)
     _check_levels(scheduler)
     _check_reservations(scheduler)
+    _check_cluster(scheduler)
     if dispatched is not None:
         _check_time_left(scheduler, dispatched)
         _check_work_conserved(scheduler, dispatched)
@@ -309,6 +316,9 @@ def _check_quarantine(hub: Hub) -> None:
     chosen = [worker for one in emptied for worker in one.workers]
     assert len({worker.number for worker in chosen}) == len(chosen)
     assert all(len(one.workers) == one.by.count for one in emptied)
+    assert hub.scheduler.cluster._kept.keys() <= {
+        task for task, reserved in hub.quarantine.waiting.items() if reserved is not None
+    }
     for worker in hub.registry.workers.values():
         if worker in chosen:
             assert worker.reserved
@@ -373,6 +383,8 @@ def _check_tasks(scheduler: Scheduler) -> None:
     for number, by in scheduler.taken.items():
         assert by.queue is running[number].queue
         assert running[number].held.request(by.space)
+        shared = scheduler.cluster.held.get(number)
+        assert by.shared is None or (shared is not None and shared.request(by.shared))
     assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
     for task in running.values():
         assert task.worker is not None
@@ -423,7 +435,10 @@ def _check_queues(scheduler: Scheduler) -> None:
         assert all(one.queue is queue for one in queue.alternatives)
         assert queue.bits == reduce(or_, (one.bit for one in queue.alternatives))
         assert queue.only is (queue.alternatives[0] if len(queue.alternatives) == 1 else None)
-        assert queue.open in ({queue.bits, queue.bit} if queue.prefer else {queue.bits})
+        free = queue.bits & ~queue.closed
+        assert queue.open in ({free, free & queue.bit} if queue.prefer else {free})
+        assert queue.shared == sum(one.bit for one in queue.alternatives if one.shared is not None)
+        assert not queue.closed & ~queue.shared
     assert not scheduler._queues.untried & ~scheduler._queues.nonempty
     outlived = {queue.bit: queue for queue in scheduler.queues.values() if queue.seen}
     assert scheduler._queues.outlived == outlived
@@ -486,6 +501,24 @@ def _check_levels(scheduler: Scheduler) -> None:
         assert {level.number: (level.sample.slack(one.space), level) for level in wanted} == {
             number: (slack, level) for slack, number, level in heap
         }
+
+
+def _check_cluster(scheduler: Scheduler) -> None:
+    """Check what is held of the whole cluster's, and by whom."""
+    cluster = scheduler.cluster
+    running = {t.id for t in scheduler.tasks.values() if t.worker is not None}
+    assert cluster.held.keys() <= running
+    for task in running:
+        by = scheduler.taken.get(task) or scheduler.tasks[task].queue.only
+        if by is not None and by.shared is not None:
+            assert task in cluster.held, f"task {task} uses what it does not hold"
+    parts = [held.get(Licences) for held in cluster.held.values()]
+    for name, (used, _) in cluster.usage().get("Licences", {}).items():
+        held = sum(one.counts.get(name, 0) for one in parts if isinstance(one, Licences))
+        assert used == held
+    if not cluster.changed:
+        for queue, closed in cluster.share_out(scheduler.in_order_of_service):
+            assert queue.closed == closed
 
 
 def _check_reserved(scheduler: Scheduler) -> None:
@@ -592,7 +625,9 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
             if one.count > 1 or worker.draining or not worker.has_time(one, now):
                 continue
             if waits and one.index:
-                assert queue.open == queue.bit
+                assert queue.open == queue.bit & ~queue.closed
+                continue
+            if one.bit & queue.closed:
                 continue
             if one.fits(worker.shape.interpreter, worker.supply.free):
                 reservation = worker.reservation
@@ -613,7 +648,7 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
 def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, waits: bool) -> None:
     """Check that no gang waits for whose members there is room, but for reservations of others."""
     for one in queue.alternatives:
-        if one.count == 1 or (waits and one.index):
+        if one.count == 1 or (waits and one.index) or one.bit & queue.closed:
             continue
         able = Counter(
             worker.in_common(one.same)
@@ -637,6 +672,8 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
         overtakers = queue.overtakers
         waiting = [t for t in queue.tasks if not t.cancelled]
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]
+        if queue.shared:
+            del due[1:]
         if len(due) > len({id(one.party) for one in queue.reservations}):
             for one in queue.opened():
                 able = Counter(
@@ -654,7 +691,7 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
 def _possible(scheduler: Scheduler, queue: TaskQueue) -> bool:
     """Return True if a worker could serve the first alternative of a queue when it is empty."""
     first = queue.alternatives[0]
-    return any(
+    return not scheduler.cluster.never(first) and any(
         first.fits(worker.shape.interpreter, worker.supply.total)
         for worker in scheduler.workers.values()
     )

@@ -540,7 +540,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                     request = from_data(self._session.request_of(news.request).resources)
                     if news.why:
                         never = NeverStarts if news.workers else NoWorkers
-                        self._on_event(never(request, news.why, news.larger))
+                        self._on_event(never(request, news.why, news.larger, news.cluster))
                     else:
                         self._on_event(CanStart(request))
 

@@ -15,6 +15,7 @@ from grain.edge.errors import Superseded
 from grain.head.collapse import collapsing
 from grain.head.events import HostingFailed, Remark, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.head.executor import infeasible
+from grain.head.gnaw.counting import SharedResources
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.service import CODEC, HubService
 from grain.remote_exer.executor import RemoteExecutor
@@ -49,6 +50,7 @@ class HostingExecutor(RemoteExecutor):
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
         run_log: takes note of what happens to the tasks, as of `RemoteExecutor`.
+        shared: what the whole cluster has, as `head.res` of the configuration.
         echo: as of `RemoteExecutor`; what the local worker's tasks print is on the terminal anyway.
     """
 
@@ -65,6 +67,7 @@ class HostingExecutor(RemoteExecutor):
         run_log: RunLog | None = None,
         echo: bool = False,
         number: int = 0,
+        shared: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log,
@@ -77,6 +80,13 @@ class HostingExecutor(RemoteExecutor):
         self.address = address
         self._isolated = isolated
         self._contextmod = context
+        self._shared = shared or {}
+        both = self._shared.keys() & local.parts().keys()
+        if both:
+            raise ValueError(
+                f"local={local.ask()}: the whole cluster has {', '.join(sorted(both))}, by "
+                "[head.res] of grain.toml, so the local worker has none of its own"
+            )
         self._host: _Host | None = None
         # The local worker, if there will never be another worker; and the requests that it can
         # meet.
@@ -114,9 +124,11 @@ class HostingExecutor(RemoteExecutor):
                 if offer.remark:
                     self._on_event(Remark(offer.remark))
                 async with trio.open_nursery() as nursery:
-                    host = self._host = _Host(nursery)
+                    host = self._host = _Host(nursery, self._shared)
                     if self.address is not None:
                         await host.serve(self.address, self._on_event)
+                    else:
+                        host.service.hub.scheduler.cluster.open()
                     host.run()
                     try:
                         if self.local.parts():
@@ -125,7 +137,7 @@ class HostingExecutor(RemoteExecutor):
                             worker = name
                             self._on_event(WorkerJoined(worker, offer.resources))
                         if self.address is None:
-                            self._only = Scheduler()
+                            self._only = Scheduler(cluster=SharedResources(self._shared).pool)
                             self._only.on_worker_joined(
                                 0, worker, offer.resources, trio.current_time()
                             )
@@ -154,8 +166,9 @@ class _Host:
     worker to cancel what runs.
     """
 
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.service = HubService()
+    def __init__(self, nursery: trio.Nursery, shared: Mapping[str, Any]) -> None:
+        self._shared = SharedResources(shared)
+        self.service = HubService(cluster=self._shared.pool)
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
 
@@ -187,13 +200,16 @@ class _Host:
                 # As after Ctrl-Z for longer than a minute. What the mission has goes on.
                 on_event(HostingFailed(address, str(error)))
 
-        serving = False
-        await self._nursery.start(run)
-        serving = True
+        serving: Serving | None = None
+        serving = await self._nursery.start(run)
+        if serving.epoch == 1:  # no head was ever here that workers could come over from
+            self.service.hub.scheduler.cluster.open()
 
     def run(self) -> None:
         """Run the scheduler; not before what may fail, as only `stop` ends it."""
         self._shielded(self.service.run)
+        counting = self._shared.keep_counting
+        self._shielded(counting, self.service.dispatch, self.service.on_uncounted)
 
     async def start_worker(
         self, name: str, offer: LocalOffer, isolated: bool, context: str

@@ -154,7 +154,7 @@ def _remarks(workload: Workload, rows: Sequence[SweepRow], best: int | None) -> 
         )
     if workload.ignored:
         lines.append(
-            f"The log has resources that are not known here, and are ignored: "
+            f"The replay leaves out resources of which it does not know how many there were: "
             f"{', '.join(workload.ignored)}."
         )
     if (over := max((row.outcome.over_time for row in rows), default=0)) > 0:

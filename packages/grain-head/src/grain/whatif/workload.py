@@ -118,7 +118,8 @@ class Workload(NamedTuple):
         all_workers: True if the log has all workers that were there. That of a mission which others
             can join has a worker from the first task of the mission on that it took.
         brief: the number of tasks that the log counts and does not list, so they are left out.
-        ignored: kinds of resources that are not known here, and are ignored.
+        ignored: kinds of resources that are not known here, or of the whole cluster: a log does not
+            say how many there were.
     """
 
     name: str
@@ -473,6 +474,9 @@ class Requests:
     def _resource(self, amounts: Mapping[str, float]) -> Resource:
         resource = ZERO
         for kind, amount in amounts.items():
+            if kind == "Licences":
+                self.ignored.add(kind)
+                continue
             try:
                 if kind == "WTime":
                     part: Resource = WTime(T=amount)

@@ -14,7 +14,8 @@ Map:
   ``n * A``
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
 - ``topology``: which ids are near each other, and the choice among those that are free
-- ``amounts``: ``Memory``, ``Capacity`` and ``Token``, which have no identities; ``Node``
+- ``amounts``: ``Memory``, ``Capacity``, ``Licences`` and ``Token``, which have no identities;
+  ``Node``
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
@@ -25,6 +26,7 @@ Map:
 
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
+from grain.resource.amounts import Licences as Licences
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token

@@ -166,7 +166,7 @@ def _value(text: str) -> Any:
 
 def _hint(data: dict[str, Any]) -> str:
     """Return a hint at the kind that was probably meant."""
-    usual = ("Cores", "GPUs", "Memory", "WTime", "Token", "Capacity")
+    usual = ("Cores", "GPUs", "Memory", "WTime", "Token", "Capacity", "Licences")
     if "Node" in data:
         return ". A node is cores and memory: Cores=4,Memory=8"
     for kind in data:

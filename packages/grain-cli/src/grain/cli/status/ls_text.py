@@ -161,7 +161,8 @@ def _why(queue: QueueState) -> str:
 
 
 def _remarks(state: StateAnswer) -> list[str]:
-    sentences = [f"Note: {clean(trouble)}." for trouble in state.troubles]
+    sentences = [f"cluster: {clean(str(one))}" for one in state.cluster]
+    sentences += [f"Note: {clean(trouble)}." for trouble in state.troubles]
     sentences += [
         f"{clean(mission.label)} has not taken {mission.unconfirmed} outcomes, "
         f"{mission.unconfirmed_bytes / 1e6:.0f} MB: no more of it starts until it has."

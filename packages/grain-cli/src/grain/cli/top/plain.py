@@ -38,6 +38,7 @@ def text(
     """Return an answer as text, a table below the other, without empty tables."""
     first, *others = totals(answer, rates)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
+    lines += [f"cluster: {clean(str(one))}" for one in answer.cluster]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.troubles]
     lines += [f"Note: {finding.text}" for finding in verdict(answer)]
     by_name = tables(answer, rates, uses or {})

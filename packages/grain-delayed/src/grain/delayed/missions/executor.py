@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 import os
 import re
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.head import GrainExecutor
 from grain.head.events import HostingFailed
 from grain.resource import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
     from grain.config import Config
     from grain.delayed.missions.options import MissionOptions
@@ -105,6 +106,8 @@ class _Maker:
         words += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
         if gnaw.metrics:
             words += [f"--metrics={gnaw.metrics}"]
+        if config.head.res:
+            words += [f"--res={json.dumps(config.head.res)}"]
         if gnaw.pool:
             words += [f"--pool={gnaw.pool}", f"--config={config.source or ''}"]
         arguments = (*words, *gnaw.extra_args)
@@ -133,7 +136,8 @@ class _Maker:
         address = config.head.listen
         context = config.head.contextmod if self._options.isolated else ""
         try:
-            return await stack.enter_async_context(self._hosting(address, context))
+            hosting = self._hosting(address, context, config.head.res)
+            return await stack.enter_async_context(hosting)
         except MeetingTaken as error:
             if self._options.local is None:
                 raise  # it would wait for workers that go elsewhere
@@ -146,7 +150,9 @@ class _Maker:
             self._on_event(HostingFailed(address, why))
         return await stack.enter_async_context(self.own(context))
 
-    def _hosting(self, address: str | None, context: str) -> HostingExecutor:
+    def _hosting(
+        self, address: str | None, context: str, shared: Mapping[str, Any] | None = None
+    ) -> HostingExecutor:
         from grain.remote_exer import HostingExecutor
 
         options = self._options
@@ -161,6 +167,7 @@ class _Maker:
             run_log=self._run_log,
             echo=options.echo,
             number=self._number,
+            shared=shared,
         )
 
 

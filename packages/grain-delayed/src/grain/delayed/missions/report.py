@@ -201,10 +201,11 @@ class Reporter:
             case WorkersLost() | WorkersStopped():
                 self._had_workers = True
                 self.line(gone_line(event), at=self._wall())
-            case SchedulerTrouble(what, why) if why:
-                self.line(f"warning: {why}")
-            case SchedulerTrouble(what):
-                self.line(f"The scheduler can store something again in {what}.")
+            case SchedulerTrouble(what, why):
+                over = f"The scheduler can store something again in {what}."
+                if not what.startswith("/"):
+                    over = f"This works again: {what}."
+                self.line(f"warning: {why}" if why else over)
             case LastTasksAway():
                 self.line(last_away_line(event))
             case RunsEnded():
@@ -258,7 +259,7 @@ class Reporter:
                     )
                 self._absent = False
                 self._never.discard(request)
-            case NeverStarts(request, why, larger):
+            case NeverStarts(request, why, larger, cluster):
                 self._absent = False
                 if request not in self._never:
                     self._never.add(request)
@@ -268,6 +269,11 @@ class Reporter:
                             "it waits for a worker that has what it asks for: ask for less, or "
                             f"describe such a node in {self._config_name} and type "
                             f"`{self._start_workers}`"
+                        )
+                    if cluster:
+                        waits = (
+                            "it waits without end: ask for less, or correct [head.res] in "
+                            f"{self._config_name}, which the next scheduler reads"
                         )
                     self.line(
                         f"warning: no worker that is here can ever run a task that asks for "

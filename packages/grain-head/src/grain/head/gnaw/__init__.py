@@ -7,6 +7,7 @@ it finds or starts a successor.
 Map:
 
 - ``main``: the command line, and the process from its start until it was idle for long
+- ``counting``: the resources of the whole cluster; commands that tell how many licences there are
 - ``metrics``: the counts of its hub as metrics of Prometheus
 - ``metrics_port``: a small HTTP server for them
 - ``pool``: workers that it keeps alive by ``grain scale``

@@ -8,13 +8,14 @@ end up with the same.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import math
 import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -29,13 +30,14 @@ from grain.edge.errors import (
     Superseded,
 )
 from grain.head.collapse import collapsing
+from grain.head.gnaw.counting import SharedResources
 from grain.head.gnaw.pool import PoolSize, keep_pool, pool_size, withdraw_pool
 from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, HubService
 from grain.worker.logs import STANDARD_ERROR, LogFile, log_to
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 FAREWELL = 30.0
 """Seconds that workers have for leaving before Gnaw leaves."""
@@ -52,6 +54,14 @@ def meeting_address(text: str) -> str:
         return check_argument(text)
     except AddressError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def shared_resources(text: str) -> dict[str, Any]:
+    """Return the resources of the whole cluster from their JSON."""
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise argparse.ArgumentTypeError('it is an object of kinds, as {"Licences": 5}')
+    return data
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -84,6 +94,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="for missions that are there and do not run their event loops",
     )
     parser.add_argument(
+        "--res",
+        type=shared_resources,
+        default={},
+        metavar="JSON",
+        help="what the whole cluster has, as head.res of grain.toml",
+    )
+    parser.add_argument(
         "--metrics", default="", metavar="PLACE", help="where it serves them, as 127.0.0.1:9100"
     )
     parser.add_argument(
@@ -108,6 +125,7 @@ async def run_gnaw(
     config: str = "",
     metrics: str = "",
     frozen: float = FROZEN,
+    res: Mapping[str, Any] | None = None,
     log: LogFile | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -122,6 +140,7 @@ async def run_gnaw(
         config: the configuration file by which they are submitted.
         metrics: where it serves metrics; empty for nowhere.
         frozen: as in `serve`.
+        res: what the whole cluster has, as `head.res` of the configuration.
         log: where it logs; missions are informed when nothing can be stored there.
         task_status: gets the serving, with its address and targets, once peers may come.
 
@@ -131,7 +150,10 @@ async def run_gnaw(
         grain.edge.errors.EdgeError: it cannot serve there.
     """
     with collapsing():
-        service = HubService(grace=grace, max_silence=max_silence, max_missions=max_conn)
+        shared = SharedResources(res or {})
+        service = HubService(
+            grace=grace, max_silence=max_silence, max_missions=max_conn, cluster=shared.pool
+        )
         async with trio.open_nursery() as nursery:
             head = partial(
                 serve,
@@ -145,8 +167,11 @@ async def run_gnaw(
             )
             serving = await nursery.start(head)
             _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
+            if serving.epoch == 1:  # no head was ever here that workers could come over from
+                service.hub.scheduler.cluster.open()
             task_status.started(serving)
             nursery.start_soon(service.run)
+            nursery.start_soon(shared.keep_counting, service.dispatch, service.on_uncounted)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
             if metrics:
                 # Imported where it is used, as that takes time and memory.
@@ -263,6 +288,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 config=options.config,
                 metrics=options.metrics,
                 frozen=options.frozen,
+                res=options.res,
                 log=log if isinstance(log, LogFile) else None,
             )
         )

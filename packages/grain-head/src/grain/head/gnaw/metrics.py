@@ -75,6 +75,10 @@ METRICS = (
     Description("grain_gpus", "gauge", "", "GPUs of all workers."),
     Description("grain_gpus_given", "gauge", "", "GPUs that tasks were given."),
     Description(
+        "grain_shared", "gauge", "resource", "What tasks may use of the whole cluster's resources."
+    ),
+    Description("grain_shared_given", "gauge", "resource", "What of that tasks were given."),
+    Description(
         "grain_waiting_requests", "gauge", "", "Different requests of tasks that wait for room."
     ),
     Description(
@@ -144,6 +148,11 @@ class HubCollector:
         given, cores = hub.overview.cores
         computing = hub.overview.computing
         memory, gpus = _memory(hub), _gpus(hub)
+        shared = {
+            f"{kind}.{name}".rstrip("."): counts
+            for kind, sorts in hub.scheduler.cluster.usage().items()
+            for name, counts in sorts.items()
+        }
         waiting = [queue for _, _, queue in hub.scheduler.in_order_of_service]
         missions = hub.registry.missions.values()
         states = [
@@ -173,6 +182,8 @@ class HubCollector:
             "grain_memory_given_bytes": {"": memory[0] * _BYTES},
             "grain_gpus": {"": gpus[1]},
             "grain_gpus_given": {"": gpus[0]},
+            "grain_shared": {name: n for name, (_, n) in shared.items()},
+            "grain_shared_given": {name: used for name, (used, _) in shared.items()},
             "grain_waiting_requests": {"": len(waiting)},
             "grain_unconfirmed_outcomes": {"": sum(m.unconfirmed for m in missions)},
             "grain_unconfirmed_bytes": {"": sum(m.unconfirmed_bytes for m in missions)},

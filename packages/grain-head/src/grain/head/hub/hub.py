@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,7 @@ from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.resource import Cores
+from grain.resource.figures import counted
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import DrainingWorker, StateAnswer
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.scheduler.cluster import ClusterPool
+    from grain.head.scheduler.state import TaskQueue
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
@@ -101,7 +105,7 @@ class Hub:
         wall: the time now as seconds since Unix' epoch, only for display.
         prefetch_seconds: seconds of work that are sent ahead for each run, see
             `grain.head.hub.tasks.prefetch`.
-        max_overtakes: see `Scheduler`.
+        max_overtakes, cluster: see `Scheduler`.
 
     Attributes:
         registry: the missions and workers with their tasks and leases.
@@ -117,10 +121,11 @@ class Hub:
         wall: float = 0.0,
         prefetch_seconds: float = PREFETCH_SECONDS,
         max_overtakes: int | None = None,
+        cluster: ClusterPool | None = None,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
         versions: Versions = Versions(),  # noqa: B008 - as above
     ) -> None:
-        self.scheduler = Scheduler(max_overtakes=max_overtakes, guard=parts.guard)
+        self.scheduler = Scheduler(max_overtakes=max_overtakes, guard=parts.guard, cluster=cluster)
         self.registry = registry = Registry(epoch, wall - now, versions, self.scheduler)
         functions = parts.functions(registry)
         self._outgoing = registry.outgoing
@@ -381,8 +386,26 @@ class Hub:
             others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
             reasons.append(f"it also has {named(others)}")
         if explanation.state == "waiting":
+            if task.queue is not None and task.queue.closed:
+                reasons += self._users(task.queue)
             reasons += _backlogs(self.registry.workers.values())
         return Explanation(task.number, explanation.state, tuple(reasons))
+
+    def _users(self, queue: TaskQueue) -> list[str]:
+        """Return a sentence for each kind of the whole cluster that a queue asks for: its users."""
+        own = labels(self.registry.missions.values())
+        asked = {kind for by in queue.alternatives if by.shared for kind in by.shared.parts()}
+        sentences = []
+        for kind in sorted(asked):
+            users: Counter[str] = Counter()
+            for task, held in self.scheduler.cluster.held.items():
+                if kind in held.parts():
+                    share = self.scheduler.tasks[task].queue.share
+                    users[own.get(share, "a mission that has left")] += 1
+            named = ", ".join(f"{mission} ({counted(n, 'task')})" for mission, n in users.items())
+            if named:
+                sentences.append(f"{kind}: in use by {named}")
+        return sentences
 
     def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[DrainingWorker]:
         """Ask workers to leave, absent ones when they are back.

@@ -19,7 +19,7 @@
     of a run at any time, also after `Synced`.
 7.  A task that ran on a worker under this head's predecessor, as its mission reports, waits for
     that report until that worker has reported or left, or until the grace period of this head's
-    start is over.
+    start is over. As long, nothing is handed out of what the scheduler has for the whole cluster.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class Missions:
         # Until then a worker may still come over from this head's predecessor, with runs that a
         # mission knows of: its tasks are in limbo, and not started.
         self._limbo_ends = now + grace
+        self._scheduler.cluster.shut(self._limbo_ends)
         self._last_number = 0
         self._questions = Questions()
         self.links: dict[Link, MissionRecord] = {}
@@ -468,6 +469,7 @@ class Missions:
             return
         self._waiting.await_no_reports(now)
         self._gangs.await_no_roots()
+        self._scheduler.cluster.open()
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):
             self._functions.sweep()
@@ -478,5 +480,6 @@ class Missions:
         # of attached missions are infinite, and stay so, but for those of lasting ones.
         if self._limbo_ends > since:
             self._limbo_ends += seconds
+            self._scheduler.cluster.shut(self._limbo_ends)
         for mission in self._missions.values():
             mission.deadline += seconds

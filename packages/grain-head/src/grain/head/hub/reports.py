@@ -146,7 +146,10 @@ class MissionReports:
             self._outgoing.post(mission.link, LastAway(left, *facts))
 
     def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
-        why = None
+        why = self._scheduler.never_in_cluster(queue)
+        if why is not None:
+            self._post(mission, number, Unschedulable(number, why, cluster=True))
+            return
         if not self._may_come_back(queue) and not self._may_be_replaced(mission, number, queue):
             why = self._scheduler.why_never(queue.request, now, queue.interpreter)
         larger = why is not None and self._scheduler.needs_larger(queue.request)
@@ -155,10 +158,14 @@ class MissionReports:
     def _send(
         self, mission: MissionRecord, number: int, why: str | None, *, larger: bool = False
     ) -> None:
-        """Send a message if it differs from the last in more than its text."""
+        """Say why a request cannot be met; None if it can by now."""
         message = None
         if why is not None:
             message = Unschedulable(number, why, bool(self._scheduler.workers), larger)
+        self._post(mission, number, message)
+
+    def _post(self, mission: MissionRecord, number: int, message: Unschedulable | None) -> None:
+        """Send a message if it differs from the last in more than its text."""
         before = mission.unschedulable.get(number)
         mission.unschedulable[number] = message
         if message is not None:

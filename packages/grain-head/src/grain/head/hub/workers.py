@@ -217,7 +217,7 @@ class Workers:
         worker.over = ""
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
-        total = resources_of(message.total)
+        total, shared = self._scheduler.cluster.split(resources_of(message.total))
         self._last_number += 1
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
@@ -226,6 +226,13 @@ class Workers:
         worker.versions = message.versions
         worker.job = message.job
         worker.cluster = message.cluster
+        if shared is not None:
+            self._reports.on_trouble(
+                f"the worker {worker.unique_name}",
+                f"worker {worker.unique_name} offers {shared.ask()}, which the scheduler has for "
+                "the whole cluster, so that of the worker is not used: state it either in "
+                "[head.res] or in [worker.res] of grain.toml",
+            )
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         self._registry.left.pop(worker.id, None)
         self._scheduler.on_worker_joined(
@@ -351,6 +358,8 @@ class Workers:
         for lease in list(reversed(worker.leases.values())):
             self._runs.on_run_lost(lease, how, now, over)
         self._scheduler.on_worker_left(worker.number)
+        if self._scheduler.cluster.kinds:
+            self._reports.on_trouble(f"the worker {worker.unique_name}", "")
         self._registry.remove_worker(worker)
         if worker.link is not None:
             self.links.pop(worker.link, None)

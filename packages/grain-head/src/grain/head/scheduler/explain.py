@@ -50,9 +50,8 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     if asked.worker is not None:
         by = scheduler.taken.get(task)
         chosen = "" if by is None else f"by its alternative {by.request.ask()}, "
-        since = (
-            f"on {asked.worker.name} with {asked.held!r}, {chosen}for {now - asked.started:.0f} s"
-        )
+        held = scheduler.held_by(asked)
+        since = f"on {asked.worker.name} with {held!r}, {chosen}for {now - asked.started:.0f} s"
         return Explanation(task, "running", (since,))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
@@ -60,8 +59,9 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
         )
-    if queue.open != queue.bits:
+    if queue.open != queue.bits & ~queue.closed:
         reasons.append(_awaits_first(asked, now))
+    reasons += closed_texts(scheduler, queue, now)
     if queue.seen:
         reasons.append(f"it has outlived a worker, and waits for one with {queue.least:.0f} s left")
     if queue.urgent is not None and scheduler.first_of(queue) is not scheduler.tasks[task]:
@@ -78,6 +78,21 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
     reasons += [f"{named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def closed_texts(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
+    """Return a sentence for each alternative that waits for resources of the whole cluster."""
+    cluster = scheduler.cluster
+    sentences = []
+    for one in queue.alternatives:
+        if one.bit & queue.closed:
+            never = cluster.why_never(one)
+            sentences.append(
+                f"it waits for {cluster.why_closed(one, now)}"
+                if never is None
+                else f"never, {never}"
+            )
+    return sentences
 
 
 def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
@@ -258,6 +273,8 @@ def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
         return f"it is reserved for a task that asks for {reservation.queue.request.ask()}"
     if one.count > 1:
         return "it has room for a member"
+    if one.bit & one.queue.closed:
+        return "it has room"
     if not one.bit & one.queue.open:
         return "not yet, as it waits for the first alternative"
     return "it has room; an older task goes first"

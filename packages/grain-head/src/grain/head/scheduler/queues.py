@@ -22,6 +22,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.state import Alternative, Level, WorkerAccount
     from grain.resource import Resource, RunTimes
 
@@ -46,6 +47,7 @@ class QueueTable:
         unseen: the tasks that wait again for their first alternative, since the last decision.
         patient: the queues in ``order`` whose tasks wait for their first alternative, by their bit.
         now: the time of the last decision.
+        cluster: what the scheduler owns for the whole cluster.
         levels: the workers by what they have free.
         reserved: those with sticky reservations, by the queues whose tasks may start there.
         shapes: the workers by what they have in all.
@@ -53,8 +55,9 @@ class QueueTable:
             returned something, or their resources are no longer reserved.
     """
 
-    def __init__(self, run_times: RunTimes) -> None:
+    def __init__(self, run_times: RunTimes, cluster: ClusterPool) -> None:
         self._run_times = run_times
+        self.cluster = cluster
         self._free_bits: list[int] = []
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
         self.by_request: dict[tuple[int, Resource, int, str, float], TaskQueue] = {}
@@ -97,6 +100,8 @@ class QueueTable:
         if queue.prefer:
             self.patient[queue.bit] = queue
             opened = self.set_open(queue, head)
+        if queue.shared:
+            self.cluster.changed = True
         self.nonempty |= queue.open
         return opened
 
@@ -117,6 +122,8 @@ class QueueTable:
             queue.urgent = None
             self.nonempty &= ~queue.bits
             self.untried &= ~queue.bits
+            if queue.shared:
+                self.cluster.changed = True
             if queue.prefer:
                 self.patient.pop(queue.bit, None)
             return False
@@ -127,25 +134,30 @@ class QueueTable:
     def set_open(self, queue: TaskQueue, head: Task) -> bool:
         """Open the alternatives for which its oldest task has waited long enough, close others.
 
-        Where no worker here could serve the first alternative, there is nothing to wait for.
+        Where no worker here could serve the first alternative, there is nothing to wait for. Those
+        stay closed for which the cluster has not enough free.
 
         Returns:
             True if any of them is open now that was not.
         """
-        first, bits = queue.bit, queue.bits
-        possible = any(shape.mask & first for shape in self.shapes.values())
-        if possible and head.started + queue.prefer > self.now:
-            queue.open = first
-            self.nonempty &= first | ~bits
-            if self.untried & bits:
-                self.untried = self.untried & ~bits | first
-            return False
-        if queue.open == bits:
-            return False
-        queue.open = bits
-        self.nonempty |= bits
-        self.untried |= bits
-        return True
+        bits = queue.bits
+        wanted = bits & ~queue.closed
+        if queue.prefer and self._awaits_first(queue, head):
+            wanted &= queue.bit
+        opened = wanted & ~queue.open
+        if wanted != queue.open:
+            queue.open = wanted
+            self.nonempty = self.nonempty & ~bits | wanted
+            if opened or self.untried & bits:
+                self.untried = self.untried & ~bits | wanted
+        return opened != 0
+
+    def _awaits_first(self, queue: TaskQueue, head: Task) -> bool:
+        """Return True while the oldest task of a queue is to wait for the first alternative."""
+        possible = any(shape.mask & queue.bit for shape in self.shapes.values())
+        if queue.shared and self.cluster.never(queue.alternatives[0]):
+            possible = False
+        return possible and head.started + queue.prefer > self.now
 
     def date(self, now: float) -> None:
         """Let the wait of tasks for their first alternative begin that came since the last time."""
@@ -162,7 +174,9 @@ class QueueTable:
 
     def next_opening(self) -> float:
         """Return the time at which the next alternatives open; ``math.inf`` if none will."""
-        closed = (queue for queue in self.patient.values() if queue.open != queue.bits)
+        closed = (
+            queue for queue in self.patient.values() if queue.open != queue.bits & ~queue.closed
+        )
         waits = ((queue.head(), queue.prefer) for queue in closed)
         return min((head.started + prefer for head, prefer in waits if head), default=math.inf)
 
@@ -257,7 +271,9 @@ class QueueTable:
         for _ in request.alternatives():
             new = 1 << len(self.by_bit) + len(bits)
             bits.append(self._free_bits.pop() if self._free_bits else new)
-        queue = TaskQueue(request, priority, bits, self._run_times, share, interpreter, seen)
+        queue = TaskQueue(
+            request, priority, bits, self._run_times, self.cluster.kinds, share, interpreter, seen
+        )
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
         self.gangs |= queue.gangs
         self.by_request[priority, request, share, interpreter, seen] = queue

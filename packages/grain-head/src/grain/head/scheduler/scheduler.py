@@ -8,6 +8,7 @@ from heapq import heappop
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
+from grain.head.scheduler.cluster import ClusterPool, unowned
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.scheduler.state import (
@@ -40,22 +41,29 @@ class Scheduler:
             run times are not known, less than 1 counting as 1; by default as often as
             `grain.head.scheduler.starvation_guard` says.
         guard: the class of what limits overtaking.
+        cluster: what the scheduler owns for the whole cluster; by default nothing.
 
     Attributes:
         tasks: the waiting and running tasks, by id.
         workers: the workers, by id.
         taken: of running tasks that had several alternatives the one that they run by, by id.
+        cluster: as the argument.
         run_times: the run times of groups, see `grain.resource.WTime`.
     """
 
     def __init__(
-        self, *, max_overtakes: int | None = None, guard: type[StarvationGuard] = StarvationGuard
+        self,
+        *,
+        max_overtakes: int | None = None,
+        guard: type[StarvationGuard] = StarvationGuard,
+        cluster: ClusterPool | None = None,
     ) -> None:
+        self.cluster = cluster or ClusterPool()
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, WorkerAccount] = {}
         self.taken: dict[int, Alternative] = {}
-        self._queues = QueueTable(self.run_times)
+        self._queues = QueueTable(self.run_times, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
         self._last_seat = 0
@@ -143,6 +151,7 @@ class Scheduler:
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
             self.taken.pop(task.id, None)
+            self.cluster.give_back(task.id)
             self._clear_run(task)
             if task.id < 0:
                 del self.tasks[task.id]
@@ -220,7 +229,7 @@ class Scheduler:
             queue.enter_urgent(new)
         queue.tasks.append(new)
         self._waiting += 1
-        if not self._queues.nonempty & queue.bits:
+        if queue.rank is None:
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
 
@@ -251,7 +260,7 @@ class Scheduler:
             worker.supply.reclaim(whole)
             self.tasks[part.id] = part
             self._occupy(part, by, worker, now, whole)
-            uses.append(self._with_limits(Supply(whole).alloc(by.space), by))
+            uses.append(self._with_limits(part.id, Supply(whole).alloc(by.space), by))
         seats = zip(workers[1:], (part.id for part in parts[1:]), uses[1:], strict=True)
         return Start(workers[0], task, uses[0], by.limits.hard, tuple(seats))
 
@@ -272,7 +281,7 @@ class Scheduler:
             task: an id that no waiting or running task has.
             queue: the queue that it would wait in.
             worker: where it runs.
-            held: what it was given there.
+            held: what it was given there, with what it was given of the cluster's.
             age: as for `on_submitted`.
             began: when it was started.
             until: when its hard limit ends it.
@@ -283,10 +292,13 @@ class Scheduler:
         """
         where = self.workers[worker]
         where.give_back()
-        where.supply.reclaim(held)
+        own, shared = self.cluster.split_held(held, where.supply.total)
+        where.supply.reclaim(own)
+        if shared is not None:
+            self.cluster.reclaim(task, shared)
         new = self.tasks[task] = Task(task, queue, age)
         new.worker = where
-        new.held = held
+        new.held = own
         new.started = began
         new.until = until
         if queue.only is None:
@@ -304,7 +316,7 @@ class Scheduler:
         running.queue.running -= 1
         running.queue = queue
         if queue.only is None:
-            self.taken[task] = queue.taken_by(running.held)
+            self.taken[task] = queue.taken_by(self.held_by(running))
         else:
             self.taken.pop(task, None)
         running.age = age
@@ -323,6 +335,8 @@ class Scheduler:
         by = ended.queue.only or self.taken.pop(task)
         worker.returned.append((by, ended.held))
         del worker.tasks[task]
+        if self.cluster.held:
+            self.cluster.give_back(task)
         if not worker.tasks:
             worker.idle_since = now
         self._clear_run(ended)
@@ -370,9 +384,12 @@ class Scheduler:
 
     def sole_queue(self) -> TaskQueue | None:
         """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
-        if len(self._queues.order) != 1:
+        order: Sequence[tuple[int, int, TaskQueue]] = self._queues.order
+        if len(order) > 1 and self.cluster.kinds:
+            order = [one for one in order if one[2].open]  # the others wait for no worker
+        if len(order) != 1:
             return None
-        queue = self._queues.order[0][2]
+        queue = order[0][2]
         return None if queue.reservations or queue.gangs else queue
 
     def on_taken(self, queue: TaskQueue, count: int) -> list[Task]:
@@ -430,6 +447,9 @@ class Scheduler:
         For a gang, why there are not enough workers.
         """
         probe = self._probe(request, interpreter)
+        never = self.never_in_cluster(probe)
+        if never is not None:
+            return never
         several = probe.only is None
         reasons = []
         able: Counter[tuple[int, str]] = Counter()
@@ -454,15 +474,30 @@ class Scheduler:
                     continue
                 why = ["it takes no more tasks"]
             reasons.append(f"{worker.name}: {', and '.join(why)}")
-        return "; ".join([*_too_few(probe, able), *reasons]) or "no worker is here"
+        lacking = unowned(request, self.cluster, (w.supply.total for w in self.workers.values()))
+        if lacking and not probe.only:
+            lacking = []  # another alternative may do without
+        return "; ".join([*_too_few(probe, able), *lacking, *reasons]) or "no worker is here"
+
+    def never_in_cluster(self, queue: TaskQueue) -> str | None:
+        """Say why the whole cluster will never have enough for a task; None if it may."""
+        never = [self.cluster.why_never(one) for one in queue.alternatives]
+        if not all(never):
+            return None
+        return ", and ".join(dict.fromkeys(why for why in never if why is not None))
 
     def _probe(self, request: Resource, interpreter: str = "") -> TaskQueue:
         """Return a queue that is only asked what fits where."""
         bits = [0] * len(request.alternatives())
-        return TaskQueue(request, 0, bits, self.run_times, interpreter=interpreter)
+        return TaskQueue(
+            request, 0, bits, self.run_times, self.cluster.kinds, interpreter=interpreter
+        )
 
     def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
         """Return why a worker can never run a task by an alternative; None if it could."""
+        why = self.cluster.why_never(one)
+        if why is not None:
+            return why
         left = worker.end - now
         if not worker.supply.total.request(one.space):
             return worker.supply.why_never(one.space)
@@ -484,6 +519,11 @@ class Scheduler:
         return bool(totals) and not any(
             total.request(space) for total in totals for space in spaces
         )
+
+    def held_by(self, task: Task) -> Resource:
+        """Return all that a running task holds, of its worker and of the cluster."""
+        shared = self.cluster.held.get(task.id)
+        return task.held if shared is None else task.held & shared
 
     @property
     def next_time(self) -> float:
@@ -534,6 +574,8 @@ class Scheduler:
         queues = self._queues
         if queues.patient:
             self._open_alternatives(now)
+        if self.cluster.changed:
+            self._share_out(now)
         unplaced = queues.unplaced
         while True:
             if len(unplaced) == 1 and not queues.untried:
@@ -560,6 +602,22 @@ class Scheduler:
                 self._guard.on_opened(queue)
             else:
                 self._guard.on_closed(queue)
+
+    def _share_out(self, now: float) -> None:
+        """Close the alternatives for which the cluster has not enough free, and open others."""
+        while self.cluster.changed:
+            self.cluster.changed = False
+            for queue, closed in self.cluster.share_out(self._queues.order):
+                head = queue.head()
+                if closed == queue.closed or head is None:
+                    continue
+                queue.closed = closed
+                if self._queues.set_open(queue, head):
+                    # Now, or the next younger task would take what became free.
+                    self._guard.on_opened(queue)
+                    self._guard.reserve_due(queue, now)
+                else:
+                    self._guard.on_closed(queue)
 
     def _refill(self, worker: WorkerAccount, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
@@ -611,12 +669,15 @@ class Scheduler:
             # A gang needs what its other members have, too.
             if first.only is not by or by.count > 1 or not worker.has_time(by, now):
                 return False
+            if not by.bit & first.open:
+                return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
                 self._queues.open_to_all(worker)
                 return True
-            if self._queues.unplaced:  # the task had a reservation elsewhere, which ended
+            # A reservation elsewhere ended, of the task or of one that waits for licences now.
+            if self._queues.unplaced:
                 self._queues.unplaced[worker.id] = worker
                 return True
         return not worker.returned
@@ -735,13 +796,16 @@ class Scheduler:
         self._rerank(queue)
         if reservation is not None and reservation.queue is queue:
             self._guard.on_reserved_start(reservation, now)
+        allocation = self._with_limits(task.id, task.held, by)
+        if self.cluster.changed:
+            self._share_out(now)
         return Start(
             worker.id,
             task.id,
-            self._with_limits(task.held, by),
+            allocation,
             limit,
             tuple(
-                (member.id, seat.id, self._with_limits(seat.held, by))
+                (member.id, seat.id, self._with_limits(seat.id, seat.held, by))
                 for member, seat in zip(members[1:], seats, strict=True)
             ),
         )
@@ -760,6 +824,8 @@ class Scheduler:
         queue = by.queue
         if queue.only is None:
             self.taken[task.id] = by
+        if by.shared is not None:
+            self.cluster.take(task.id, by.shared)
         task.worker = worker
         task.held = held
         task.started = now
@@ -780,8 +846,10 @@ class Scheduler:
                 # A task of higher priority took the room, or an older one before a known start.
                 self._guard.end(reservation)
 
-    def _with_limits(self, held: Resource, by: Alternative) -> Resource:
-        """Return what a run may use: an allocation, and its time limits."""
+    def _with_limits(self, task: int, held: Resource, by: Alternative) -> Resource:
+        """Return what a run may use: of its worker, and of the cluster, and its time limits."""
+        if by.shared is not None:
+            held = held & self.cluster.held[task]
         return held if by.wtime is None else held & by.wtime.resolved(self.run_times)
 
     # ---- small things

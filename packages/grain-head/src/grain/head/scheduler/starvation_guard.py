@@ -167,7 +167,7 @@ class StarvationGuard:
                     continue
                 del overtakers[0]
             insort(overtakers, age)
-            self._reserve_due(queue, now)
+            self.reserve_due(queue, now)
 
     def on_reserved_start(self, reservation: Reservation, now: float) -> None:
         """Keep a worker reserved whose reservation has been used, for the first that wants it.
@@ -240,7 +240,7 @@ class StarvationGuard:
         if self._seen_openings != self._openings:
             self._seen_openings = self._openings
             for _, _, queue in self._queues.order:
-                self._reserve_due(queue, now)
+                self.reserve_due(queue, now)
 
     def end(self, reservation: Reservation | None) -> None:
         """End a reservation: its task started or is gone, or its worker is or has no time left.
@@ -265,10 +265,12 @@ class StarvationGuard:
             return False
         if place == 0:
             return True
+        if queue.shared:  # a worker would be emptied for what the cluster may not have
+            return False
         waiting = (task for task in queue.tasks if not task.cancelled)
         return next(islice(waiting, place, None)).age < overtakers[0]
 
-    def _reserve_due(self, queue: TaskQueue, now: float) -> None:
+    def reserve_due(self, queue: TaskQueue, now: float) -> None:
         """Reserve a worker for each due task of a queue, as long as there are some."""
         while queue.sought_at != self._openings and self._due(queue, _tasks_of(queue)):
             party = self._fastest(queue, now)
@@ -349,12 +351,16 @@ class StarvationGuard:
     def _add(self, reservation: Reservation) -> None:
         reservation.queue.reservations.append(reservation)
         reservation.worker.reservation = reservation
+        if reservation.queue.shared:
+            self._queues.cluster.changed = True
         self._lapse = min(self._lapse, reservation.worker.end - reservation.by.need)
 
     def _release(self, reservation: Reservation) -> None:
         reservation.queue.reservations.remove(reservation)
         reservation.queue.reservation_sought = False
         reservation.worker.reservation = None
+        if reservation.queue.shared:
+            self._queues.cluster.changed = True
 
 
 def _tasks_of(queue: TaskQueue) -> int:

@@ -19,6 +19,7 @@ from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from grain.resource import Resource, RunTimes
 
@@ -41,7 +42,7 @@ class Task:
         started: when its run began. While it waits, where that matters (`TaskQueue.prefer`), when
             it began to wait; ``math.inf`` until the first decision after that.
         worker: where it runs; None while it waits. The attributes below are those of a run.
-        held: the resources that the run holds.
+        held: the resources of the worker that the run holds.
         until: when its hard time limit ends it; ``math.inf`` without one.
     """
 
@@ -88,6 +89,7 @@ class Alternative:
         bit: its place in the bit masks of `QueueTable`, `Level` and `Shape`.
         interpreter: that of the queue.
         wtime: the part of the request that limits the time, if any.
+        shared: the part that the scheduler owns for the whole cluster, if any.
         space: the rest of the request.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
@@ -105,20 +107,23 @@ class Alternative:
     bit: int
     interpreter: str
     run_times: InitVar[RunTimes]
+    kinds: InitVar[frozenset[str]]
     least: float = 0.0
     wtime: WTime | None = field(init=False)
+    shared: Resource | None = field(init=False)
     space: Resource = field(init=False)
     limits: Limits = field(init=False)
     count: int = 1
     same: str = "group"
     heap: list[tuple[float, int, Level]] = field(default_factory=list)
 
-    def __post_init__(self, run_times: RunTimes) -> None:
+    def __post_init__(self, run_times: RunTimes, kinds: frozenset[str]) -> None:
         request = self.request
         if isinstance(request, Gang):
             self.count, self.same = request.count, request.same
             request = request.member
-        self.wtime, self.space = split_time(request)
+        self.wtime, space = split_time(request)
+        self.space, self.shared = divided(space, kinds)
         self.limits = limits_of(self.wtime, run_times)
 
     def fits(self, interpreter: str, free: Resource) -> bool:
@@ -138,6 +143,11 @@ class Alternative:
         """The seconds that a worker must have left to take such a task."""
         soft = self.limits.soft
         return soft if self.least < soft < math.inf else self.least
+
+    @property
+    def whole(self) -> Resource:
+        """All that a member gets, but for its time limit."""
+        return self.space if self.shared is None else self.space & self.shared
 
     @property
     def spares_time(self) -> bool:
@@ -166,8 +176,11 @@ class TaskQueue:
         only: the alternative, if there is but one; else None.
         bits: the bits of all alternatives.
         gangs: the bits of those that ask for several workers at once.
+        shared: the bits of those that ask for resources of the whole cluster.
+        closed: the bits of those among them for which there is not enough free, as
+            `ClusterPool.share_out` says.
         open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
-            it is to wait for that, see ``prefer``.
+            it is to wait for that, see ``prefer``; without those in ``closed``.
         prefer: for how many seconds a task waits for the first alternative before it takes others.
         tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
             come to the front, as taking them out of the middle of a long queue is slow.
@@ -196,6 +209,7 @@ class TaskQueue:
     priority: int
     own_bits: InitVar[Sequence[int]]
     run_times: InitVar[RunTimes]
+    kinds: InitVar[frozenset[str]] = frozenset()
     share: int = 0
     interpreter: str = ""
     seen: float = 0.0
@@ -203,6 +217,8 @@ class TaskQueue:
     only: Alternative | None = field(init=False)
     bits: int = field(init=False)
     gangs: int = field(init=False)
+    shared: int = field(init=False)
+    closed: int = 0
     open: int = field(init=False)
     prefer: float = field(init=False)
     tasks: deque[Task] = field(default_factory=deque)
@@ -220,16 +236,19 @@ class TaskQueue:
     sought_at: int = -1
     _asked: str = ""
 
-    def __post_init__(self, own_bits: Sequence[int], run_times: RunTimes) -> None:
+    def __post_init__(
+        self, own_bits: Sequence[int], run_times: RunTimes, kinds: frozenset[str]
+    ) -> None:
         requests = self.request.alternatives()
         self.alternatives = tuple(
-            Alternative(self, index, request, bit, self.interpreter, run_times, self.seen)
+            Alternative(self, index, request, bit, self.interpreter, run_times, kinds, self.seen)
             for index, (request, bit) in enumerate(zip(requests, own_bits, strict=True))
         )
         self.only = self.alternatives[0] if len(requests) == 1 else None
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
+        self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
 
     @property
     def asked(self) -> str:
@@ -270,8 +289,8 @@ class TaskQueue:
         if self.only is not None:
             return self.only
         supply = Supply(held)
-        able = [one for one in self.alternatives if held.request(one.space)]
-        return min(able, key=lambda one: supply.slack(one.space), default=self.alternatives[0])
+        able = [one for one in self.alternatives if held.request(one.whole)]
+        return min(able, key=lambda one: supply.slack(one.whole), default=self.alternatives[0])
 
     def head(self) -> Task | None:
         """Return the oldest waiting task, and drop the cancelled ones in front of it."""
@@ -516,6 +535,20 @@ def split_time(resource: Resource) -> tuple[WTime | None, Resource]:
         if part is not wtime:
             space = space & part
     return wtime, space
+
+
+def divided(request: Resource, kinds: AbstractSet[str]) -> tuple[Resource, Resource | None]:
+    """Return the part of a request that a worker gives, and that of the other kinds, if any."""
+    parts = request.parts()
+    if not kinds or kinds.isdisjoint(parts):
+        return request, None
+    space = shared = ZERO
+    for kind, part in parts.items():
+        if kind in kinds:
+            shared = shared & part
+        else:
+            space = space & part
+    return space, shared
 
 
 def limits_of(wtime: WTime | None, run_times: RunTimes) -> Limits:

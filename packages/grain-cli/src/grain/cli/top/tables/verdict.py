@@ -184,7 +184,7 @@ def sums(answer: OverviewAnswer, trend: Trend, by: Marks) -> list[str]:
             parts.append(f"{gb_text(used[kind])} of {whole[kind]:.0f} GB of memory given")
         else:
             parts.append(f"{part_text(used[kind])} of {whole[kind]:g} {clean(kind)} given")
-    return parts
+    return [*parts, *(f"cluster: {clean(str(one))}" for one in answer.cluster)]
 
 
 def line_text(shares: list[float | None], by: Marks) -> str:

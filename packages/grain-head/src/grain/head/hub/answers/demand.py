@@ -3,8 +3,8 @@
 Tasks are counted by *class*: a class has the tasks of all missions and priorities that ask for the
 same, have the same interpreter, and were seen to need as much time. Nothing goes through the
 waiting tasks, as there may be a million. Tasks that more workers would not start are left out:
-tasks of a mission that does not take its outcomes, and tasks that wait for the report of the worker
-that they ran on.
+tasks of a mission that does not take its outcomes, tasks that wait for the report of the worker
+that they ran on, and those for which the whole cluster has not enough licences, or the like, free.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
     for queue in scheduler.queues.values():
         # Those without tasks, too: a mission that has ended leaves the durations of its class.
         its = of(queue)
-        its.waiting += queue.waiting * queue.alternatives[0].count  # each member needs a worker
+        startable = queue.waiting
+        if queue.shared == queue.bits:
+            startable = max(scheduler.cluster.room(one, startable) for one in queue.alternatives)
+        its.waiting += startable * queue.alternatives[0].count  # each member needs a worker
         its.running += queue.running
         if queue.durations:
             its.ended += len(queue.durations)

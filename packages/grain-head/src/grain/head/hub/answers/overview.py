@@ -36,7 +36,7 @@ from grain.edge.questions import (
     WorkerRow,
     pack,
 )
-from grain.head.hub.answers.snapshot import used_parts, worker_state
+from grain.head.hub.answers.snapshot import cluster_state, used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
 from grain.resource import Cores, to_data
@@ -173,6 +173,7 @@ class Overview:
             failures=[self._failure(failed, own) for failed in self._failed(now)],
             lost=[self._lost(worker) for worker in self._registry.lost_workers],
             troubles=list(self._registry.troubles.values()),
+            cluster=cluster_state(self._registry),
         )
 
     def runs(self, worker: str, now: float) -> RunsAnswer:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from msgspec.structs import astuple
 
 from grain.edge.questions import (
+    ClusterState,
     DrainingWorker,
     EndedMission,
     MissionState,
@@ -23,7 +24,7 @@ from grain.edge.questions import (
     WorkerState,
 )
 from grain.head.hub.names import find_peer, labels
-from grain.head.scheduler.explain import full_text, reserved_text
+from grain.head.scheduler.explain import closed_texts, full_text, reserved_text
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
@@ -76,7 +77,17 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
         ],
         versions=_versions(registry.versions),
         troubles=list(registry.troubles.values()),
+        cluster=cluster_state(registry),
     )
+
+
+def cluster_state(registry: Registry) -> list[ClusterState]:
+    """Return what the scheduler owns for the whole cluster, kind by kind."""
+    cluster = registry.scheduler.cluster
+    return [
+        ClusterState(kind, counts, cluster.notes.get(kind, ""))
+        for kind, counts in cluster.usage().items()
+    ]
 
 
 class TaskFacts(TypedDict, total=False):
@@ -271,6 +282,8 @@ def _why(registry: Registry, queue: TaskQueue, now: float) -> str:
     if queue.reservations:
         reservation = queue.reservations[0]
         return reserved_text(reservation.worker.name, reservation.start, now)
+    if not queue.open and queue.closed:
+        return "; ".join(closed_texts(registry.scheduler, queue, now))
     numbers = [worker.number for worker in registry.workers.values() if worker.takes_runs]
     if not numbers:
         return "no worker that is here takes tasks"

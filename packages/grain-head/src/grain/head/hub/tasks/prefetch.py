@@ -11,7 +11,8 @@ each takes the place of its predecessor, with all that it holds, once that has e
     sent ahead, which is `PREFETCH_SECONDS` seconds of work as runs lately took.
 3.  Only what cannot start at once, and never more than one part of what waits for each run of the
     queue: so the last tasks do not wait on one worker while others have room.
-4.  Nothing is sent ahead with a time limit, or for a run that has the worker to itself.
+4.  Nothing is sent ahead with a time limit, for a run that has the worker to itself, or where tasks
+    use resources of the whole cluster.
 5.  What waits on a worker is not begun: it cannot have crashed anything. The worker returns it
     if it has to wait for long (`grain.worker.runner.chains`).
 6.  A worker that reports also reports its chains, so another head can adopt them. It adds nothing.
@@ -86,6 +87,8 @@ class Prefetch:
         self._update_spans()
         queue = self._scheduler.sole_queue()
         if queue is None or queue.only is None or queue.only.wtime is not None:
+            return
+        if queue.shared:
             return
         depth = (
             _MOST

@@ -61,6 +61,7 @@ class Quarantine:
     def remove(self, task: TaskRecord) -> None:
         """Forget a task that does not wait any more."""
         task.suspect = False
+        self._scheduler.cluster.release(task)
         if self.waiting.pop(task, None) is not None:
             self._give_up_reservations()
 
@@ -76,7 +77,8 @@ class Quarantine:
         most = max(1, len(self._workers) // _PART)
         ready = []
         for task, emptied in self.waiting.items():
-            if emptied is not None and not self._suffice(emptied, now):
+            if emptied is not None and not self._suffice(emptied, task, now):
+                self._scheduler.cluster.release(task)
                 taken.difference_update(worker.number for worker in emptied.workers)
                 count -= len(emptied.workers)
                 emptied = self.waiting[task] = None
@@ -92,6 +94,8 @@ class Quarantine:
                     count += len(emptied.workers)
                     taken.update(worker.number for worker in emptied.workers)
                     self._reserve(emptied)
+                    # So that the workers are not emptied in vain.
+                    self._scheduler.cluster.keep(task, emptied.by)
             # A lease without a scheduler id holds nothing there by itself.
             if emptied is not None and not any(
                 lease.scheduler_id for worker in emptied.workers for lease in worker.leases.values()
@@ -127,6 +131,8 @@ class Quarantine:
         assert queue is not None
         best: tuple[tuple[int, int], EmptiedWorkers] | None = None
         for by in queue.alternatives:
+            if not self._scheduler.cluster.gives(by):
+                continue  # licences are to become free first, and meanwhile no worker is kept
             able: dict[str, list[tuple[int, int, WorkerRecord]]] = {}
             for worker in self._workers.values():
                 # A suspect that runs is not in `waiting`, but its worker is not free.
@@ -155,8 +161,10 @@ class Quarantine:
             return set()
         return {worker.number for worker in claim.workers}
 
-    def _suffice(self, emptied: EmptiedWorkers, now: float) -> bool:
-        return all(self._suffices(worker, emptied.by, now) for worker in emptied.workers)
+    def _suffice(self, emptied: EmptiedWorkers, task: TaskRecord, now: float) -> bool:
+        return self._scheduler.cluster.gives(emptied.by, task) and all(
+            self._suffices(worker, emptied.by, now) for worker in emptied.workers
+        )
 
     def _suffices(self, worker: WorkerRecord, by: Alternative, now: float) -> bool:
         scheduled = self._scheduler.workers.get(worker.number)

@@ -105,6 +105,7 @@ class Runs:
         """Start a task that is to run by itself, on workers that have been emptied for it."""
         numbers = [worker.number for worker in emptied.workers]
         scheduler_id = next(self._registry.scheduler_ids)
+        self._scheduler.cluster.release(task)
         start = self._scheduler.start_alone(scheduler_id, emptied.by, numbers, task.age, now)
         lease = self._lease(task, emptied.workers[0], scheduler_id, now)
         lease.alone = True
@@ -452,7 +453,9 @@ class Runs:
         """Take what a reported run uses out of what its worker has free."""
         space = split_time(resources_of(held.res))[1]
         if held.alone:
-            space = self._scheduler.workers[lease.worker.number].supply.total
+            total = self._scheduler.workers[lease.worker.number].supply.total
+            shared = self._scheduler.cluster.split_held(space, total)[1]
+            space = total if shared is None else total & shared
         # Until its mission has submitted the task, its request is not known: what it holds stands
         # for that, until `claim` puts the run into its own queue.
         queue = task.queue if task is not None and not held.alone else None

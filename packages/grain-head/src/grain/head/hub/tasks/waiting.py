@@ -55,7 +55,7 @@ class Waiting:
             task.awaits = ITS_MISSION
             task.mission.parked[task] = None
             return
-        if not queue.serving_shapes or queue.gangs:
+        if not queue.serving_shapes or queue.gangs or queue.shared:
             self._reports.on_waiting(task, queue, now)
         if task.crashes:
             if blamed(task.crashes) >= SOLO:

@@ -1,0 +1,191 @@
+"""Commands that tell how many licences there are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.head.gnaw.counting import Count, CountFailed, SharedResources, Told, read, run_command
+from grain.resource import Licences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LMSTAT = """\
+Flexible License Manager status on Mon 1/5/2026 09:30
+Users of ORCA:  (Total of 9 licenses issued;  Total of 1 license in use)
+Users of VASP:  (Total of 5 licenses issued;  Total of 3 licenses in use)
+"""
+PATTERN = r"VASP: .*Total of (?P<total>\d+) .* Total of (?P<used>\d+)"
+
+
+def table(command: str, pattern: str = PATTERN, every: float = 0.001) -> dict[str, Any]:
+    return {"command": command, "pattern": pattern, "every": every}
+
+
+def test_the_numbers_are_where_the_pattern_says() -> None:
+    assert Told(5, 3) == read(PATTERN, LMSTAT)
+    assert Told(9, None) == read(r"ORCA: +\(Total of (?P<total>\d+) ", LMSTAT)
+    assert Told(7, None) == read("(?P<total>[0-9]+)", "7\n")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output", "why"),
+    [
+        (PATTERN, "lmgrd is not running", "does not match the pattern"),
+        (PATTERN, "", "(nothing)"),
+        ("(?P<total>.*)", "many", "its numbers are not whole numbers: many"),
+        ("(?P<total>.*)", "-1", "its numbers cannot be: -1"),
+        ("(?P<total>.*)", "9" * 30, "its numbers cannot be"),
+        ("(?P<total>.*) (?P<used>.*)", "1 -1", "its numbers cannot be"),
+    ],
+)
+def test_output_without_numbers_is_a_failure(pattern: str, output: str, why: str) -> None:
+    with pytest.raises(CountFailed) as raised:
+        read(pattern, output)
+
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("total", "used", "ours", "number", "others"),
+    [
+        (5, 3, 1, 3, 2),
+        (5, 3, 3, 5, 0),
+        (5, 0, 2, 5, 0),  # ours have begun, and it does not know yet
+        (5, 5, 0, 0, 5),
+        (2, 4, 0, 0, 4),
+        (5, None, 2, 5, 0),
+    ],
+)
+def test_tasks_get_what_others_do_not_use(
+    total: int, used: int | None, ours: int, number: int, others: int
+) -> None:
+    count = Count("Licences", "vasp", table("lmstat"))
+    count.on_told(Told(total, used), ours)
+
+    assert (number, others) == (count.number, count.others)
+
+
+def test_a_note_says_what_is_known() -> None:
+    count = Count("Licences", "vasp", table("lmstat"))
+    notes = [count.note()]
+    count.failed = "exit status 1"
+    notes.append(count.note())
+    count.on_told(Told(5, 3), 1)
+    notes.append(count.note())
+    count.failed = "exit status 1"
+    notes.append(count.note())
+    count.on_told(Told(5, 1), 1)
+    notes.append(count.note())
+
+    assert [
+        "vasp: how many there are is not known, as 'lmstat' says: it has not answered yet",
+        "vasp: how many there are is not known, as 'lmstat' says: exit status 1",
+        "vasp: others use 2",
+        "vasp: others use 2, as 'lmstat' said last, which fails now",
+        "",
+    ] == notes
+
+
+async def test_a_command_prints_its_numbers() -> None:
+    assert "5\n" == await run_command("echo 5")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("echo no >&2; exit 3", "exit status 3: no"),
+        ("kill -9 $$", "SIGKILL: (nothing)"),
+        ("not-a-command", "exit status 127: "),
+    ],
+)
+async def test_a_command_that_fails_says_how(command: str, why: str) -> None:
+    with pytest.raises(CountFailed) as raised:
+        await run_command(command)
+
+    assert str(raised.value).startswith(why)
+
+
+async def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    command = f"sleep 1000 >{tmp_path}/alive & echo $! >{pid}; wait"
+    with pytest.raises(CountFailed, match=r"it has not ended within 0\.5 s"):
+        await run_command(command, 0.5)
+
+    os.set_blocking(alive, True)
+    with trio.fail_after(60):  # until no process has it open
+        assert b"" == await trio.to_thread.run_sync(os.read, alive, 1)
+    os.close(alive)
+    assert pid.read_text().strip().isdigit()
+
+
+async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    answer.write_text(LMSTAT)
+    shared = SharedResources({"Licences": {"orca": 2, "vasp": table(f"cat {answer}")}})
+    assert {"orca": (0, 2), "vasp": (0, 0)} == shared.pool.usage()["Licences"]
+    assert "is not known" in shared.pool.notes["Licences"]
+    troubles: list[tuple[str, str]] = []
+    changed = trio.Event()
+
+    def on_changed() -> None:
+        nonlocal changed
+        changed.set()
+        changed = trio.Event()
+
+    async def until(note: str) -> None:
+        with trio.fail_after(60):
+            while shared.pool.notes["Licences"] != note:
+                await changed.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            shared.keep_counting, on_changed, lambda what, why: troubles.append((what, why))
+        )
+        await until("vasp: others use 3")
+        assert {"orca": (0, 2), "vasp": (0, 2)} == shared.pool.usage()["Licences"]
+        shared.pool.take(1, Licences(vasp=1))
+        await until("vasp: others use 2")
+        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        answer.unlink()
+        await until(f"vasp: others use 2, as 'cat {answer}' said last, which fails now")
+        await changed.wait()
+        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        answer.write_text(LMSTAT.replace("of 3", "of 1"))
+        await until("")
+        assert (1, 5) == shared.pool.usage()["Licences"]["vasp"]
+        nursery.cancel_scope.cancel()
+
+    [(what, why), over] = troubles
+    assert f"the command 'cat {answer}'" == what
+    assert why.startswith(
+        f"'cat {answer}' does not tell how many there are of Licences vasp, so the last one counts:"
+    )
+    assert (what, "") == over
+
+
+async def test_nothing_is_handed_out_before_the_first_answer() -> None:
+    shared = SharedResources({"Licences": table("exit 1")})
+    troubles: list[str] = []
+    async with trio.open_nursery() as nursery:
+
+        def stop(what: str, why: str) -> None:
+            troubles.append(why)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(shared.keep_counting, lambda: None, stop)
+
+    assert {"": (0, 0)} == shared.pool.usage()["Licences"]
+    assert "so none is handed out: exit status 1" in troubles[0]
+
+
+def test_a_kind_without_a_class_is_not_handed_out() -> None:
+    pool = SharedResources({"NoSuchKind": 3}).pool
+
+    assert "the scheduler has no class of this kind" in pool.notes["NoSuchKind"]
