@@ -609,6 +609,25 @@ def test_why_of_what_is_not_there(address: str, answering: Any) -> None:
     assert {**answer, "mission": "opt"} == json.loads(done.output)
 
 
+def test_the_name_of_a_job_of_several_nodes_lets_all_of_its_workers_go(
+    alone: Path, address: str, command: Put, answering: Any
+) -> None:
+    """A pattern that matches the names of the workers themselves is asked for once."""
+    records = JobRecords(alone / "state/grain/jobs")
+    job = JobRecord("7", "slurm", "w1", "", address, "", time.time() - 60, nodes=2)
+    records.add(records.new_file(), job)
+    command("squeue", "echo '7|RUNNING|None|n[1-2]'")
+    one = DrainingWorker("id1", "w1.1", "n1", "serving", 0)
+    with answering(address, state=state([]), drain=[one]) as scheduler:
+        named = grain("drain", "w1")
+        grain("drain", "w1*")
+
+    assert 0 == named.exit_code
+    assert "w1.1 on n1: leaves\n" in named.output
+    asked = [one.pattern for one in scheduler.asked if one.about == "drain"]
+    assert ["w1", "w1.*", "w1*"] == asked
+
+
 @pytest.mark.parametrize("words", [["opt"], [":3"], ["opt:x"], ["opt:-1"], ["opt:" + "9" * 30]])
 def test_why_of_nonsense(address: str, words: list[str]) -> None:
     """Is a mistake of the command line, before a scheduler is asked."""

@@ -121,13 +121,29 @@ def test_a_site_without_memory_that_is_counted_says_what_to_set() -> None:
 
 
 def test_the_parallel_environment_is_the_one_that_gives_slots_of_one_node() -> None:
-    assert sge.on_one_node("pe_name            smp\nallocation_rule    $pe_slots\n")
-    assert not sge.on_one_node("pe_name            mpi\nallocation_rule    $fill_up\n")
-    assert "smp" == sge.choose_environment(["smp"])
+    one = Script(cores=4)
+
+    assert sge.fits("pe_name            smp\nallocation_rule    $pe_slots\n", one)
+    assert not sge.fits("pe_name            mpi\nallocation_rule    $fill_up\n", one)
+    assert "smp" == sge.choose_environment(["smp"], one)
     with pytest.raises(BatchError, match="give slots of one node: smp, threads"):
-        sge.choose_environment(["smp", "threads"])
+        sge.choose_environment(["smp", "threads"], one)
     with pytest.raises(BatchError, match="no parallel environment of this Grid Engine"):
-        sge.choose_environment([])
+        sge.choose_environment([], one)
+
+
+def test_that_of_several_nodes_gives_each_the_same_and_has_qrsh_start_workers() -> None:
+    several = Script(nodes=3, cores=4)
+    four = "allocation_rule    4\ncontrol_slaves     {}\n"
+
+    assert sge.fits(four.format("TRUE"), several)
+    assert not sge.fits(four.format("FALSE"), several)
+    assert not sge.fits(four.format("TRUE"), Script(nodes=3, cores=8))
+    assert not sge.fits("allocation_rule $fill_up\ncontrol_slaves TRUE\n", several)
+    assert sge.fits("allocation_rule 1\ncontrol_slaves TRUE\n", Script(nodes=3))
+    with pytest.raises(BatchError, match="gives 4 slots on each of several nodes") as info:
+        sge.choose_environment([], several)
+    assert info.value.what.startswith("script.nodes: ")
 
 
 @pytest.mark.parametrize("path", ["/a,b", '/a"b', "/a'b", "/a#b"])

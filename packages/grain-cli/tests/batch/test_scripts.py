@@ -90,7 +90,15 @@ def scripts(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
     now = datetime.datetime(2026, 3, 4, 9, 30, 15)
     custom_script = custom.script(job_of(CUSTOM), configure(CUSTOM), now)
     full, odd, empty = job_of(FULL, path="/opt/grain/bin"), job_of(ODD), job_of("")
+    several = {
+        system: job_of(f'system = "{system}"' + FULL.replace("cores", "nodes = 4\ncores"))
+        for system in ("slurm", "pbs", "sge")
+    }
     return {
+        "slurm_nodes": slurm.script(several["slurm"], 2),
+        "pbs_nodes": pbs.script(several["pbs"]),
+        "pbs_torque_nodes": pbs.script(several["pbs"], "torque"),
+        "sge_nodes": sge.script(several["sge"], "mpi16", "h_vmem=3840M"),
         "slurm": slurm.script(full),
         "slurm_array": slurm.script(full, 2),
         "slurm_odd": slurm.script(odd),
@@ -135,11 +143,15 @@ NAMES = sorted(
         "custom",
         "local",
         "pbs",
+        "pbs_nodes",
         "pbs_odd",
         "pbs_torque",
+        "pbs_torque_nodes",
+        "sge_nodes",
         "slurm",
         "slurm_array",
         "slurm_empty",
+        "slurm_nodes",
         "slurm_odd",
     ]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.cli.batch import BatchJob
+from grain.cli.batch import BatchJob, mission_job
 from grain.cli.batch.scripts.jobs import resources, warning_lead
 from grain.cli.batch.scripts.shell import body
+from grain.cli.batch.systems import slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,3 +134,14 @@ def test_the_cluster_of_a_worker_is_an_option_of_its_command(
 ) -> None:
     assert "--cluster two" in job_of("[worker]\ncluster = 'two'").main
     assert "--cluster" not in job_of("").main
+
+
+def test_the_script_of_a_mission_has_one_node(configure: Callable[[str], Config]) -> None:
+    """Whatever [script] says of workers; they start no more than one of it."""
+    config = configure('system = "slurm"\n[head]\ncmd = "true"\n[script]\nnodes = 4')
+    now = datetime.datetime(2026, 3, 4, 9, 30, 15)
+
+    job = mission_job(config, now=now, folder="/home/me")
+
+    assert 1 == job.script.nodes
+    assert "#SBATCH --nodes=1\n" in slurm.script(job)

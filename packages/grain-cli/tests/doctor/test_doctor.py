@@ -173,6 +173,21 @@ def test_slurm_commands_are_missing_refuse_or_answer(
     assert "ok" == batch.batch(config)[0].state
 
 
+def test_grid_engine_without_an_environment_for_several_nodes_is_a_failure(
+    alone: Path, command: Put, configure: Configure
+) -> None:
+    for name in ("qsub", "qstat", "qdel"):
+        command(name, "exit 0")
+    command("qconf", 'case "$1" in -spl) echo mpi ;; *) echo "allocation_rule \\$fill_up" ;; esac')
+    text = 'system = "sge"\n[script]\ncores = 4\n'
+
+    [one] = batch.batch(configure(text))
+    [several] = batch.batch(configure(f"{text}nodes = 2"))
+
+    assert ("ok", "fail") == (one.state, several.state)
+    assert "gives 4 slots on each of several nodes" in several.says
+
+
 def test_the_custom_submit_command_is_looked_for(
     alone: Path, command: Put, configure: Configure
 ) -> None:

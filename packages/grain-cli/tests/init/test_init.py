@@ -174,6 +174,8 @@ memory = 3.9 # GB, all of a node; a little less may start sooner
 # Others:
 #   short: 00:02:00 at most, 1 node, 4 cores, 3.9 GB
 #   gpu: 36:00:00 at most, 5 nodes, 32 cores, 125 GB, 2 GPUs (a100)
+# A worker on each of several nodes of one job, for tasks that need this.
+#nodes = 4
 extra_args = ["--account=chem"]
 # Your accounts: chem, bio.
 # Shell commands before the worker; those with `defer` run after it.

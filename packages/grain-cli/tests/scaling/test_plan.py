@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape
+from grain.cli.scaling.model import Alternative, CurrentWorker, TaskClass, WorkerShape
 from grain.cli.scaling.plan import AskedFor, Planning, WorkerPlan
 from grain.cli.workers.autoscale import worker_of
 from grain.edge.questions import WorkerSupply
@@ -66,7 +66,7 @@ def test_a_worker_without_time_has_no_room() -> None:
 
 
 def test_the_members_of_a_task_are_on_different_workers() -> None:
-    wide = tasks(Cores(2), 6, members=3)  # two tasks; a worker has room for eight members
+    wide = tasks(Cores(2), 2, members=3)  # two tasks; a worker has room for eight members
 
     made = planned(wide, shapes=(CPU,))
     beside_one = planned(wide, workers=(worker(CPU),), shapes=(CPU,))
@@ -205,8 +205,8 @@ def test_what_runs_on_a_draining_worker_is_work_that_it_does() -> None:
 
 
 def test_tasks_count_by_the_first_alternative_that_a_worker_could_serve() -> None:
-    one = tasks(GPUs(1), 4, others=((Cores(16), 0.0),))
-    impossible = tasks(GPUs(9), 4, others=((Cores(99), 0.0),))
+    one = tasks(GPUs(1), 4, others=(Alternative(Cores(16), 0.0),))
+    impossible = tasks(GPUs(9), 4, others=(Alternative(Cores(99), 0.0),))
 
     assert {"cpu": 0, "big": 0, "gpu": 2} == planned(one).needed
     assert {"cpu": 4, "big": 0} == planned(one, shapes=(CPU, BIG)).needed
@@ -217,3 +217,73 @@ def test_tasks_count_by_the_first_alternative_that_a_worker_could_serve() -> Non
     assert {
         "cpu": "it has no GPUs at all, and it has CPU_Cores([0-15]), asked for Cores(99)"
     } == never.reasons
+
+
+FOUR = WorkerShape("four", Cores(16), seconds=3600.0, nodes=4)
+PLENTY = {"four": 9, "cpu": 9}
+
+
+def of_job(*free: int, job: str = "7") -> tuple[CurrentWorker, ...]:
+    """Return the workers of a job, with cores that are free."""
+    return tuple(
+        CurrentWorker(f"w.{at}", f"w.{at}", Cores(16), Cores(cores), 3000.0, batch_job=job)
+        for at, cores in enumerate(free)
+    )
+
+
+def test_a_job_of_several_nodes_has_room_on_each() -> None:
+    made = planned(
+        tasks(Cores(16), 9), asked_for=(AskedFor("1", "four"),), shapes=(FOUR,), room=PLENTY
+    )
+
+    assert ({"four": 2}, {"1"}) == (made.needed, made.jobs)
+    assert 2 == planned(tasks(Cores(16), 8, mean=600.0), shapes=(FOUR,), room=PLENTY).worth["four"]
+
+
+def test_members_of_a_task_are_on_different_workers() -> None:
+    """They would fit on one, where they never start."""
+    made = planned(tasks(Cores(1), 1, members=4), shapes=(CPU,))
+
+    assert ({"cpu": 4}, {"cpu": 4}) == (made.needed, made.due)
+
+
+def test_workers_that_are_here_or_were_asked_for_are_members() -> None:
+    small = replace(CPU, total=Cores(16))
+    made = planned(
+        tasks(Cores(16), 1, members=4),
+        workers=of_job(16, 16, job=""),
+        asked_for=(AskedFor("1", "cpu"),),
+        shapes=(small,),
+    )
+
+    assert ({"cpu": 1}, {"cpu": 1}) == (made.needed, made.due)
+    assert ({"w.0", "w.1"}, {"1"}) == (made.workers, made.jobs)
+
+
+def test_members_of_one_job_need_a_job_of_as_many_nodes() -> None:
+    """As many whole tasks as fit into one are what it takes; others are impossible."""
+    three = tasks(Cores(8), 5, members=3, one_job=True)
+
+    made = planned(three, shapes=(FOUR,), room=PLENTY)
+    never = planned(replace(three, members=5), shapes=(FOUR, CPU), room=PLENTY)
+
+    # Two on each of four workers are eight parts, and so two whole tasks.
+    assert ({"four": 3}, {"four": 1}) == (made.needed, made.due)
+    assert {} == never.due
+    assert {
+        "four": "its job has 4 workers (script.nodes), and such tasks need 5 in one job",
+        "cpu": "its job has 1 worker (script.nodes), and such tasks need 5 in one job",
+    } == never.impossible[0].reasons
+
+
+def test_free_room_counts_for_members_of_one_job_if_the_job_has_enough_of_it() -> None:
+    one = tasks(Cores(16), 1, members=2, one_job=True)
+
+    apart = planned(
+        one, workers=(*of_job(16, 0), *of_job(0, 16, job="8")), shapes=(FOUR,), room=PLENTY
+    )
+    together = planned(one, workers=of_job(16, 16, 0, 0), shapes=(FOUR,), room=PLENTY)
+
+    assert {"four": 1} == apart.needed
+    assert {} == apart.due  # it runs there when others have ended
+    assert ({"four": 0}, {"w.0", "w.1"}) == (together.needed, together.workers)

@@ -340,3 +340,33 @@ def test_the_end_of_a_short_job_in_good_order_is_no_failure_of_its_shape() -> No
 
     assert [] == [*site.look().news, *site.look().news]
     assert 0.0 == site.scaler.describe(site.now)["shapes"][0]["pause"]
+
+
+def test_a_job_of_several_nodes_is_let_go_when_all_of_its_workers_are_idle() -> None:
+    """All of them together, since the job ends with the last one."""
+    site = Site(replace(NODE, nodes=2))
+    site.classes = wanted(2)
+    site.submit(site.look())
+    site.states["1"] = JobState(JobPhase.RUNNING, "", "n1")
+    both = [
+        CurrentWorker(f"id{at}", f"w1.{at}", NODE.total, NODE.total, job="1", idle=idle)
+        for at, idle in ((0, 400.0), (1, 200.0))
+    ]
+    site.classes, site.workers = [], both
+    before = site.look()
+    site.workers = [replace(one, idle=one.idle + 200) for one in both]
+    after = site.look()
+
+    assert [1, 0] == [len(site.states), len(before.release)]
+    assert ["id0", "id1"] == [one.worker for one in after.release]
+    assert {"it was idle for 6 min 40 s"} == {one.why for one in after.release}
+
+
+def test_a_task_for_several_workers_gets_all_of_them_at_once() -> None:
+    """Each has too little work by itself, and none of it begins with fewer."""
+    site = Site()
+    site.classes = [TaskClass(Cores(1), "3 * Cores(1)", 1, mean=1.0, members=3)]
+
+    [submit] = site.look().submit
+
+    assert 3 == submit.number

@@ -55,6 +55,22 @@ def test_jobs_of_one_name_are_told_apart(alone: Path) -> None:
     assert 1 == grain("logs", "w@4").exit_code
 
 
+def test_a_job_of_several_nodes_has_the_output_of_each_worker(alone: Path) -> None:
+    """Together under its own name, and each under that of the worker."""
+    for name in ("w", "w.0", "w.1", "w-r1.1", "w2.0"):
+        (alone / f"{name}.log").write_text(f"of {name}\n")
+    records = JobRecords(alone / "state/grain/jobs")
+    record = JobRecord("7", "slurm", "w", f"{alone}/w.log", "edge:///x", "", 1.0, nodes=2)
+    records.add(records.new_file(), record)
+
+    whole = grain("logs", "w").output
+    assert all(f"of {name}\n" in whole for name in ("w", "w.0", "w.1", "w-r1.1"))
+    assert "of w2.0" not in whole
+    assert "of w.1\n" == grain("logs", "w.1").output
+    assert "of w-r1.1\n" == grain("logs", "w-r1.1").output
+    assert 1 == grain("logs", "w.x").exit_code
+
+
 @pytest.mark.usefixtures("alone")
 def test_without_a_worker_logs_says_how_to_get_some() -> None:
     done = grain("logs")

@@ -158,6 +158,7 @@ def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: 
         "address": f"edge://{Path.home()}/.local/share/edge-file-default",
         "config": f"{alone}/grain.toml",
         "cpus": [],
+        "nodes": 1,
         "kind": "worker",
         "by": "",
         "shape": "",

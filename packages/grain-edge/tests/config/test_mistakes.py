@@ -70,8 +70,8 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "[script]\nwalltme = 1",
             (
                 "script.walltme: found an unknown key, expected in [script] one of cores, "
-                "extra_args, memory, memory_resource, parallel_environment, queue, setup_cleanup, "
-                "shebang, walltime; "
+                "extra_args, memory, memory_resource, nodes, parallel_environment, queue, "
+                "setup_cleanup, shebang, walltime; "
                 "did you mean script.walltime?"
             ),
         ),
@@ -276,7 +276,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             "[[shape]]\nname = 'a'\nwalltme = 50",
             (
                 "shape.a.walltme: found an unknown key, expected in [[shape]] one of charge, "
-                "cores, extra_args, gpus, max, memory, memory_resource, name, "
+                "cores, extra_args, gpus, max, memory, memory_resource, name, nodes, "
                 "parallel_environment, queue, res, setup_cleanup, shebang, walltime; did you mean "
                 "shape.walltime?"
             ),
@@ -445,6 +445,18 @@ def test_custom_system_needs_its_table(refused: Refused) -> None:
         "  custom_system.template: found nothing, expected a string, "
         "as system = 'custom' needs it"
     )
+
+
+@pytest.mark.parametrize("system", ["local", "ssh", "lsf", "custom"])
+def test_several_nodes_need_a_batch_system_in_which_workers_are_started_there(
+    refused: Refused, system: str
+) -> None:
+    text = f"system = '{system}'\n[[shape]]\nname = 'many'\nnodes = 2\n[script]\nnodes = 3"
+
+    why = "expected 1, as a job has workers on several nodes under Slurm, PBS and Grid Engine only"
+    said = refused(text)
+    assert f"shape.many.nodes: found 2, {why}" in said
+    assert f"script.nodes: found 3, {why}" in said
 
 
 def test_custom_table_without_custom_system(loaded: Callable[[str], object]) -> None:

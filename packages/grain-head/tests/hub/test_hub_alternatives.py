@@ -9,6 +9,7 @@ import pytest
 from grain.edge.questions import AlternativeDemand, Ask, DemandAnswer, unpack
 from grain.head.errors import BadMessage
 from grain.head.messages import Request, Started, Submit, Synced
+from grain.resource import Cores, gang, to_data
 from grain.worker.messages import (
     DefineFunction,
     Inventory,
@@ -109,6 +110,18 @@ def test_the_demand_has_every_alternative(harness: HubHarness) -> None:
     assert ({"GPUs": 1}, 0.0) == (one.request, one.need)
     assert [AlternativeDemand({"Cores": 2}, 60.0)] == one.others
     assert 'GPUs(1) | Cores(2) & WTime(T="00:01:00")' == one.ask
+
+
+def test_the_demand_says_how_many_workers_a_task_takes_at_once(harness: HubHarness) -> None:
+    """What it asks for is of one of them, and tasks are counted as tasks."""
+    three = to_data(gang(3, Cores(2), same="job"))
+    submitted(harness, 1, request={"Either": [three, {"GPUs": 1}]})
+    harness.send("cli", Ask("demand"))
+    [*_, (_, payload)] = harness.mail.pop("cli")
+    [one] = unpack(payload, DemandAnswer).classes
+
+    assert ({"Cores": 2}, 1, 3, "job") == (one.request, one.waiting, one.members, one.same)
+    assert [AlternativeDemand({"GPUs": 1}, 0.0, 1, "group")] == one.others
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ import trio
 
 from grain.edge.version import INTERPRETER
 from grain.resource import Cores, to_data
-from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
 from grain.worker.node.limits import raise_open_files
+from grain.worker.node.signals import on_signals
 from grain.worker.payload import Payloads
 from grain.worker.runner.wire_translation import WireTranslation
 

@@ -218,6 +218,12 @@ def conflicts(config: Config) -> Iterator[Mistake]:
     held = config.worker.reserve
     for where, script in [("", config.worker.script), *((one.name, one) for one in config.shape)]:
         whose = f"the job's {{}} ({where})" if where else "the job's {}"
+        if script.nodes > 1 and config.system not in ("slurm", "pbs", "sge"):
+            yield Mistake(
+                f"shape.{where}.nodes" if where else "script.nodes",
+                f"found {script.nodes}, expected 1, as a job has workers on several nodes under "
+                "Slurm, PBS and Grid Engine only",
+            )
         if script.walltime is not None and held.walltime >= script.walltime:
             yield Mistake(
                 "worker.reserve.walltime",

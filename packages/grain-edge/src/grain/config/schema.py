@@ -38,10 +38,11 @@ class Script(ConfigTable, frozen=True, kw_only=True):
     Attributes:
         queue: queue or partition; empty leaves it to the batch system.
         walltime: the longest run time of the job, in seconds; None leaves it to the batch system.
-        cores: CPU cores of the one node; None leaves it to the batch system.
-        memory: Memory of the one node, in GB; None leaves it to the batch system.
+        nodes: the number of nodes of a job, with a worker on each. A mission's job has one.
+        cores: CPU cores of each node; None leaves it to the batch system.
+        memory: Memory of each node, in GB; None leaves it to the batch system.
         parallel_environment: Grid Engine: the parallel environment for more than one core; empty
-            for the environment that gives slots of one node.
+            for the environment that gives slots of one node, or the same number on each node.
         memory_resource: Grid Engine and OAR: the resource or property that counts memory; empty for
             the usual one.
         extra_args: further options for the batch system, one directive each.
@@ -51,6 +52,7 @@ class Script(ConfigTable, frozen=True, kw_only=True):
     shebang: Annotated[str, kind.SHEBANG] = "#!/bin/bash"
     queue: Annotated[str, kind.LINE] = ""
     walltime: Annotated[int | None, kind.WALLTIME] = None
+    nodes: Annotated[int, kind.POSITIVE] = 1
     cores: Annotated[int | None, kind.CORES] = None
     memory: Annotated[float | None, kind.MEMORY] = None
     parallel_environment: Annotated[str, kind.LINE] = ""

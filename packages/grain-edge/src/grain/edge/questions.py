@@ -506,10 +506,14 @@ class AlternativeDemand(Part, frozen=True):
 
     Attributes:
         need: seconds that a worker must have left.
+        members: how many workers each task takes at once; `request` is of one of them.
+        same: as of `grain.resource.Gang`.
     """
 
     request: dict[str, Any]
     need: float
+    members: int = 1
+    same: str = "group"
 
 
 class ClassDemand(Part, frozen=True):
@@ -526,7 +530,7 @@ class ClassDemand(Part, frozen=True):
         ended: of how many runs, at most 100 of each mission, `mean` is.
         mean: their mean duration in seconds.
         others: the further alternatives.
-        members: the number of workers that each takes at once.
+        members, same: as of `AlternativeDemand`.
     """
 
     request: dict[str, Any]
@@ -540,6 +544,7 @@ class ClassDemand(Part, frozen=True):
     mean: float
     others: list[AlternativeDemand] = []
     members: int = 1
+    same: str = "group"
 
 
 class WorkerSupply(Part, frozen=True):
@@ -549,6 +554,7 @@ class WorkerSupply(Part, frozen=True):
         free: the resources that tasks were not given.
         left: seconds that remain to it; None without an end.
         idle: seconds since the last one ended; 0 while one runs.
+        job: its batch job, as the batch system calls it; empty if it has none.
     """
 
     id: str
@@ -561,6 +567,7 @@ class WorkerSupply(Part, frozen=True):
     running: int
     idle: float
     draining: bool
+    job: str = ""
 
 
 class DemandAnswer(Part, frozen=True):

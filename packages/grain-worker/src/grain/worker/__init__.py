@@ -25,6 +25,7 @@ Map:
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
 - ``gang/``: one run that starts programs on several workers at once
+- ``launch/``: one batch job with a worker on each of its nodes
 - ``guards/``: the helper processes, which end whatever programs leave behind
 - ``node/``: facts and limits of the node
 """

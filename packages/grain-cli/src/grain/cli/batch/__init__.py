@@ -34,6 +34,7 @@ from grain.cli.batch.opening import open_system as open_system
 from grain.cli.batch.records import JobRecord as JobRecord
 from grain.cli.batch.records import JobRecords as JobRecords
 from grain.cli.batch.records import is_mark as is_mark
+from grain.cli.batch.records import job_name as job_name
 from grain.cli.batch.records import mark_of as mark_of
 from grain.cli.batch.records import name_of as name_of
 from grain.cli.batch.records import submitted_names as submitted_names

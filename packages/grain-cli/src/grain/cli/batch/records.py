@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CLAIM = re.compile(r"[^/]+-\d+")  # the name of a claim's file, which is empty
+_NODE = re.compile(r"\.\d+$")  # the mark of a worker in the job's name, for its node
 _CLAIMED = 3600.0  # seconds for which a name is taken, whatever the names of other days
 
 
@@ -51,6 +52,7 @@ class JobRecord:
         shape: the name of the worker's ``[[shape]]``; empty where there is none.
         queue: the name of the dispatcher's queue of jobs; empty for others.
         mark: the mark that was its id before it was submitted; empty if there was none.
+        nodes: of the job, with a worker on each.
         file: the file of this record; empty before it is written.
     """
 
@@ -67,6 +69,7 @@ class JobRecord:
     shape: str = ""
     queue: str = ""
     mark: str = ""
+    nodes: int = 1
     file: str = ""
 
 
@@ -96,21 +99,32 @@ def name_of(mark: str) -> str:
 def submitted_name(worker: str) -> str:
     """Return the name under which a job was submitted that Slurm has started again.
 
-    >>> submitted_name("w1-r2")
-    'w1'
+    >>> submitted_name("w1-r2"), submitted_name("w1-r2.3")
+    ('w1', 'w1')
     """
-    return re.sub(r"-r\d+$", "", worker)
+    return re.sub(r"-r\d+$", "", job_name(worker))
+
+
+def job_name(worker: str) -> str:
+    """Return the name that the job of one of its several workers gives to itself.
+
+    >>> job_name("w1.3"), job_name("w1")
+    ('w1', 'w1')
+    """
+    return _NODE.sub("", worker)
 
 
 def submitted_names(workers: Iterable[str]) -> set[str]:
     """Return the names under which the jobs of workers may have been submitted.
 
-    A job that Slurm has started again runs a worker with a mark in its name.
+    A job that Slurm has started again runs a worker with a mark in its name, and a job of several
+    nodes workers with a number behind it.
 
-    >>> sorted(submitted_names(["w0", "w1-r2"]))
-    ['w0', 'w1', 'w1-r2']
+    >>> sorted(submitted_names(["w0", "w1-r2", "w3.1"]))
+    ['w0', 'w1', 'w1-r2', 'w3', 'w3.1']
     """
     names = set(workers)
+    names |= {job_name(name) for name in names}
     return names | {submitted_name(name) for name in names}
 
 

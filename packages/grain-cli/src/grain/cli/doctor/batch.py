@@ -42,11 +42,31 @@ def batch(config: Config) -> list[CheckResult]:
         return [fail("batch system", message, refused.remedy or "Try it by hand.")]
     if system == "ssh":
         return _hosts(config)
+    if trouble := _several_nodes(config):
+        return [trouble]
     answers = f"{system}: {', '.join(commands.names)} answer"
     if not commands.tried:
         says = f"{answers}; Grain has not been tried with {commands.title} so far"
         return [warn("batch system", says, "Please report how it goes.")]
     return [ok("batch system", answers)]
+
+
+def _several_nodes(config: Config) -> CheckResult | None:
+    """Return what is in the way of jobs with several nodes; None if nothing is."""
+    from grain.cli.batch.errors import BatchError
+    from grain.cli.workers.shapes import with_shape
+    from grain.cli.workers.submission import prepare_workers
+
+    sorts = [with_shape(config, shape) for shape in config.shape] or [config]
+    for one in sorts:
+        if one.worker.script.nodes == 1:
+            continue
+        system, job = prepare_workers(one, 1)
+        try:
+            system.script(job, 1)  # Grid Engine needs a parallel environment for them
+        except BatchError as error:
+            return fail("batch system", f"{config.system}: {error.what}", error.remedy)
+    return None
 
 
 def _hosts(config: Config) -> list[CheckResult]:

@@ -26,6 +26,7 @@ DAY = 86400
 
 # What jobs charge an account by.
 _ACCOUNT = {"slurm": "--account={}", "pbs": "-A {}", "sge": "-A {}"}
+_SEVERAL_NODES = ("slurm", "pbs", "sge")
 _GPU = {"slurm": "--gres=gpu:{}", "pbs": "-l select=1:ncpus={cores}:mem={memory}gb:ngpus={}"}
 
 
@@ -75,6 +76,9 @@ def _script(script: Table, site: Site, queue: Queue | None, account: str) -> Non
             _off(script, _setting(name, value))
     else:
         _request(script, site, queue)
+    if site.system in _SEVERAL_NODES:
+        _remark(script, "A worker on each of several nodes of one job, for tasks that need this.")
+        _off(script, _setting("nodes", 4))
     if account and site.system in _ACCOUNT:
         script.add("extra_args", [_ACCOUNT[site.system].format(account)])
     if len(site.accounts) > 1:

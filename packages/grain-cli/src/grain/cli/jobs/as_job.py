@@ -114,7 +114,7 @@ def prepare(
             "there is no batch system: set `system` in grain.toml, or leave out --as-job"
         )
     now = datetime.datetime.now()
-    script = msgspec.structs.replace(config.head.script, cores=_CORES, memory=_MEMORY)
+    script = msgspec.structs.replace(config.head.script, nodes=1, cores=_CORES, memory=_MEMORY)
     name = f"{queue.name}-{now:%H%M%S}"
     found_by = {one: env[one] for one in _FOUND_BY if env.get(one)}
     if config.source:

@@ -46,6 +46,7 @@ class WorkerShape:
         charge: what one costs, where that is configured.
         interpreter: its interpreter, as hubs name them; None before the first has joined.
         worth: the seconds of work for which a new one is worth it.
+        nodes: how many such workers a job has. All other fields are of one of them, but for `most`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class WorkerShape:
     charge: float | None = None
     interpreter: str | None = None
     worth: float = WORTH
+    nodes: int = 1
 
     @property
     def gpus(self) -> float:
@@ -73,6 +75,15 @@ class WorkerShape:
         return self.charge or self.cores + CHARGE_OF_GPU * self.gpus
 
 
+class Alternative(NamedTuple):
+    """A further alternative of tasks; see `TaskClass`."""
+
+    space: Resource
+    need: float
+    members: int = 1
+    one_job: bool = False
+
+
 @dataclass(frozen=True)
 class TaskClass:
     """Tasks that ask for the same.
@@ -85,8 +96,8 @@ class TaskClass:
         need: the seconds that a worker must have left.
         interpreter: the interpreter that they need; empty if any will do.
         others: the further alternatives: what each asks for, and the seconds that it needs.
-        members: the number of workers that each task takes at once. Those that wait are counted as
-            so many each.
+        members: how many workers each task takes at once; `space` is of one of them.
+        one_job: True if these must be of one job.
     """
 
     space: Resource
@@ -97,19 +108,15 @@ class TaskClass:
     mean: float | None = None
     need: float = 0.0
     interpreter: str = ""
-    others: tuple[tuple[Resource, float], ...] = ()
+    others: tuple[Alternative, ...] = ()
     members: int = 1
+    one_job: bool = False
 
     def alternatives(self) -> Iterator[TaskClass]:
         """Yield the class once for each alternative, as if its tasks asked for only that."""
         yield self
-        for space, need in self.others:
-            yield replace(self, space=space, need=need, members=1)
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks that wait; a worker can have one member of each."""
-        return -(-self.waiting // self.members)
+        for other in self.others:
+            yield replace(self, **other._asdict())
 
     @property
     def opaque(self) -> frozenset[str]:
@@ -127,6 +134,7 @@ class CurrentWorker:
         left: the seconds that remain; ``math.inf`` without a limit.
         idle: the seconds since the last one ended; 0 while one runs.
         job: the id of its job; None if `grain scale` did not submit it.
+        batch_job: its job as the scheduler knows it; empty if it is in none.
     """
 
     id: str
@@ -139,6 +147,7 @@ class CurrentWorker:
     draining: bool = False
     interpreter: str = ""
     job: str | None = None
+    batch_job: str = ""
 
 
 class Situation(NamedTuple):

@@ -8,12 +8,12 @@ cores times duration over the cores of a worker.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.scaling.model import CurrentWorker, TaskClass, WorkerShape, count_of
-from grain.cli.scaling.room import MOST, Room, empty, share, why_never
+from grain.cli.scaling.room import MOST, Room, empty, fill, share, why_never
 from grain.resource import Cores, GPUs
 
 if TYPE_CHECKING:
@@ -58,10 +58,9 @@ class WorkerPlan:
     """The workers that tasks need.
 
     Attributes:
-        needed: new workers, by shape.
-        worth: new workers that have enough to do, by shape.
-        due: the workers that tasks get anyway, by shape: they have neither a worker nor a job, or
-            take more workers at once than there are.
+        needed: new jobs, by shape.
+        worth: new jobs that have enough to do, by shape.
+        due: the jobs that are submitted anyway, by shape, as tasks have too few workers and jobs.
         jobs: the jobs that are needed, of the jobs asked for.
         workers: the ids of the workers that have room for waiting tasks.
         reasons: the tasks for which workers of a shape are wanted, those with the most work first.
@@ -77,7 +76,12 @@ class WorkerPlan:
 
 
 class _Fit(NamedTuple):
-    """A shape on which a class fits: how many tasks at a time, and the share of each."""
+    """A shape on which a class fits.
+
+    Attributes:
+        number: how many parts of its tasks a job takes at a time.
+        share: the share of each in a worker.
+    """
 
     shape: WorkerShape
     number: int
@@ -117,8 +121,8 @@ class Planning:
             for worker in workers
             if not worker.draining
         ]
-        self._coming = [(one, by_name[one.shape], empty(by_name[one.shape])) for one in asked_for]
-        self._new: list[tuple[WorkerShape, Room]] = []
+        self._coming = [(one, by_name[one.shape], _job(by_name[one.shape])) for one in asked_for]
+        self._new: list[tuple[WorkerShape, list[Room]]] = []
         self._work = {shape.name: 0.0 for shape in shapes}
         self.plan = WorkerPlan(needed={shape.name: 0 for shape in shapes})
 
@@ -133,7 +137,7 @@ class Planning:
                     shape.name: ", and ".join(why_never(way, shape) for way in one.alternatives())
                     for shape in self._shapes
                 }
-                self.plan.impossible.append(Impossible(one.ask, one.tasks, reasons))
+                self.plan.impossible.append(Impossible(one.ask, one.waiting, reasons))
         possible = [(one, fits) for one, fits in fitting if fits and one.waiting]
         for one, fits in sorted(possible, key=lambda pair: -pair[1][0].share):
             self._place(one, fits)
@@ -162,82 +166,87 @@ class Planning:
         fits = []
         for shape in self._shapes:
             count = empty(shape).take(one, MOST)
-            if count:
-                fits.append(_Fit(shape, count, share(one, shape, count)))
+            if count and not (one.one_job and one.members > shape.nodes):
+                number = count * shape.nodes
+                if one.members > 1:
+                    number = fill(_job(shape), one, one.waiting * one.members) or number
+                fits.append(_Fit(shape, number, share(one, shape, count)))
         if not count_of(GPUs, one.space):
             fits = [fit for fit in fits if not fit.shape.gpus] or fits
-        return sorted(fits, key=lambda fit: fit.shape.cost / fit.number)
+        return sorted(fits, key=lambda fit: fit.shape.cost * fit.shape.nodes / fit.number)
 
     def _runs_here(self, one: TaskClass, spared: bool = False) -> bool:
         """Return True if a worker that is here can run a class when it is empty."""
-        return any(
-            Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
-            for worker, _ in self._here
-            if not (spared and count_of(GPUs, worker.total))
-        )
+        return not self._lacking(one, spared=spared, coming=False)
 
-    def _count_work(self, one: TaskClass, fit: _Fit) -> None:
-        """Add the work of a class to that of the shape that it prefers."""
-        mean = horizon(fit.shape) if one.mean is None else one.mean
-        waiting = one.waiting * mean * fit.share
-        running = max(one.running * mean - one.elapsed, 0.0) * fit.share
-        self._work[fit.shape.name] += waiting + running
-        if one.waiting:
-            part = PlannedWorkers(one.ask, one.tasks, waiting, one.mean is not None)
-            self.plan.reasons.setdefault(fit.shape.name, []).append(part)
-
-    def _place(self, one: TaskClass, fits: list[_Fit]) -> None:
-        """Put the waiting tasks of a class into the room that there is, then into new workers."""
-        left = one.waiting
-        # A task has its members on different workers.
-        each = one.tasks
-        # Where others will do, workers with GPUs do not count for tasks without.
-        spared = not count_of(GPUs, one.space) and not fits[0].shape.gpus
-        served = 0
-        for worker, room in self._here:
-            spares = spared and count_of(GPUs, worker.total)
-            if left and not spares and (count := room.take(one, min(left, each))):
-                left -= count
-                self.plan.workers.add(worker.id)
-                served += 1
-        for asked, shape, room in self._coming:
-            if left and not (spared and shape.gpus) and (count := room.take(one, min(left, each))):
-                left -= count
-                self.plan.jobs.add(asked.job)
-                served += 1
-        if not left:
-            return
-        lacking = one.members - max(served, self._able(one, spared))
-        if lacking > 0:
-            name = next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape).name
-            self.plan.due[name] = max(self.plan.due.get(name, 0), lacking)
-        for shape, room in self._new:
-            if left and not (spared and shape.gpus):
-                left -= room.take(one, min(left, each))
-        for fit in fits:
-            left -= self._open(one, fit._replace(number=min(fit.number, each)), left)
-
-    def _able(self, one: TaskClass, spared: bool) -> int:
-        """Return how many workers, here or coming, can run a class when empty; at most all members.
+    def _lacking(self, one: TaskClass, *, spared: bool, coming: bool) -> int:
+        """Return how many more workers a task of a class needs to run when all others have ended.
 
         Args:
-            spared: True if workers with GPUs do not count.
+            spared: True to leave out workers with GPUs.
+            coming: True to count those that were asked for.
         """
-        here = (
-            worker.id
+        found = Counter(
+            worker.batch_job or worker.id if one.one_job else ""
             for worker, _ in self._here
             if not (spared and count_of(GPUs, worker.total))
             and Room(worker.total, worker.left, interpreter=worker.interpreter).take(one, 1)
         )
-        coming = (
-            asked.job
-            for asked, shape, _ in self._coming
-            if not (spared and shape.gpus) and empty(shape).take(one, 1)
-        )
-        return len(list(islice(chain(here, coming), one.members)))
+        for asked, shape, _ in self._coming if coming else ():
+            if not (spared and shape.gpus) and empty(shape).take(one, 1):
+                found[f"job {asked.job}" if one.one_job else ""] += shape.nodes
+        most = max(found.values(), default=0)
+        if most >= one.members:
+            return 0
+        return one.members if one.one_job else one.members - most
+
+    def _count_work(self, one: TaskClass, fit: _Fit) -> None:
+        """Add the work of a class to that of the shape that it prefers."""
+        mean = horizon(fit.shape) if one.mean is None else one.mean
+        # The time that has passed is counted by parts already.
+        waiting = one.waiting * one.members * mean * fit.share
+        running = max(one.running * one.members * mean - one.elapsed, 0.0) * fit.share
+        self._work[fit.shape.name] += waiting + running
+        if one.waiting:
+            part = PlannedWorkers(one.ask, one.waiting, waiting, one.mean is not None)
+            self.plan.reasons.setdefault(fit.shape.name, []).append(part)
+
+    def _place(self, one: TaskClass, fits: list[_Fit]) -> None:
+        """Put the waiting tasks of a class into the room that there is, then into new workers."""
+        left = one.waiting * one.members
+        # Where others will do, workers with GPUs do not count for tasks without.
+        spared = not count_of(GPUs, one.space) and not fits[0].shape.gpus
+        jobs: dict[str, list[tuple[CurrentWorker, Room]]] = {}
+        for worker, room in self._here:
+            if not (spared and count_of(GPUs, worker.total)):
+                job = worker.batch_job if one.one_job else ""
+                jobs.setdefault(job or worker.id, []).append((worker, room))
+        for members in jobs.values():
+            before = [room.taken for _, room in members]
+            left -= fill([room for _, room in members], one, left)
+            self.plan.workers |= {
+                worker.id
+                for (worker, room), taken in zip(members, before, strict=True)
+                if room.taken > taken
+            }
+        for asked, shape, rooms in self._coming:
+            if not (spared and shape.gpus) and (count := fill(rooms, one, left)):
+                left -= count
+                self.plan.jobs.add(asked.job)
+        if not left:
+            return
+        if lacking := self._lacking(one, spared=spared, coming=True):
+            chosen = next((f.shape for f in fits if self._room[f.shape.name]), fits[0].shape)
+            due = -(-lacking // chosen.nodes)
+            self.plan.due[chosen.name] = max(self.plan.due.get(chosen.name, 0), due)
+        for shape, rooms in self._new:
+            if not (spared and shape.gpus):
+                left -= fill(rooms, one, left)
+        for fit in fits:
+            left -= self._open(one, fit, left)
 
     def _open(self, one: TaskClass, fit: _Fit, left: int) -> int:
-        """Put tasks into new workers of a shape, as many as there may be; return how many fit."""
+        """Put parts of tasks into new jobs of a shape, as many as there may be; return how many."""
         name = fit.shape.name
         count = min(-(-left // fit.number), self._room[name])
         if count <= 0:
@@ -245,16 +254,16 @@ class Planning:
         self._room[name] -= count
         self.plan.needed[name] += count
         placed = min(left, count * fit.number)
-        full = empty(fit.shape)
-        full.take(one, fit.number)
-        self._new += [(fit.shape, full.copy()) for _ in range(count - 1)]
-        last = empty(fit.shape)
-        last.take(one, placed - (count - 1) * fit.number)
+        full = _job(fit.shape)
+        fill(full, one, fit.number)
+        self._new += [(fit.shape, [room.copy() for room in full]) for _ in range(count - 1)]
+        last = _job(fit.shape)
+        fill(last, one, placed - (count - 1) * fit.number)
         self._new.append((fit.shape, last))
         return placed
 
     def _worth(self, shape: WorkerShape) -> int:
-        """Return how many new workers have enough to do."""
+        """Return how many new jobs have enough to do."""
         seconds = horizon(shape)
         supply = 0.0
         for worker in self._workers:
@@ -263,9 +272,10 @@ class Planning:
             size = count_of(Cores, worker.total) / shape.cores if worker.total.get(Cores) else 1.0
             part = _used(worker) if worker.draining else 1.0
             supply += size * part * min(worker.left, seconds)
-        supply += seconds * sum(one.shape == shape.name for one in self._asked_for)
+        of_job = seconds * shape.nodes
+        supply += of_job * sum(one.shape == shape.name for one in self._asked_for)
         # A rounding error is not a worker.
-        return max(math.ceil((self._work[shape.name] - supply) / seconds - 1e-9), 0)
+        return max(math.ceil((self._work[shape.name] - supply) / of_job - 1e-9), 0)
 
     def _attributed(self, worker: CurrentWorker) -> str:
         """Return the shape whose tasks a worker runs: its own, or that which is most like it."""
@@ -275,6 +285,11 @@ class Planning:
         alike = [shape for shape in self._shapes if bool(shape.gpus) == gpus] or self._shapes
         cores = count_of(Cores, worker.total)
         return min(alike, key=lambda shape: abs(shape.cores - cores)).name
+
+
+def _job(shape: WorkerShape) -> list[Room]:
+    """Return the rooms of a new job."""
+    return [empty(shape) for _ in range(shape.nodes)]
 
 
 def _used(worker: CurrentWorker) -> float:

@@ -9,6 +9,8 @@ from grain.cli.scaling.model import TaskClass, WorkerShape, without
 from grain.resource import Capacity, Cores, GPUs, Memory, Supply
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.resource import Resource
 
 MOST = 1024
@@ -81,6 +83,28 @@ def empty(shape: WorkerShape) -> Room:
     return Room(shape.total, shape.seconds, shape.unknown, shape.interpreter)
 
 
+def fill(rooms: Sequence[Room], one: TaskClass, left: int) -> int:
+    """Put parts of tasks into the workers of a job; return how many fit.
+
+    A task has a part for each of its members, and these are on different workers. Only whole tasks
+    fit where all members must be of one job.
+
+    Args:
+        left: the parts that have no place yet.
+    """
+    each, most = one.waiting, left  # no worker has two parts of a task
+    if one.one_job:
+        sizes = [room.copy().take(one, each) for room in rooms] if left else []
+        tasks = range(min(left, sum(sizes)) // one.members, 0, -1)
+        each = next((n for n in tasks if sum(min(s, n) for s in sizes) >= n * one.members), 0)
+        most = each * one.members
+    taken = 0
+    for room in rooms:
+        if taken < most:
+            taken += room.take(one, min(most - taken, each))
+    return taken
+
+
 def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
     """Return the largest part of a worker that a task takes of any kind."""
     if (one.opaque | shape.unknown) & frozenset(one.space.parts()):
@@ -107,4 +131,7 @@ def why_never(one: TaskClass, shape: WorkerShape) -> str:
     space = without(one.space, one.opaque | shape.unknown)
     if not shape.total.request(space):
         return Supply(shape.total).why_never(space)
+    if one.one_job and one.members > shape.nodes:
+        workers = "1 worker" if shape.nodes == 1 else f"{shape.nodes} workers"
+        return f"its job has {workers} (script.nodes), and such tasks need {one.members} in one job"
     return f"it has {shape.seconds:.0f} s for tasks, and such tasks need {one.need:.0f} s"

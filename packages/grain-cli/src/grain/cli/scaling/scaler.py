@@ -369,7 +369,8 @@ class Scaler:
             self._sorts, key=lambda name: (name not in planned.due, -planned.worth[name])
         )
         for name in order:
-            wanted = max(min(planned.needed[name], planned.worth[name]), planned.due.get(name, 0))
+            worth = min(planned.needed[name], planned.worth[name])
+            wanted = max(worth, planned.due.get(name, 0))
             counts[name] = max(min(wanted, room[name], left), 0)
             left -= counts[name]
             parts = planned.reasons[name] or next(filter(None, planned.reasons.values()), [])
@@ -408,16 +409,21 @@ class Scaler:
     def _releases(
         self, planned: WorkerPlan, mine: Iterable[CurrentWorker], spare: int
     ) -> list[DrainWorker]:
-        """Return the workers that were idle for too long: rule 5."""
+        """Return the workers that were idle for too long, with all others of their job: rule 5."""
+        by_job: dict[str, list[CurrentWorker]] = {}
+        for worker in mine:
+            by_job.setdefault(worker.job or "", []).append(worker)
+        idle = {one: min(worker.idle for worker in workers) for one, workers in by_job.items()}
         release: list[DrainWorker] = []
-        for worker in sorted(mine, key=lambda worker: -worker.idle):
-            job = self._jobs[worker.job or ""]
+        for one in sorted(by_job, key=lambda one: -idle[one]):
+            job, workers = self._jobs[one], by_job[one]
             patience = self._sorts[job.shape].idle.seconds
-            idle = not worker.running and worker.idle >= patience
-            leaves = worker.draining or job.released
-            if idle and not leaves and worker.id not in planned.workers and len(release) < spare:
-                why = f"it was idle for {span(worker.idle)}"
-                release.append(DrainWorker(worker.id, job.id, why))
+            leaves = job.released or all(worker.draining for worker in workers)
+            busy = any(worker.running or worker.id in planned.workers for worker in workers)
+            if idle[one] >= patience and not (leaves or busy) and spare > 0:
+                spare -= 1
+                why = f"it was idle for {span(idle[one])}"
+                release += [DrainWorker(worker.id, one, why) for worker in workers]
         return release
 
     # ---- texts

@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from grain.cli.batch import BatchError, is_mark, open_system, state_folder
-from grain.cli.batch.records import submitted_name
+from grain.cli.batch.records import job_name, submitted_name
 from grain.cli.query import NoScheduler, ask
-from grain.cli.scaling.model import CurrentWorker, Situation, TaskClass, WorkerShape, without
+from grain.cli.scaling.model import (
+    Alternative,
+    CurrentWorker,
+    Situation,
+    TaskClass,
+    WorkerShape,
+    without,
+)
 from grain.cli.scaling.scaler import Scaler
 from grain.cli.show import clean
 from grain.cli.workers.jobs import joined, report_ended
@@ -24,7 +32,7 @@ from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
 from grain.resource import Cores, GPUs, from_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.cli.batch import JobRecord, JobState
     from grain.cli.scaling.model import CancelJob, Decision, DrainWorker, SubmitJobs
@@ -90,6 +98,7 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
         float("inf") if script.walltime is None else script.walltime - held.walltime,
         float("inf") if shape is None or shape.max is None else shape.max,
         None if shape is None else shape.charge,
+        nodes=script.nodes,
     )
 
 
@@ -174,8 +183,8 @@ class AutoLoop(ScaleLoop):
         for line in decision.news:
             self.report(line)
         self._cancel(decision)
-        for release in decision.release:
-            self._drain(release)
+        for job, releases in groupby(decision.release, key=lambda one: one.job):
+            self._drain(job, list(releases))
         for submit in decision.submit:
             self._submit(submit)
         for one in self._scaler.impossible:
@@ -205,13 +214,15 @@ class AutoLoop(ScaleLoop):
 
     def _workers(self, answers: Iterable[WorkerSupply]) -> list[CurrentWorker]:
         """Return the workers of an answer, each with its job: names may repeat."""
-        jobs: dict[str, list[str]] = {}
+        jobs: dict[str, list[str | None]] = {}
         for job in self._scaler.jobs:
             jobs.setdefault(self.names.get(job, ""), []).append(job)
         workers = []
         for answer in answers:
-            mine = jobs.get(answer.name) or jobs.get(submitted_name(answer.name)) or []
-            workers.append(worker_of(answer, mine.pop(0) if mine else None))
+            mine = jobs.get(answer.name) or jobs.get(submitted_name(answer.name)) or [None]
+            # The workers of a job of several nodes have its name, with a number behind it.
+            several = job_name(answer.name) != answer.name and answer.name not in jobs
+            workers.append(worker_of(answer, mine[0] if several else mine.pop(0)))
         return workers
 
     def _cancel(self, decision: Decision) -> None:
@@ -227,14 +238,16 @@ class AutoLoop(ScaleLoop):
             self.report(f"-1 {self._named(one)}: {one.why}")
             self._scaler.cancelled(one.job, time.monotonic())
 
-    def _drain(self, release: DrainWorker) -> None:
+    def _drain(self, job: str, releases: Sequence[DrainWorker]) -> None:
+        """Let the workers of a job go."""
         try:
-            ask(self.config, Ask("drain", pattern=release.worker), list[DrainingWorker])
+            for one in releases:
+                ask(self.config, Ask("drain", pattern=one.worker), list[DrainingWorker])
         except NoScheduler as error:
             self.complain("scheduler", str(error))
             return
-        self.report(f"-1 {self._named(release)}: {release.why}")
-        self._scaler.released(release.job, time.monotonic())
+        self.report(f"-1 {self._named(releases[0])}: {releases[0].why}")
+        self._scaler.released(job, time.monotonic())
 
     def _named(self, one: CancelJob | DrainWorker) -> str:
         shape = self._scaler.shape_of(one.job)
@@ -282,8 +295,14 @@ def task_class(answer: ClassDemand) -> TaskClass:
         answer.mean if answer.ended >= ENOUGH else None,
         answer.need,
         answer.interpreter,
-        tuple((from_data(one.request, unknown="keep"), one.need) for one in answer.others),
+        tuple(
+            Alternative(
+                from_data(one.request, unknown="keep"), one.need, one.members, one.same == "job"
+            )
+            for one in answer.others
+        ),
         answer.members,
+        answer.same == "job",
     )
 
 
@@ -312,4 +331,5 @@ def worker_of(answer: WorkerSupply, job: str | None) -> CurrentWorker:
         answer.draining,
         answer.interpreter,
         job,
+        answer.job,
     )

@@ -39,9 +39,10 @@ def drain(
 ) -> None:
     """Let workers go.
 
-    Workers go whose names match a PATTERN, as for files. They take no more tasks, and leave when
-    their tasks are done. Jobs that wait in the batch system are cancelled. Where several workers
-    have one name, each goes by name@1, name@2 and so on, as `grain ls` shows them.
+    Workers go whose names, or whose jobs' names, match a PATTERN, as for files. They take no more
+    tasks, and leave when their tasks are done. Jobs that wait in the batch system are cancelled.
+    Where several workers have one name, each goes by name@1, name@2 and so on, as `grain ls` shows
+    them.
 
     \b
     Examples:
@@ -63,8 +64,9 @@ def drain(
             if not set(pattern) & _WILD:
                 state = ask_state(config, patience=patience)
                 refuse_ambiguous(state.workers, pattern)
-            question = Ask("drain", pattern=pattern, at_once=force)
-            workers = ask(config, question, list[DrainingWorker], patience=patience)
+            for name in (pattern, *_of_several_nodes(pattern)):
+                question = Ask("drain", pattern=name, at_once=force)
+                workers += ask(config, question, list[DrainingWorker], patience=patience)
         except NoScheduler as error:
             absent = error
         for worker in workers:
@@ -83,6 +85,18 @@ def drain(
             raise absent
         if not workers and not jobs:
             raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
+
+
+def _of_several_nodes(pattern: str) -> list[str]:
+    """Return the pattern for the workers of matching jobs, where one has several; else none."""
+    from grain.cli.workers.jobs import records
+
+    jobs = [one for one in records().read() if one.nodes > 1 and one.kind == "worker"]
+    # A pattern that matches the name of a worker, as `*`, has it let go already.
+    several = any(
+        fnmatchcase(one.name, pattern) and not fnmatchcase(f"{one.name}.0", pattern) for one in jobs
+    )
+    return [f"{pattern}.*"] if several else []
 
 
 def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:

@@ -17,6 +17,7 @@ from grain.cli.batch import (
     JobRecords,
     JobState,
     is_mark,
+    job_name,
     name_of,
     open_system,
     state_folder,
@@ -67,13 +68,17 @@ def records() -> JobRecords:
 def outputs(record: JobRecord) -> list[Path]:
     """Return the files of a job's output, the last written one at the end.
 
-    There are several where the batch system filled in their names, or started the job again.
+    There are several where the batch system filled in their names, or started the job again, and
+    where it has several nodes.
     """
     if not record.log_file:
         return []
     pattern = "*".join(map(glob.escape, _PLACEHOLDER.split(record.log_file)))
     suffix = glob.escape(PurePath(record.log_file).suffix)
-    patterns = (pattern, f"{pattern[: len(pattern) - len(suffix)]}-r[0-9]*{suffix}")
+    stem = pattern[: len(pattern) - len(suffix)]
+    patterns = {pattern, f"{stem}-r[0-9]*{suffix}"}
+    if record.nodes > 1:
+        patterns.add(f"{stem}.[0-9]*{suffix}")
     # The patterns are absolute, and Path() takes none such.
     paths = {Path(name) for one in patterns for name in glob.glob(one)}  # noqa: PTH207
     return sorted(paths, key=lambda path: path.stat().st_mtime)
@@ -139,7 +144,8 @@ def report_ended(
 
     gone = [one for one, state in states.items() if state.phase is JobPhase.GONE]
     ended = {names[one] for one in gone if one in names}
-    left = sorted(ended.intersection(workers())) if ended else []
+    here = set(workers()) if ended else set()
+    left = sorted(name for name in here if ended & {name, job_name(name)})
     if left:
         with suppress(NoScheduler):  # another one has none of these workers
             ask_all(config, [Ask("ended", pattern=name) for name in left], JobEndedAnswer)

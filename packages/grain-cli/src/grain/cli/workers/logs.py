@@ -6,7 +6,9 @@ import codecs
 import re
 import time
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -250,8 +252,23 @@ def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
     same = [one for one in recorded if one.name == name]
     if not matches and ordinal.isdecimal() and 1 <= int(ordinal) <= len(same):
         return [same[int(ordinal) - 1]]
+    if not matches:
+        matches = [one for job in recorded if (one := part_of(job, pattern)) is not None]
     last = {one.name: one for one in matches}
     return [last[name] for name in sorted(last)]
+
+
+def part_of(job: JobRecord, worker: str) -> JobRecord | None:
+    """Return the record of one worker of a job that has several; None if it has none of that name.
+
+    Its output is beside that of the job, as ``grain-worker --nodes`` writes it.
+    """
+    if job.nodes == 1 or not re.fullmatch(rf"{re.escape(job.name)}(-r\d+)?\.\d+", worker):
+        return None
+    log = PurePath(job.log_file)
+    mark = worker[len(job.name) :]
+    name = str(log.with_name(f"{log.stem}{mark}{log.suffix}")) if job.log_file else ""
+    return replace(job, name=worker, log_file=name, nodes=1)
 
 
 def namesakes(

@@ -11,14 +11,14 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from grain.cli.batch import BatchError, is_mark, open_system, submitted_names
+from grain.cli.batch import BatchError, is_mark, job_name, open_system, submitted_names
 from grain.cli.query import PATIENCE, state_if_any
 from grain.cli.scaling.pool import JobPool, proven_after
 from grain.cli.workers.jobs import joined, own_jobs, report_ended
 from grain.cli.workers.submission import job_words, submit_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
@@ -194,8 +194,7 @@ class PoolLoop(ScaleLoop):
         if not running or now < self._asked + BATCH:
             return
         self._asked = now
-        workers = self._states()
-        draining = submitted_names(one.name for one in workers if one.state == "draining")
+        draining = leaving((one.name, one.state == "draining") for one in self._states())
         self._pool.leaving(one for one in running if self.names.get(one) in draining)
 
     def _workers(self) -> list[str]:
@@ -225,3 +224,19 @@ class PoolLoop(ScaleLoop):
         except (BatchError, OSError) as error:
             self._pool.refused(time.monotonic())
             self.complain("", str(error))
+
+
+def leaving(workers: Iterable[tuple[str, bool]]) -> set[str]:
+    """Return the names of the jobs whose workers take no more tasks.
+
+    A job of several nodes is one of them when all of its workers are.
+
+    Args:
+        workers: the name of each that is with the scheduler, and True if it takes no more tasks.
+
+    >>> sorted(leaving([("w1", True), ("w2.0", True), ("w2.1", False)]))
+    ['w1', 'w2.0']
+    """
+    listed = list(workers)
+    serving = {job_name(name) for name, drains in listed if not drains and job_name(name) != name}
+    return submitted_names(name for name, drains in listed if drains) - serving

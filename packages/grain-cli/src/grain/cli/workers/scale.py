@@ -65,10 +65,12 @@ def scale(
 ) -> None:
     """Keep workers alive: N, or as many as the tasks need.
 
-    Goes on until Ctrl-C. Submits as many jobs as are missing; waiting jobs count. Only
-    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers
-    stay when it ends. With --auto it asks the scheduler what its tasks need, submits workers for
-    them, lets idle ones go, and says why. What follows `--` is for the batch system.
+    Goes on until Ctrl-C. Submits as many jobs as are missing; waiting jobs count. With
+    script.nodes, each job has several workers, and all numbers are numbers of jobs. Only
+    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The
+    workers stay when it ends. With --auto it asks the scheduler what its tasks need,
+    submits workers for them, lets idle ones go, and says why. What follows `--` is for
+    the batch system.
 
     \b
     Examples:

@@ -137,6 +137,7 @@ def recorded(
             by=by,
             shape=shape,
             queue=queue,
+            nodes=job.script.nodes,
         )
         for job in jobs
     }

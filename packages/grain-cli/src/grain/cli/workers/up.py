@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "-n", "count", default=1, show_default=True, metavar="N",
-    type=click.IntRange(1, 100_000), help="How many workers.",
+    type=click.IntRange(1, 100_000), help="How many jobs, each with a worker on each of its nodes.",
 )  # fmt: skip
 @shape_option
 @click.option("--dry", is_flag=True, help="Print the script and submit nothing.")
@@ -38,7 +38,8 @@ def up(
 ) -> None:
     """Submit workers, one per node.
 
-    What follows `--` is for the batch system.
+    A job has one node, unless script.nodes says otherwise. What follows `--` is for the batch
+    system.
 
     \b
     Examples:
@@ -93,10 +94,11 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
             jobs.append(record)
             if not (as_json or is_mark(record.id)):
                 where = f", output in {record.log_file}" if record.log_file else ""
-                click.echo(f"{record.name} is {job_words(record)}{where}")
+                many = f" with {record.nodes} workers" if record.nodes > 1 else ""
+                click.echo(f"{record.name} is {job_words(record)}{many}{where}")
     finally:
         if as_json:
-            fields = ("id", "system", "name", "log_file", "address", "submitted")
+            fields = ("id", "system", "name", "log_file", "address", "submitted", "nodes")
             answers = [{name: getattr(one, name) for name in fields} for one in jobs]
             # A script shall not take a mark for an id.
             print_json([{**one, "id": "" if is_mark(one["id"]) else one["id"]} for one in answers])

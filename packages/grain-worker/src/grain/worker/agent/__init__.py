@@ -51,5 +51,4 @@ Map:
 - ``runner_process``: the handle on the runner, which is started again when it dies
 - ``runner_instance``: one process of the runner
 - ``listener``: the reports of the handle
-- ``signals``: signals of the operating system
 """

@@ -22,9 +22,9 @@ import trio
 from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
-from grain.worker.agent.signals import on_signals
 from grain.worker.agent.spool import Spool, SpooledOutcome
 from grain.worker.messages import Cancel, Disconnect, Drain, Ended, RunEnded, WorkerRegistered
+from grain.worker.node.signals import on_signals
 from grain.worker.processes.computing import Computing, keep_looking
 from grain.worker.runner.settings import RunnerSettings
 

@@ -27,6 +27,8 @@ from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Tim
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
 from grain.worker.auto import NodeOffer, batch_cluster, batch_job, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
+from grain.worker.launch.launcher import launch
+from grain.worker.launch.part import NodePart, worker_name
 from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
 from grain.worker.node.delegation import Delegation, decide, prepared, read_group
@@ -95,6 +97,15 @@ def parser() -> argparse.ArgumentParser:
         help="seconds without a scheduler after which to leave (%(default)g)",
     )
     add("--dry", action="store_true", help="say what would be offered, and leave")
+    add(
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="start a worker on each of the N nodes of this batch job (Slurm, PBS, Grid Engine), "
+        "called NAME.0, NAME.1 and so on, and wait for all of them",
+    )
+    add("--log", default="", metavar="FILE", help="with --nodes: the file of the job's output")
     return options
 
 
@@ -158,8 +169,13 @@ async def serve(
     info: HostInfo,
     groups: str = "",
     seek: float = SEEK_FIRST,
+    part: NodePart | None = None,
 ) -> int:
-    """Serve as a worker until it leaves; return the exit code."""
+    """Serve as a worker until it leaves; return the exit code.
+
+    Args:
+        part: of a worker that another process of its job has started.
+    """
     now = trio.current_time()
     worker = with_absolute_paths(read_options(options, WorkerSettings))
     name = options.name or info.hostname
@@ -179,7 +195,12 @@ async def serve(
     settings = RunnerSettings(worker, own_directory=bool(worker.cwd), labels=True, groups=groups)
     direct = DirectWaySeeker(partial(is_reached_directly, options.url), seek)
     agent = Agent(session, lifecycle, connect, settings=settings, direct=direct)
-    return await agent.run()
+    async with trio.open_nursery() as nursery:
+        if part is not None:
+            nursery.start_soon(part.obey)
+        code = await agent.run()
+        nursery.cancel_scope.cancel()
+    return code
 
 
 def with_absolute_paths(worker: WorkerSettings) -> WorkerSettings:
@@ -195,6 +216,18 @@ def with_absolute_paths(worker: WorkerSettings) -> WorkerSettings:
     )
 
 
+def start_workers(argv: Sequence[str], options: argparse.Namespace) -> int:
+    """Start the workers of a job of several nodes; return the exit code when all have ended."""
+    try:
+        return trio.run(launch, argv, options.nodes, options.log)
+    except UsageError as error:
+        print(f"grain-worker: {error}", file=sys.stderr)
+        return USAGE
+    except OSError as error:
+        print(f"grain-worker: {error}", file=sys.stderr)
+        return FAILED
+
+
 def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
     """Run the command; return the exit code.
 
@@ -202,9 +235,15 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
         seek: seconds until the first look for a direct way, where another one connects it.
     """
     options = parser().parse_args(argv)
+    part = NodePart.taken(os.environ)
+    if part is not None:
+        part.redirect()
+        options.name = worker_name(options.name, part)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
     # Grid Engine sends it to every process of a job; the job's script forwards it as SIGTERM.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    if part is None and options.nodes > 1:
+        return start_workers(sys.argv[1:] if argv is None else argv, options)
     info = read_host_info()
     try:
         offer = detect_resources(
@@ -230,7 +269,7 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
     try:
         # Missions with a local worker on this machine choose other CPUs.
         with taking_cpus(getattr(offer.resources, "c", ())), prepared(decision) as groups:
-            code = trio.run(serve, options, offer, info, groups, seek)
+            code = trio.run(serve, options, offer, info, groups, seek, part)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

@@ -23,5 +23,6 @@ Map:
 - ``topology``: the CPUs that are near each other, and near each GPU
 - ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
+- ``signals``: signals to this process
 - ``library_threads``: how many threads numeric libraries use for what tasks compute in this process
 """

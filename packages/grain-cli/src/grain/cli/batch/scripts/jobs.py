@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from grain.cli.batch.base import BatchJob
 from grain.cli.batch.scripts.shell import interpreter
 from grain.config import (
@@ -105,6 +107,9 @@ def _command(config: Config, most_memory: float | None, program: str) -> str:
         res = shlex.quote(text[:-1] + ', "WTime": ') + '"$grain_left"' + shlex.quote("}")
     words = [program, f"--url {shlex.quote(config.worker.dial)}", f"--res {res}"]
     words.append('--name "$grain_name"')
+    if (nodes := config.worker.script.nodes) > 1:
+        # It starts a worker on each, with the options that it has itself.
+        words.append(f'--nodes {nodes} --log "$grain_log"')
     words += option_words(WorkerSettings, config.worker)
     return " \\\n    ".join(words)
 
@@ -141,7 +146,7 @@ def mission_job(
     return BatchJob(
         name=stamp(head.name, now),
         log_file=str(Path(folder, log)) if log else "",
-        script=head.script,
+        script=msgspec.structs.replace(head.script, nodes=1),
         main=f"{setting}{shell} -c {shlex.quote(head.cmd.strip())}",
         extra_args=tuple(extra_args),
     )

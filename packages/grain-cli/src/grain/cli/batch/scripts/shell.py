@@ -134,6 +134,8 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
             *(f"# {note}" for note in job.notes),
             *(["grain_began=`date +%s`"] if timed else []),
             f"grain_name={name}",
+            # As the batch system writes it, if it fills nothing in.
+            *([f"grain_log={shlex.quote(job.log_file)}"] if job.script.nodes > 1 else []),
             *([f"grain_own={shlex.quote(job.path)}", "PATH=$grain_own:$PATH"] if job.path else []),
             *([f"cd {folder} || exit"] if folder else []),
         ],

@@ -94,15 +94,17 @@ def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[st
 
 
 def _shape(job: BatchJob, spoken: Dialect) -> Iterator[str]:
-    cores, memory = job.script.cores, job.script.memory
-    size = amount(memory, "gb", "mb") if memory is not None else ""
+    nodes, cores, memory = job.script.nodes, job.script.cores, job.script.memory
     if spoken == "torque":
-        yield "-l nodes=1" + (f":ppn={cores}" if cores is not None else "")
-        if size:
-            yield f"-l mem={size}"
+        yield f"-l nodes={nodes}" + (f":ppn={cores}" if cores is not None else "")
+        if memory is not None:
+            # Of the whole job.
+            yield f"-l mem={amount(memory * nodes, 'gb', 'mb')}"
     else:
-        chunk = "select=1" + (f":ncpus={cores}" if cores is not None else "")
-        yield f"-l {chunk}" + (f":mem={size}" if size else "")
+        chunk = f"select={nodes}" + (f":ncpus={cores}" if cores is not None else "")
+        yield f"-l {chunk}" + ("" if memory is None else f":mem={amount(memory, 'gb', 'mb')}")
+        if nodes > 1:
+            yield "-l place=scatter"
 
 
 def submitted_id(output: str) -> str:

@@ -117,30 +117,44 @@ def memory_option(asked: Script, site: Mapping[str, SiteResource]) -> str:
     return f"{name or resource.name}={max(1, math.ceil(asked.memory * 1024 / shares))}M"
 
 
-def on_one_node(environment: str) -> bool:
-    """Return True for the text of a parallel environment that gives a job the slots of one node."""
-    return re.search(r"^allocation_rule\s+\$pe_slots\s*$", environment, re.MULTILINE) is not None
+def fits(environment: str, asked: Script) -> bool:
+    """Return True for the text of a parallel environment that gives a job the slots it needs.
+
+    These are slots of one node, or the same number on each of several, where ``qrsh -inherit`` may
+    start something (sge_pe(5), "allocation_rule" and "control_slaves").
+    """
+    fields = dict(line.split(None, 1) for line in environment.splitlines() if " " in line.strip())
+    rule = fields.get("allocation_rule", "").strip()
+    if asked.nodes == 1:
+        return rule == "$pe_slots"
+    slaves = fields.get("control_slaves", "").strip().upper() == "TRUE"
+    return slaves and rule == str(asked.cores or 1)
 
 
-def choose_environment(names: list[str]) -> str:
-    """Return the one parallel environment that gives a job slots of one node.
+def choose_environment(names: list[str], asked: Script) -> str:
+    """Return the one parallel environment that gives a job the slots it needs.
 
     Raises:
         BatchError: there is none, or there are several.
     """
     if len(names) == 1:
         return names[0]
+    key, slots, rule = "script.cores", "slots of one node", "allocation_rule $pe_slots"
+    remedy = "Set script.cores to 1, or name"
+    if asked.nodes > 1:
+        cores = asked.cores or 1
+        key, slots = "script.nodes", f"{cores} slots on each of several nodes"
+        rule, remedy = f"allocation_rule {cores}, control_slaves TRUE", "Name"
     if names:
         raise BatchError(
-            "script.cores: several parallel environments of this Grid Engine give slots of one "
-            f"node: {', '.join(names)}",
+            f"{key}: several parallel environments of this Grid Engine give {slots}: "
+            f"{', '.join(names)}",
             remedy=f'Choose one, as in script.parallel_environment = "{names[0]}".',
         )
     raise BatchError(
-        "script.cores: no parallel environment of this Grid Engine gives slots of one node "
-        "(allocation_rule $pe_slots)",
-        remedy="Set script.cores to 1, or name the parallel environment to use in "
-        "script.parallel_environment; `qconf -spl` lists them.",
+        f"{key}: no parallel environment of this Grid Engine gives {slots} ({rule})",
+        remedy=f"{remedy} the parallel environment to use in script.parallel_environment; `qconf "
+        "-spl` lists them.",
     )
 
 
@@ -168,9 +182,9 @@ def _directives(job: BatchJob, environment: str, memory: str) -> Iterator[str]:
     yield "-w e"
     # Without it, a job gets no signal before SIGKILL; with it, SIGUSR2 to each of its processes.
     yield "-notify"
+    if (slots := _slots(asked)) > 1:
+        yield f"-pe {word(environment)} {slots}"
     if asked.cores is not None:
-        if asked.cores > 1:
-            yield f"-pe {word(environment)} {asked.cores}"
         yield f"-binding linear:{asked.cores}"
     if memory:
         yield f"-l {word(memory)}"
@@ -178,6 +192,10 @@ def _directives(job: BatchJob, environment: str, memory: str) -> Iterator[str]:
         yield f"-l h_rt={asked.walltime}"
     if asked.queue:
         yield f"-q {word(asked.queue)}"
+
+
+def _slots(asked: Script) -> int:
+    return (asked.cores or 1) * asked.nodes
 
 
 def job_name(name: str) -> str:
@@ -304,16 +322,16 @@ class GridEngine:
 
     def _environment(self, job: BatchJob) -> str:
         """Return the parallel environment of a job; empty if it needs none."""
-        if (job.script.cores or 1) == 1:
+        if _slots(job.script) == 1:
             return ""
         if job.script.parallel_environment:
             return job.script.parallel_environment
         names = [
             name
             for name in COMMANDS.answer(["qconf", "-spl"]).split()
-            if on_one_node(COMMANDS.answer(["qconf", "-sp", name]))
+            if fits(COMMANDS.answer(["qconf", "-sp", name]), job.script)
         ]
-        return choose_environment(names)
+        return choose_environment(names, job.script)
 
     def _memory(self, job: BatchJob) -> str:
         """Return the request for memory of a job; empty if it has none."""

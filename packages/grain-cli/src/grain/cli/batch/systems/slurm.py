@@ -92,8 +92,10 @@ def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
         yield "--open-mode=append"
     if n > 1:
         yield f"--array=0-{n - 1}"
-    yield "--nodes=1"
-    yield "--ntasks=1"
+    yield f"--nodes={asked.nodes}"
+    yield f"--ntasks={asked.nodes}"
+    if asked.nodes > 1:
+        yield "--ntasks-per-node=1"
     if asked.cores is not None:
         yield f"--cpus-per-task={asked.cores}"
     if asked.memory is not None:

@@ -51,7 +51,7 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
         startable = queue.waiting
         if queue.shared == queue.bits:
             startable = max(scheduler.cluster.room(one, startable) for one in queue.alternatives)
-        its.waiting += startable * queue.alternatives[0].count  # each member needs a worker
+        its.waiting += startable
         its.running += queue.running
         if queue.durations:
             its.ended += len(queue.durations)
@@ -77,7 +77,7 @@ def _answered(one: _Class) -> ClassDemand:
     first, *others = [
         # Of tasks that have outlived workers what they were seen to need: those workers that do
         # without so much, as longer ones may never come, are here.
-        AlternativeDemand(to_data(way.space), max(way.need, queue.seen))
+        AlternativeDemand(to_data(way.space), max(way.need, queue.seen), way.count, way.same)
         for way in queue.alternatives
     ]
     return ClassDemand(
@@ -91,7 +91,8 @@ def _answered(one: _Class) -> ClassDemand:
         ended=one.ended,
         mean=one.seconds / one.ended if one.ended else 0.0,
         others=others,
-        members=queue.alternatives[0].count,
+        members=first.members,
+        same=first.same,
     )
 
 
@@ -109,4 +110,5 @@ def _worker(registry: Registry, worker: WorkerRecord, now: float) -> WorkerSuppl
         running=len(scheduled.tasks),
         idle=0.0 if scheduled.tasks else max(now - scheduled.idle_since, 0.0),
         draining=worker.draining or worker.told_to_drain is not None,
+        job=worker.job,
     )

@@ -1,0 +1,224 @@
+"""Workers on the nodes of a job: commands in place of the launchers, and real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.edge.trust import python_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Each runs its words here, with the environment that a batch system gives to them. srun starts all,
+# passes its own environment on, and kills all of them when it gets SIGTERM.
+REMOTE = """\
+#!/bin/sh
+echo "$0 $*" >>"$CALLS"
+[ "{option}" ] && [ "$1" = "{option}" ] && shift
+[ "$1" = -nostdin ] && shift
+host=$1; shift
+exec env -i HOME="$HOME" XDG_STATE_HOME="$XDG_STATE_HOME" NODE="$host" {variables} {run}
+"""
+SRUN = """\
+#!/bin/bash
+echo "$0 $*" >>"$CALLS"
+while [ "${1#--}" != "$1" ]; do shift; done
+trap 'kill -KILL $all' TERM
+for SLURM_PROCID in 0 1; do
+    export SLURM_PROCID
+    "$@" & all="$all $!"
+done
+status=0
+for pid in $all; do
+    wait $pid || status=$?
+done
+exit $status
+"""
+SYSTEMS = {
+    "slurm": {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"},
+    "pbs": {"PBS_JOBID": "7.server", "PBS_NODEFILE": "{folder}/nodes"},
+    "torque": {"PBS_JOBID": "7.server", "PBS_NODEFILE": "{folder}/nodes"},
+    "sge": {"JOB_ID": "7", "SGE_JOB_SPOOL_DIR": "/x", "PE_HOSTFILE": "{folder}/hosts"},
+}
+COMMANDS = {
+    "slurm": ("srun", SRUN),
+    "pbs": ("pbs_tmrsh", REMOTE.format(option="", variables="PBS_JOBID=$PBS_JOBID", run='"$@"')),
+    "torque": ("pbsdsh", REMOTE.format(option="-h", variables="PBS_JOBID=$PBS_JOBID", run='"$@"')),
+    # As Grid Engine has it, a shell takes the words apart.
+    "sge": (
+        "qrsh",
+        REMOTE.format(option="-inherit", variables="JOB_ID=$JOB_ID", run='sh -c "$*"'),
+    ),
+}
+
+
+class Job:
+    """A job of two nodes, both of which are here."""
+
+    def __init__(self, system: str, folder: Path) -> None:
+        name, text = COMMANDS[system]
+        (folder / "bin").mkdir()
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+        (folder / "nodes").write_text("n1\nn1\nn2\n")
+        (folder / "hosts").write_text("n1 1 main.q@n1 UNDEFINED\nn2 1 main.q@n2 UNDEFINED\n")
+        self.folder = folder
+        self.log = folder / "w1.log"
+        environment = {
+            "HOME": str(folder),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
+            "CALLS": str(folder / "calls"),
+            "FROM_SETUP": "it's set",
+            **{k: v.format(folder=folder) for k, v in SYSTEMS[system].items()},
+        }
+        if "PYTHONPATH" in os.environ:
+            environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        words = [
+            *python_command("grain.worker"), "--nodes", "2", "--log", str(self.log),
+            "--url", f"edge://{folder}/edge", "--name", "w1", "--res", '{"Cores": 1}',
+        ]  # fmt: skip
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                words, cwd=folder, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+
+    def text(self, index: int | None = None) -> str:
+        file = self.log if index is None else self.folder / f"w1.{index}.log"
+        return file.read_text() if file.exists() else ""
+
+    def until(self, done: Callable[[], object]) -> None:
+        """Wait for something that the processes do."""
+        deadline = time.monotonic() + 120
+        while not done():
+            assert time.monotonic() < deadline, [self.text(one) for one in (None, 0, 1)]
+            time.sleep(0.05)
+
+    def work(self) -> None:
+        """Wait until both workers are there, and connected to the launching process."""
+        self.until(lambda: all("this worker, w1" in self.text(index) for index in (0, 1)))
+        self.until(lambda: all(len(self.connections(self.pid(index))) for index in (0, 1)))
+
+    def pid(self, index: int) -> int:
+        """Return the process of a worker: what it starts has other command lines.
+
+        Raises:
+            ValueError: it has ended.
+        """
+        log = str(self.folder / f"w1.{index}.log")
+        found = []
+        for fd in Path("/proc").glob("[0-9]*/fd/1"):
+            with suppress(OSError):  # it has ended since
+                if (
+                    b"--nodes" in (fd.parents[1] / "cmdline").read_bytes()
+                    and str(fd.readlink()) == log
+                ):
+                    found.append(int(fd.parts[2]))
+        [pid] = found
+        return pid
+
+    @staticmethod
+    def connections(pid: int) -> list[str]:
+        """Return the TCP connections of a process."""
+        table = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        inodes = {line.split()[9] for line in table if line.split()[3] == "01"}
+        links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()]
+        return [link for link in links if link.removeprefix("socket:[")[:-1] in inodes]
+
+    def environment(self, index: int) -> dict[str, str]:
+        raw = Path(f"/proc/{self.pid(index)}/environ").read_bytes()
+        return dict(one.split("=", 1) for one in os.fsdecode(raw).split("\0") if "=" in one)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    jobs: list[Job] = []
+
+    def start(system: str) -> Job:
+        jobs.append(Job(system, tmp_path))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.kill()
+        job.process.wait()
+        for index in (0, 1):
+            with suppress(ValueError, ProcessLookupError):  # it has ended
+                os.kill(job.pid(index), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_node_has_a_worker_with_a_name_and_a_log_and_gets_the_signals_of_the_job(
+    system: str, start: Callable[[str], Job]
+) -> None:
+    """Also where the launcher of the batch system passes no signal on, or kills all upon one."""
+    job = start(system)
+    job.work()
+    variables = job.environment(1)
+    job.process.send_signal(signal.SIGUSR1)
+    job.until(lambda: all("SIGUSR1 received" in job.text(index) for index in (0, 1)))
+
+    assert 0 == job.process.wait(60), job.text()
+    assert "it's set" == variables["FROM_SETUP"]
+    assert all(text.endswith("this worker has ended\n") for text in (job.text(0), job.text(1)))
+    assert 0o600 == (job.folder / "w1.1.log").stat().st_mode & 0o777
+    assert [] == list((job.folder / "state/grain").glob("nodes/*"))
+
+
+@pytest.mark.parametrize("system", ["slurm", "pbs"])
+def test_sigterm_reaches_all_workers_before_anything_kills_them(
+    system: str, start: Callable[[str], Job]
+) -> None:
+    job = start(system)
+    job.work()
+
+    job.process.send_signal(signal.SIGTERM)
+
+    assert 0 == job.process.wait(60), job.text()
+    assert all("SIGTERM received" in job.text(index) for index in (0, 1))
+    assert all(job.text(index).endswith("this worker has ended\n") for index in (0, 1))
+
+
+def test_the_end_of_one_worker_is_not_the_end_of_others(start: Callable[[str], Job]) -> None:
+    job = start("sge")
+    job.work()
+
+    os.kill(job.pid(1), signal.SIGKILL)
+    job.until(lambda: "has ended with status 137" in job.text())
+    alive = job.process.poll() is None and "has ended" not in job.text(0)
+    job.process.send_signal(signal.SIGTERM)
+
+    assert alive
+    assert 137 == job.process.wait(60)
+    assert job.text(0).endswith("this worker has ended\n")
+
+
+def test_slots_and_directory_of_a_node_are_those_of_the_batch_system(
+    start: Callable[[str], Job],
+) -> None:
+    """The first node is this one. It needs no launcher, which may have no task left for it."""
+    job = start("sge")
+    job.work()
+
+    assert ["1", "1"] == [job.environment(index)["NSLOTS"] for index in (0, 1)]
+    assert job.folder == Path(f"/proc/{job.pid(1)}/cwd").readlink()
+    assert "-inherit -nostdin n2 " in (job.folder / "calls").read_text()
+    assert " n1 " not in (job.folder / "calls").read_text()
+
+
+def test_a_process_outside_of_a_job_says_where_it_belongs(tmp_path: Path) -> None:
+    words = [*python_command("grain.worker"), "--nodes", "2"]
+    environment = {"HOME": str(tmp_path), "LSB_JOBID": "7"}
+
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert 2 == done.returncode
+    assert "in a job of Slurm, PBS or Grid Engine, and this is a job of lsf" in done.stderr
