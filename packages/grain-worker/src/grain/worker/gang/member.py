@@ -18,10 +18,14 @@ from grain.edge.errors import EdgeError
 from grain.edge.invitation import invite
 from grain.edge.messages import Pieces
 from grain.worker.gang.control import ControlError, connect
+from grain.worker.gang.door import RankDoor, slurm_place
 from grain.worker.gang.messages import (
     CODEC,
     JOIN,
+    CallEnded,
+    EndCall,
     EndProgram,
+    MemberPlace,
     OutputTaken,
     ProgramExited,
     ProgramOrder,
@@ -68,9 +72,12 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
     async with trio.open_nursery() as nursery:
         programs = MemberPrograms(
             nursery,
-            lambda number, stream, data: _report(root, ProgramOutput(number, stream), data),
-            lambda number, ended: _report(root, ProgramExited(number), pickle.dumps(ended)),
+            lambda number, stream, data: _post(root, ProgramOutput(number, stream), data),
+            lambda number, ended: _post(root, ProgramExited(number), pickle.dumps(ended)),
         )
+        door = RankDoor(nursery)
+        nursery.start_soon(door.serve)
+        _post(root, MemberPlace(**slurm_place(door.name)))
         nursery.start_soon(until_tasklet_has_gone, nursery.cancel_scope)
         try:
             while True:
@@ -84,13 +91,20 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
                         programs.end(message.number)
                     elif isinstance(message, OutputTaken):
                         programs.take(message.number, message.stream)
+                    elif isinstance(message, EndCall):
+                        nursery.start_soon(_end_call, root, door, message.call)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
             why.append(str(error) or "the root has ended")
         nursery.cancel_scope.cancel()
     return why[0] if why else ""
 
 
-def _report(root: FramedChannel, message: Message, payload: bytes) -> None:
+async def _end_call(root: FramedChannel, door: RankDoor, call: int) -> None:
+    await door.end_call(call)
+    _post(root, CallEnded(call))
+
+
+def _post(root: FramedChannel, message: Message, payload: bytes | None = None) -> None:
     try:
         root.post([(message, payload)])
     except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):

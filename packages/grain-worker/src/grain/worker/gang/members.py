@@ -18,7 +18,7 @@ from grain.worker.errors import ExternalError
 from grain.worker.gang.control import ControlError
 from grain.worker.gang.messages import ProgramOrder
 from grain.worker.gang.rsh import CALL
-from grain.worker.processes.mpi import launcher_variables
+from grain.worker.processes.mpi import SlurmPlace, launcher_variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -34,10 +34,12 @@ class GangMembers:
         lines: to that process.
 
     Attributes:
-        cpus, rsh, address: see `grain.worker.processes.mpi.Members`.
+        cpus, rsh, address, places, uses_doors: see `grain.worker.processes.mpi.Members`.
     """
 
-    def __init__(self, lines: JsonLines, rsh: str, cpus: Sequence[int]) -> None:
+    def __init__(
+        self, lines: JsonLines, rsh: str, cpus: Sequence[int], place: Mapping[str, str]
+    ) -> None:
         self._lines = lines
         self._numbers = count(1)
         self._calls: dict[int, GangCall] = {}
@@ -45,6 +47,8 @@ class GangMembers:
         self.rsh = rsh
         self.address = "127.0.0.1"  # unless there are other members
         self.cpus = cpus
+        self.places = {0: SlurmPlace(**place)}
+        self.uses_doors = False
         self._variables: dict[str, str] = {}
 
     def allow(self, ranks: Sequence[int]) -> None:
@@ -69,7 +73,7 @@ class GangMembers:
         # not wait: the end of the run ends all seats.
         if not self._is_lost:
             with suppress(ControlError):  # the process has gone; then seats end all by themselves
-                await self._lines.send(settle=True, call=call.number)
+                await self._lines.send(settle=True, call=call.number, doors=self.uses_doors)
                 await call.settled.wait()
         del self._calls[call.number]
 

@@ -98,10 +98,38 @@ class ProgramExited(Message, frozen=True):
     number: int
 
 
+class MemberPlace(Message, frozen=True):
+    """A report of where a member is, the first one.
+
+    Attributes:
+        job, node: as Slurm calls them; empty if it is in no job of Slurm.
+        door: the name at which it takes in ranks, see `grain.worker.gang.door`.
+    """
+
+    job: str
+    node: str
+    door: str
+
+
+class EndCall(Message, frozen=True):
+    """An order to end all ranks of a call that came by the door; no more are taken in."""
+
+    call: int
+
+
+class CallEnded(Message, frozen=True):
+    """A report that nothing of such a call is left."""
+
+    call: int
+
+
 def heartbeat(silence: float) -> Heartbeat:
     """Return the times of a channel between members that is lost after so many seconds."""
     return Heartbeat(interval=silence / 10, suspect=silence / 2, lost=silence)
 
 
-CODEC = Codec(SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited)
+CODEC = Codec(
+    SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited,
+    MemberPlace, EndCall, CallEnded,
+)  # fmt: skip
 """The codec of both sides."""

@@ -3,25 +3,34 @@
 MPI libraries bind ranks to cores of their own choice, and some give ranks the root's environment.
 So they are told to bind nothing, and to start this: it takes the CPUs of its turn among those of
 the member, and the member's own variables, and becomes the program (execvp(3)).
+
+With ``--from NAME`` in front, it takes over the open files and the environment of the process that
+listens at NAME: that which srun has started (`grain.worker.gang.srun`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
+import struct
 import sys
 
 _TURNS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 _MEMBER = "GRAIN_MEMBER"  # see `grain.worker.gang.programs`; this imports nothing of Grain
 
 
-def main(ranks: int, threads: int, program: list[str]) -> None:
+_ABOVE = 512  # files are kept above, until those that they replace are closed
+
+
+def main(ranks: int, threads: int, program: list[str], turns: tuple[str, ...] = _TURNS) -> None:
     """Become the program; does not return.
 
     Args:
         ranks: of each member.
         threads: CPUs of each rank.
+        turns: the variables of which the first there is has the number of this rank on its member.
     """
     facts = json.loads(os.environ.get(_MEMBER, "{}"))
     variables = facts.get("variables", {})
@@ -29,7 +38,7 @@ def main(ranks: int, threads: int, program: list[str]) -> None:
     for name in ("OMP_NUM_THREADS", *variables):
         if name.endswith("_NUM_THREADS"):
             os.environ[name] = str(threads)
-    turn = next((os.environ[name] for name in _TURNS if name in os.environ), None)
+    turn = next((os.environ[name] for name in turns if name in os.environ), None)
     cpus = facts.get("cpus", [])
     # A member whose programs are bound to nothing has the whole machine here.
     if turn is not None and len(cpus) == ranks * threads:
@@ -41,5 +50,31 @@ def main(ranks: int, threads: int, program: list[str]) -> None:
         sys.exit(f"{program[0]}: {error.strerror}, on host {socket.gethostname()}")
 
 
+def take_over(name: str) -> None:
+    """Take the open files and the environment of the process that listens at a name."""
+    member = os.environ.get(_MEMBER, "{}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as giver:
+        giver.connect("\0" + name)
+        peer = giver.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", peer)[1] != os.geteuid():
+            sys.exit("grain: the process that gives the files is another user's")
+        _, received, _, _ = socket.recv_fds(giver, 1, 253)
+        with giver.makefile("rb") as content:
+            given = json.loads(content.read())
+    kept = []
+    for fd in received:
+        kept.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE))
+        os.close(fd)
+    for fd, number in zip(kept, given["files"], strict=True):
+        os.dup2(fd, number, inheritable=True)
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(given["environment"])
+    os.environ[_MEMBER] = member
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--from":
+        take_over(sys.argv[2])
+        main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:], ("SLURM_LOCALID",))
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -5,13 +5,14 @@ root itself, as launchers reach it by ``rsh`` like any other if they do not know
 
 Lines from the tasklet:
 
-- ``join``: index and invitation of a seat; answered when it is connected, with its address, and our
-  own in the same network
+- ``join``: index and invitation of a seat; answered when it is connected, with its address, our
+  own in the same network, and its place in Slurm
 - ``run``: the number of a program and that of its ``call``, the member ``on`` which it runs, and
   the order; answered with its ``outcome`` when nothing of it is left
 - ``settle``: the ``call`` has ended; answered by ``settled`` when nothing that it has started is
-  left on any member
+  left on any member. ``doors`` is true if ranks may have come by these
 
+The first line to the tasklet has the command ``rsh``, and the root's place in Slurm.
 A line ``refused``, with a ``call``, says that a member lacks what a launcher wants there, and why.
 A line ``lost``, with index and reason, says that a member is lost. It is the last one.
 """
@@ -39,9 +40,13 @@ from grain.edge.errors import EdgeError
 from grain.edge.invitation import accept
 from grain.edge.messages import Pieces
 from grain.worker.gang.control import ControlError, JsonLines, check_user, connect, listen
+from grain.worker.gang.door import RankDoor, slurm_place
 from grain.worker.gang.messages import (
     CODEC,
+    CallEnded,
+    EndCall,
     EndProgram,
+    MemberPlace,
     OutputTaken,
     ProgramExited,
     ProgramOrder,
@@ -95,6 +100,10 @@ class Root:
         self._spawned: dict[int, _Spawned] = {}
         self._channels: dict[int, FramedChannel] = {}
         self._here = MemberPrograms(nursery, self._on_output, self._on_exited)
+        self.door = RankDoor(nursery)
+        # Of calls that end, the members on which ranks may be left.
+        self._ending: dict[int, set[int]] = {}
+        self._ended: dict[int, trio.Event] = {}
         # Calls that have ended: what is ordered for them comes too late.
         self._settled: set[int] = set()
         self._running: defaultdict[int, set[_Spawned]] = defaultdict(set)
@@ -111,7 +120,7 @@ class Root:
                 elif "run" in line:
                     self._run(line)
                 elif "settle" in line:
-                    self._nursery.start_soon(self._settle, line["call"])
+                    self._nursery.start_soon(self._settle, line["call"], line["doors"])
         except ControlError:
             self._nursery.cancel_scope.cancel()
 
@@ -128,10 +137,19 @@ class Root:
         with suppress(ControlError):
             await self._tasklet.send(run=number, call=spawned.call, outcome=outcome)
 
-    async def _settle(self, call: int) -> None:
+    async def _settle(self, call: int, doors: bool) -> None:
         self._settled.add(call)
         for spawned in list(self._running[call]):
             spawned.end()
+        if doors:
+            self._ending[call] = {*self._channels}
+            ended = self._ended[call] = trio.Event()
+            for channel in self._channels.values():
+                _post(channel, EndCall(call))
+            await self.door.end_call(call)
+            if self._channels:
+                await ended.wait()  # a member that is lost ends the run
+            del self._ended[call], self._ending[call]
         for spawned in list(self._running[call]):
             await spawned.over.wait()
         del self._running[call]
@@ -146,12 +164,17 @@ class Root:
         try:
             async with accept(invitation, CODEC, self._heartbeat) as (channel, own, address):
                 self._channels[index] = channel
-                await self._tasklet.send(join=index, address=address, own=own)
                 while True:
                     for message, payload in await channel.receive():
                         assert not isinstance(payload, Pieces)  # it has travelled
                         data = bytes(payload or b"")
-                        if isinstance(message, ProgramOutput):
+                        if isinstance(message, MemberPlace):
+                            place = msgspec.structs.asdict(message)
+                            line = {"join": index, "address": address, "own": own, "place": place}
+                            await self._tasklet.send(**line)
+                        elif isinstance(message, CallEnded):
+                            self._on_call_ended(index, message.call)
+                        elif isinstance(message, ProgramOutput):
                             self._on_output(message.number, message.stream, data)
                         elif isinstance(message, ProgramExited):
                             outcome = pickle.loads(data)  # noqa: S301 - from a member
@@ -164,6 +187,11 @@ class Root:
 
     def _on_output(self, number: int, stream: int, data: bytes) -> None:
         self._spawned[number].written.send_nowait((stream, data))
+
+    def _on_call_ended(self, index: int, call: int) -> None:
+        self._ending[call].discard(index)
+        if not self._ending[call]:
+            self._ended[call].set()
 
     def _on_exited(self, number: int, outcome: Outcome) -> None:
         spawned = self._spawned.pop(number)
@@ -263,7 +291,8 @@ async def lead(control: str, silence: float) -> None:
     name, listener = listen()
     async with await connect(control) as tasklet, listener, trio.open_nursery() as nursery:
         root = Root(nursery, tasklet, heartbeat(silence))
-        await tasklet.send(rsh=str(_script(name)))
+        await tasklet.send(rsh=str(_script(name)), place=slurm_place(root.door.name))
+        nursery.start_soon(root.door.serve)
         nursery.start_soon(root.serve_tasklet)
         nursery.start_soon(partial(trio.serve_listeners, root.serve_rsh, [listener]))
 

@@ -17,7 +17,7 @@ from grain.worker.gang.control import ControlError, JsonLines, check_user, liste
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, SILENCE
 from grain.worker.processes.environment import allocated
-from grain.worker.processes.mpi import members
+from grain.worker.processes.mpi import SlurmPlace, members
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -148,7 +148,8 @@ class _Leader:
         """Have all seats join, and run the function; return its result or its error."""
         own = GVAR.res
         cpus = [len(allocated(res, "c")) for res in (own, *(seat.res for seat in self._seats))]
-        gang = GangMembers(lines, (await lines.receive())["rsh"], cpus)
+        first = await lines.receive()
+        gang = GangMembers(lines, first["rsh"], cpus, first["place"])
         result: tuple[T] | Exception = RuntimeError("cancelled")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, lines, gang, nursery.cancel_scope)
@@ -172,8 +173,8 @@ class _Leader:
                 finally:
                     members.reset(token)
             else:
-                first = next(k for k, _ in enumerate(self._seats, 1) if k not in self._addresses)
-                self._lose(first, f"it has not answered within {JOIN * self._silence:.0f} s")
+                absent = next(k for k, _ in enumerate(self._seats, 1) if k not in self._addresses)
+                self._lose(absent, f"it has not answered within {JOIN * self._silence:.0f} s")
             nursery.cancel_scope.cancel()
         return result
 
@@ -191,6 +192,7 @@ class _Leader:
                 line = await lines.receive()
                 if "join" in line:
                     gang.address = line["own"]
+                    gang.places[line["join"]] = SlurmPlace(**line["place"])
                     self._addresses[line["join"]] = line["address"]
                     if len(self._addresses) == len(self._seats):
                         self._joined.set()

@@ -16,17 +16,19 @@ Sources, by flavour:
   says that both need the whole node allocated to the job.
 
 All but srun start their ranks as their own children, so that `run_external` ends them too. Options
-keep them on this node and away from the batch system, as a task has cores on one node.
+keep them on this node and away from the batch system, as a task has cores on one node. On several
+members, srun starts stand-ins for ranks, which are then the members' (`grain.worker.gang.door`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from grain import GVAR
 from grain.edge.invitation import interface_of
@@ -46,6 +48,19 @@ Flavour = Literal["openmpi", "mpich", "intel", "srun"]
 _BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
 
 
+class SlurmPlace(NamedTuple):
+    """The place of a member in Slurm.
+
+    Attributes:
+        job, node: as Slurm calls them; empty if it is in no job of Slurm.
+        door: the name at which it takes in ranks.
+    """
+
+    job: str
+    node: str
+    door: str
+
+
 class Members(Protocol):
     """The members of the gang on which a run's programs may start others (`grain.worker.gang`).
 
@@ -53,11 +68,15 @@ class Members(Protocol):
         cpus: the number of CPUs that each member has, the root first.
         rsh: the path of the command that launchers call in place of ssh.
         address: of the root, in the network by which the members are connected.
+        places: in Slurm, by the number of each member.
+        uses_doors: True from when a call may have ranks that came by the doors of the members.
     """
 
     cpus: Sequence[int]
     rsh: str
     address: str
+    places: dict[int, SlurmPlace]
+    uses_doors: bool
 
     def call(self) -> AbstractAsyncContextManager[MembersCall]:
         """Have members run programs for the block; at its end nothing of them is left on any.
@@ -123,7 +142,8 @@ CPUs of their task."""
 RSH = "GRAIN_RSH"
 """The variable with the path of the command that launchers call in place of ssh."""
 
-_RANK = str(Path(__file__).parents[1] / "gang" / "rank.py")
+_GANG = Path(__file__).parents[1] / "gang"
+_RANK, _SRUN = str(_GANG / "rank.py"), str(_GANG / "srun.py")
 
 
 def mpi_prefix(
@@ -132,6 +152,7 @@ def mpi_prefix(
     *,
     threads: int = 1,
     launcher: str | None = None,
+    pmi: str = "",
 ) -> list[str]:
     """Return the words to write before an MPI program and its arguments, to use an allocation.
 
@@ -146,14 +167,18 @@ def mpi_prefix(
             divides the allocated CPUs into.
         launcher: the name or path of the launcher, if it is not ``mpirun`` (Open MPI),
             ``mpiexec`` (MPICH), ``mpiexec.hydra`` (Intel) or ``srun``.
+        pmi: for ``srun``, the plug-in by which it serves the MPI library, as ``pmi2`` for MPICH and
+            Intel MPI, or ``pmix`` for Open MPI; the site's choice by default. ``srun --mpi=list``
+            shows those that there are.
 
     Raises:
         ValueError: no CPUs are allocated, or a part of one, `threads` does not divide their number,
-            or the flavour is unknown.
+            or the flavour is unknown; or srun is to start ranks on members that are not in one job
+            of Slurm.
     """
     gang = members.get()
     if res is None and gang is not None and len(gang.cpus) > 1:
-        return over_members(flavour, gang, threads, launcher)
+        return over_members(flavour, gang, threads, launcher, pmi)
     res = GVAR.res if res is None else res
     cores = res.get(Cores)
     if isinstance(cores, Cores) and cores.share < 1:
@@ -192,6 +217,7 @@ def mpi_prefix(
         step = ["--nodes=1", f"--ntasks={ranks}", f"--cpus-per-task={threads}", "--overlap"]
         if node := os.environ.get("SLURMD_NODENAME"):
             step.append(f"--nodelist={node}")
+        step += [f"--mpi={pmi}"] if pmi else []
         return [launcher or "srun", *step, f"--cpu-bind={bind}", f"--export=ALL,{omp}"]
     raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
 
@@ -260,7 +286,9 @@ def _has_a_name() -> bool:
         return False
 
 
-def over_members(flavour: Flavour, gang: Members, threads: int, launcher: str | None) -> list[str]:
+def over_members(
+    flavour: Flavour, gang: Members, threads: int, launcher: str | None, pmi: str = ""
+) -> list[str]:
     """Return the words for ranks on all members of a gang; arguments and errors as above.
 
     The launcher calls `grain.worker.gang.rsh` for each member, under the names m0, m1 and so on.
@@ -288,9 +316,46 @@ def over_members(flavour: Flavour, gang: Members, threads: int, launcher: str | 
         names = ",".join(f"m{index}" for index in range(len(gang.cpus)))
         command = [launcher or "mpiexec.hydra", "-hosts", names, "-ppn", str(each), "-n", ranks]
         return [*command, *rank]
-    raise ValueError(
-        f"flavour must be openmpi, mpich or intel for several members, not {flavour!r}"
-    )
+    if flavour == "srun":
+        gang.uses_doors = True
+        return _srun_over(gang, each, threads, launcher, pmi)
+    raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
+
+
+def _srun_over(gang: Members, each: int, threads: int, launcher: str | None, pmi: str) -> list[str]:
+    """Return the words for ranks on all members of a gang in one job of Slurm, by srun.
+
+    Options go before the variables that a step of sbatch has for srun.
+    """
+    places = [gang.places[index] for index in range(len(gang.cpus))]
+    jobs = sorted({place.job for place in places})
+    if len(jobs) > 1 or not jobs[0] or len({place.node for place in places}) < len(places):
+        where = ", ".join(one or "none" for one in jobs)
+        raise ValueError(
+            f"srun starts ranks on nodes of one job of Slurm, and these members are in {where}: "
+            'ask for gang(..., same="job"), and for jobs of several nodes (script.nodes); '
+            "mpich, openmpi and intel need neither"
+        )
+    doors = json.dumps({place.node: place.door for place in places})
+    step = [
+        f"--jobid={jobs[0]}",
+        # The worker's own step has all of the nodes.
+        "--overlap",
+        f"--nodes={len(places)}",
+        f"--nodelist={','.join(place.node for place in places)}",
+        f"--ntasks={each * len(places)}",
+        f"--ntasks-per-node={each}",
+        f"--cpus-per-task={threads}",
+        "--distribution=block",
+        "--cpu-bind=none",
+        # Others would wait without end for a rank that ends early.
+        "--kill-on-bad-exit=1",
+        "--export=ALL",
+        "--quiet",
+        *([f"--mpi={pmi}"] if pmi else []),
+    ]
+    stand_in = [sys.executable, "-SEs", _SRUN, str(each), str(threads)]
+    return ["env", f"GRAIN_GANG_DOORS={doors}", launcher or "srun", *step, *stand_in]
 
 
 def _mask(cpus: list[int]) -> int:

@@ -1,0 +1,349 @@
+"""Ranks that srun starts on all members of a gang: a command in its place, and a real Slurm.
+
+All members are on this host, each with another name in Slurm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from shutil import which
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from fake_batch.start import Missing, real
+
+from grain.worker.gang.door import RankDoor
+from grain.worker.processes.mpi import SlurmPlace, over_members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROGRAM = str(Path(__file__).with_name("gang_program.py"))
+PATIENCE = 120.0
+"""Seconds for what must happen at all."""
+
+# Starts what it is to start, on each node, as Slurm's daemons do: with variables of Slurm, and a
+# file that the MPI library finds by a variable. SIGTERM is for all of it.
+SRUN = """\
+#!{python} -SEs
+import os, signal, subprocess, sys
+words = sys.argv[1:]
+options = dict(w[2:].partition("=")[::2] for w in words if w.startswith("--"))
+start = words[len([w for w in words if w.startswith("--")]):]
+each = int(options["ntasks-per-node"])
+nodes = options["nodelist"].split(",")
+assert int(options["ntasks"]) == each * len(nodes) and options["jobid"] == "7", options
+all = []
+def end(*_):
+    for one in all:
+        one.kill()
+signal.signal(signal.SIGTERM, end)
+for rank in range(each * len(nodes)):
+    read, write = os.pipe()
+    os.write(write, b"from Slurm\\n")
+    os.close(write)
+    env = dict(os.environ, SLURMD_NODENAME=nodes[rank // each], SLURM_PROCID=str(rank),
+               SLURM_LOCALID=str(rank % each), PMI_FD=str(read))
+    all.append(subprocess.Popen(start, env=env, pass_fds=[read]))
+    os.close(read)
+codes = [one.wait() for one in all]
+sys.exit(max(code if code >= 0 else 128 - code for code in codes))
+"""
+
+
+class Gang:
+    """A gang of two members, with one CPU each, in one job of a Slurm that is a command."""
+
+    def __init__(self, folder: Path, *words: str, limit: str = "") -> None:
+        srun = folder / "srun"
+        srun.write_text(SRUN.format(python=sys.executable))
+        srun.chmod(0o755)
+        self.mark = f"GANG_TEST={folder}"
+        commands = [["root", str(folder / "seat1"), *words], ["seat", str(folder / "seat1")]]
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, PROGRAM, *command],
+                env={
+                    **os.environ,
+                    "GANG_CPUS": json.dumps([index]),
+                    "GANG_SILENCE": "20",
+                    "GANG_LAUNCHER": f"srun:{srun}",
+                    "GANG_LIMIT": limit,
+                    "GANG_TEST": str(folder),
+                    "SLURM_JOB_ID": "7",
+                    "SLURMD_NODENAME": f"n{index}",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for index, command in enumerate(commands)
+        ]
+
+    def ended(self) -> str:
+        """Wait for the end of the root, and return what it printed."""
+        return self.processes[0].communicate(timeout=PATIENCE)[0]
+
+    def pids(self, word: str) -> list[int]:
+        """Return the processes of this gang that have a word on their command line."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdecimal() and self.mark in os.fsdecode(
+                    (entry / "environ").read_bytes()
+                ).split("\0"):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if words[0] != b"" and any(word.encode() == one for one in words):
+                        found.append(int(entry.name))
+        return found
+
+    def wait_for(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Gang]]:
+    gangs: list[Gang] = []
+
+    def start(*words: str, limit: str = "") -> Gang:
+        gangs.append(Gang(tmp_path, *words, limit=limit))
+        return gangs[-1]
+
+    yield start
+    for gang in gangs:
+        gang.close()
+
+
+TWO_CPUS = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
+pytestmark = TWO_CPUS
+
+
+def test_each_rank_has_the_cpus_of_its_member_and_the_files_and_variables_of_slurm(
+    start: Callable[..., Gang],
+) -> None:
+    cpus = "$(taskset -cp $$ | sed 's/.*: //')"
+    hello = (
+        f"echo rank $SLURM_PROCID $SLURMD_NODENAME {cpus} $(cat <&$PMI_FD) $OMP_NUM_THREADS $PWD"
+    )
+    gang = start("sh", "-c", hello)
+
+    printed = gang.ended()
+
+    ranks = sorted(line for line in printed.splitlines() if line.startswith("rank"))
+    rest = f"from Slurm 1 {Path.cwd()}"
+    assert [f"rank 0 n0 0 {rest}", f"rank 1 n1 1 {rest}"] == ranks, printed
+    assert printed.startswith("0\n")
+
+
+def test_nothing_is_left_when_a_call_reaches_its_time_limit(start: Callable[..., Gang]) -> None:
+    gang = start("sleep", "777", limit="4")
+
+    assert gang.ended() == "ExternalTimeoutError\n"
+    assert [] == gang.pids("777")
+
+
+def test_a_killed_srun_leaves_no_rank_whatever_becomes_of_what_it_has_started(
+    start: Callable[..., Gang],
+) -> None:
+    """Slurm would end these, too, some time later; the ranks are the members'."""
+    gang = start("sh", "-c", "trap '' TERM; while :; do sleep 1; done", "777")
+    gang.wait_for(lambda: len(gang.pids("777")) >= 4)  # two ranks, and what stands in for each
+
+    [srun] = [
+        pid
+        for pid in gang.pids("--overlap")
+        if b"/srun\0--" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and Path(f"/proc/{pid}/comm").read_text() != "env\n"
+    ]
+    os.kill(srun, signal.SIGKILL)
+
+    assert gang.ended().startswith("-9")
+    assert [] == gang.pids("777")
+
+
+def test_a_rank_ends_with_what_stands_in_for_it(start: Callable[..., Gang]) -> None:
+    """By which srun, and Slurm, end ranks."""
+    gang = start("sleep", "777")
+    gang.wait_for(lambda: len(gang.pids("sleep")) == 4)
+
+    stand_ins = [
+        pid
+        for pid in gang.pids("777")
+        if b"gang/srun.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    for pid in stand_ins:
+        os.kill(pid, signal.SIGTERM)
+
+    assert gang.ended().startswith("143")
+    assert [] == gang.pids("777")
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("exit 7", 7), ("kill -SEGV $$", 139), ("exec /no/such", 127)]
+)
+def test_the_status_of_a_rank_is_that_of_its_task_in_slurm(
+    start: Callable[..., Gang], program: str, status: int
+) -> None:
+    gang = start("sh", "-c", f"[ $SLURM_PROCID = 1 ] || exit 0; {program}")
+
+    assert gang.ended().startswith(f"{status}\n")
+
+
+async def test_a_rank_whose_call_has_ended_is_not_started(tmp_path: Path) -> None:
+    """srun may still start some when it has been ended itself."""
+    async with trio.open_nursery() as nursery:
+        door = RankDoor(nursery)
+        nursery.start_soon(door.serve)
+        await door.end_call(5)
+        [early, late] = [
+            await trio.run_process(
+                [sys.executable, "-SEs", _STAND_IN, "1", "1", "touch", str(tmp_path / call)],
+                env={
+                    "GRAIN_GANG_DOORS": json.dumps({"n1": door.name}),
+                    "GRAIN_GANG_CALL": call,
+                    "SLURMD_NODENAME": "n1",
+                    "PATH": "/usr/bin:/bin",
+                },
+                check=False,
+                capture_stderr=True,
+            )
+            for call in ("6", "5")
+        ]
+        nursery.cancel_scope.cancel()
+
+    assert (0, 255) == (early.returncode, late.returncode)
+    assert b"the program that asked for it has ended" in late.stderr
+    assert ["6"] == [path.name for path in tmp_path.iterdir()]
+
+
+_STAND_IN = str(Path(sys.modules[RankDoor.__module__].__file__ or "").with_name("srun.py"))
+
+
+@pytest.mark.parametrize("jobs", [("7", "8"), ("", ""), ("7", "")])
+def test_members_of_several_jobs_are_refused_with_what_to_ask_for(jobs: tuple[str, ...]) -> None:
+    places = {at: SlurmPlace(job, f"n{at}", "door") for at, job in enumerate(jobs)}
+    gang = SimpleNamespace(cpus=[2, 2], places=places, uses_doors=False)
+
+    with pytest.raises(ValueError, match=r"nodes of one job of Slurm.*same=.job."):
+        over_members("srun", gang, 1, None)
+
+
+def test_srun_is_told_all_that_the_step_of_the_worker_might_say_otherwise() -> None:
+    places = {at: SlurmPlace("7", f"n{at}", f"door{at}") for at in (0, 1)}
+    gang = SimpleNamespace(cpus=[4, 4], places=places, uses_doors=False)
+
+    words = over_members("srun", gang, 2, None, "pmi2")
+
+    assert words[:3] == ["env", 'GRAIN_GANG_DOORS={"n0": "door0", "n1": "door1"}', "srun"]
+    assert {
+        "--jobid=7", "--overlap", "--nodes=2", "--nodelist=n0,n1", "--ntasks=4",
+        "--ntasks-per-node=2", "--cpus-per-task=2", "--cpu-bind=none", "--mpi=pmi2",
+    } <= set(words)  # fmt: skip
+    assert gang.uses_doors
+
+
+SITE = """\
+system = "slurm"
+address = "edge://{folder}/edge"
+[worker.env]
+PYTHONPATH = "{path}"
+[script]
+nodes = 2
+cores = 2
+memory = 1
+walltime = "00:05:00"
+"""
+HELLO = """\
+#include <mpi.h>
+#include <stdio.h>
+int main(int c, char **v) {
+    int rank, size, sum;
+    MPI_Init(&c, &v);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("rank %d of %d, sum %d\\n", rank, size, sum);
+    MPI_Finalize();
+    return 0;
+}
+"""
+MISSION = """\
+from grain import GVAR
+from grain.delayed import delayed, run
+from grain.resource import Cores, gang
+from grain.worker.external import mpi_prefix, run_external
+
+@delayed
+async def hello():
+    prefix = mpi_prefix("srun", pmi="pmi2")
+    done = await run_external([*prefix, "{folder}/hello"], threads=1, timeout=100)
+    print(done.stdout_text)
+    return sorted(done.stdout_text.splitlines()), sorted(node.name for node in GVAR.res.nodes)
+
+async def main():
+    print(await (hello @ gang(2, Cores(2), same="job"))())
+
+run(main)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not which("mpicc.mpich"), reason="MPICH is not installed")
+def test_one_job_of_a_real_slurm_has_a_worker_on_each_node_and_ranks_of_mpich_by_srun(
+    tmp_path: Path,
+) -> None:
+    """`grain up` makes it, a gang of one job finds it, and its script ends all workers."""
+    (tmp_path / "hello.c").write_text(HELLO)
+    subprocess.run(["mpicc.mpich", "-o", tmp_path / "hello", tmp_path / "hello.c"], check=True)
+    path = os.pathsep.join(one for one in sys.path if one)
+    (tmp_path / "grain.toml").write_text(SITE.format(folder=tmp_path, path=path))
+    (tmp_path / "mission.py").write_text(MISSION.format(folder=tmp_path))
+    try:
+        with real("--kill-wait=20") as slurm:
+            own = {
+                **slurm.env, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"),
+                "PYTHONPATH": path,
+                "PATH": f"{Path(sys.executable).parent}:{slurm.env['PATH']}",
+            }  # fmt: skip
+
+            def run(*words: str) -> str:
+                done = subprocess.run(
+                    words, cwd=tmp_path, env=own, text=True, capture_output=True, check=False,
+                    timeout=PATIENCE,
+                )  # fmt: skip
+                assert 0 == done.returncode, done
+                return done.stdout
+
+            said = run(sys.executable, "-m", "grain.cli", "up")
+            printed = run(sys.executable, "mission.py")
+            name, job = said.split()[0], said.split()[3]
+            run("scancel", job)
+            logs = [tmp_path / f"{name}.{index}.log" for index in (0, 1)]
+            deadline = time.monotonic() + PATIENCE
+            while not all("this worker has ended" in log.read_text() for log in logs):
+                assert time.monotonic() < deadline, [log.read_text() for log in logs]
+                time.sleep(0.1)
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+    assert f"job {job} with 2 workers" in said
+    ranks = [f"rank {rank} of 4, sum 6" for rank in range(4)]
+    assert f"({ranks}, ['{name}.0', '{name}.1'])" in printed
+    assert all("SIGTERM received" in log.read_text() for log in logs)
