@@ -5,7 +5,8 @@
 ``GANG_LAUNCHER`` an MPI flavour and its launcher. Without, the words are the program itself. If it
 is ``members``, they are one on each member, where {number} and {host} stand for its number and the
 address of the root; if it is ``function``, they are a file of Python, a delayed function in it, and
-its arguments.
+its arguments. With ``GANG_LEFT``, the root says which processes of that program are left when its
+call has returned.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import os
 import runpy
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -59,8 +61,26 @@ async def body(words: list[str]) -> str:
             words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
         done = await run_external(words, check=False, stderr=STDOUT, timeout=limit)
     except ExternalError as error:
-        return f"{type(error).__name__}: {error}"
-    return f"{done.returncode}\n{done.stdout_text}"
+        return f"{type(error).__name__}: {error}{left()}"
+    return f"{done.returncode}\n{done.stdout_text}{left()}"
+
+
+def left() -> str:
+    """Return a text with the processes of the program that there are, where a test asks for it."""
+    program = os.environ.get("GANG_LEFT")
+    if program is None:
+        return ""
+    mark, pids = f"GANG_TEST={os.environ['GANG_TEST']}", []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal():
+                words, variables = (
+                    os.fsdecode((entry / name).read_bytes()).split("\0")
+                    for name in ("cmdline", "environ")
+                )
+                if words[0] == program and mark in variables:
+                    pids.append(entry.name)
+    return f", left: {pids}"
 
 
 async def on_members(words: list[str], limit: float) -> str:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -31,54 +32,96 @@ PROGRAM = str(Path(__file__).with_name("gang_program.py"))
 PATIENCE = 120.0
 """Seconds for what must happen at all."""
 
-# Starts what it is to start, on each node, as Slurm's daemons do: with variables of Slurm, and a
-# file that the MPI library finds by a variable. SIGTERM is for all of it.
+# It has another process start tasks, as Slurm's daemons do: so they are not below it.
 SRUN = """\
 #!{python} -SEs
-import os, signal, subprocess, sys
+import json, os, signal, sys, time
 words = sys.argv[1:]
 options = dict(w[2:].partition("=")[::2] for w in words if w.startswith("--"))
 start = words[len([w for w in words if w.startswith("--")]):]
-each = int(options["ntasks-per-node"])
-nodes = options["nodelist"].split(",")
+each, nodes = int(options["ntasks-per-node"]), options["nodelist"].split(",")
 assert int(options["ntasks"]) == each * len(nodes) and options["jobid"] == "7", options
-all = []
-def end(*_):
-    for one in all:
-        one.kill()
-signal.signal(signal.SIGTERM, end)
-for rank in range(each * len(nodes)):
-    read, write = os.pipe()
-    os.write(write, b"from Slurm\\n")
-    os.close(write)
-    env = dict(os.environ, SLURMD_NODENAME=nodes[rank // each], SLURM_PROCID=str(rank),
-               SLURM_LOCALID=str(rank % each), PMI_FD=str(read))
-    all.append(subprocess.Popen(start, env=env, pass_fds=[read]))
-    os.close(read)
-codes = [one.wait() for one in all]
-sys.exit(max(code if code >= 0 else 128 - code for code in codes))
+step = "{folder}/step"
+signal.signal(signal.SIGTERM, lambda *_: open(step + ".cancelled", "w").close())
+with open(step + ".new", "w") as file:
+    json.dump([start, nodes, each, dict(os.environ), os.getcwd()], file)
+os.rename(step + ".new", step)
+while not os.path.exists(step + ".ended"):
+    time.sleep(0.02)
+sys.stdout.write(open(step + ".out").read())
+sys.exit(int(open(step + ".ended").read()))
 """
 
 
+class Slurmd(threading.Thread):
+    """The daemons of Slurm, for one step: they start tasks, with a file and variables."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self._step = folder / "step"
+        self.tasks: list[subprocess.Popen[bytes]] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self._step.exists():
+            if self.over.wait(0.02):
+                return
+        start, nodes, each, environment, cwd = json.loads(self._step.read_text())
+        with self._named("out").open("ab") as out:
+            for rank in range(each * len(nodes)):
+                read, write = os.pipe()
+                os.write(write, b"from Slurm\n")
+                os.close(write)
+                own = {
+                    "SLURMD_NODENAME": nodes[rank // each], "SLURM_PROCID": str(rank),
+                    "SLURM_LOCALID": str(rank % each), "PMI_FD": str(read),
+                }  # fmt: skip
+                self.tasks.append(
+                    subprocess.Popen(
+                        start, env={**environment, **own}, cwd=cwd, pass_fds=[read],
+                        stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                    )
+                )  # fmt: skip
+                os.close(read)
+        while any(task.poll() is None for task in self.tasks):
+            if self._named("cancelled").exists():
+                self.end()
+            self.over.wait(0.02)
+        codes = [task.wait() for task in self.tasks]
+        aside = self._named("aside")
+        aside.write_text(str(max(code if code >= 0 else 128 - code for code in codes)))
+        aside.rename(self._named("ended"))
+
+    def _named(self, what: str) -> Path:
+        return self._step.with_name(f"step.{what}")
+
+    def end(self) -> None:
+        for task in self.tasks:
+            task.kill()
+
+
 class Gang:
-    """A gang of two members, with one CPU each, in one job of a Slurm that is a command."""
+    """A gang of two members, with the same two CPUs, in one job of a Slurm that is a command."""
 
     def __init__(self, folder: Path, *words: str, limit: str = "") -> None:
         srun = folder / "srun"
-        srun.write_text(SRUN.format(python=sys.executable))
+        srun.write_text(SRUN.format(python=sys.executable, folder=folder))
         srun.chmod(0o755)
-        self.mark = f"GANG_TEST={folder}"
+        self.slurmd = Slurmd(folder)
+        self.slurmd.start()
+        self.mark, self.srun = f"GANG_TEST={folder}", str(srun)
         commands = [["root", str(folder / "seat1"), *words], ["seat", str(folder / "seat1")]]
         self.processes = [
             subprocess.Popen(
                 [sys.executable, PROGRAM, *command],
                 env={
                     **os.environ,
-                    "GANG_CPUS": json.dumps([index]),
+                    "GANG_CPUS": json.dumps([0, 1]),
                     "GANG_SILENCE": "20",
                     "GANG_LAUNCHER": f"srun:{srun}",
                     "GANG_LIMIT": limit,
                     "GANG_TEST": str(folder),
+                    "GANG_LEFT": words[0],
                     "SLURM_JOB_ID": "7",
                     "SLURMD_NODENAME": f"n{index}",
                 },
@@ -93,17 +136,17 @@ class Gang:
         """Wait for the end of the root, and return what it printed."""
         return self.processes[0].communicate(timeout=PATIENCE)[0]
 
-    def pids(self, word: str) -> list[int]:
-        """Return the processes of this gang that have a word on their command line."""
+    def pids(self, word: str, at: int = 0) -> list[int]:
+        """Return the processes of this gang whose command line has a word at a place."""
         found = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
-                if entry.name.isdecimal() and self.mark in os.fsdecode(
-                    (entry / "environ").read_bytes()
-                ).split("\0"):
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    if words[0] != b"" and any(word.encode() == one for one in words):
-                        found.append(int(entry.name))
+                if not entry.name.isdecimal():
+                    continue
+                variables = os.fsdecode((entry / "environ").read_bytes()).split("\0")
+                words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
+                if self.mark in variables and words[at : at + 1] == [word]:
+                    found.append(int(entry.name))
         return found
 
     def wait_for(self, is_so: Callable[[], object]) -> None:
@@ -113,6 +156,9 @@ class Gang:
             time.sleep(0.02)
 
     def close(self) -> None:
+        self.slurmd.over.set()
+        self.slurmd.end()
+        self.slurmd.join()
         for process in self.processes:
             process.kill()
             process.communicate()
@@ -139,24 +185,25 @@ def test_each_rank_has_the_cpus_of_its_member_and_the_files_and_variables_of_slu
     start: Callable[..., Gang],
 ) -> None:
     cpus = "$(taskset -cp $$ | sed 's/.*: //')"
-    hello = (
-        f"echo rank $SLURM_PROCID $SLURMD_NODENAME {cpus} $(cat <&$PMI_FD) $OMP_NUM_THREADS $PWD"
-    )
+    from_slurm = "$(cat /dev/fd/$PMI_FD)"
+    hello = f"echo rank $SLURM_PROCID $SLURMD_NODENAME {cpus} {from_slurm} $OMP_NUM_THREADS $PWD"
     gang = start("sh", "-c", hello)
 
     printed = gang.ended()
 
     ranks = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     rest = f"from Slurm 1 {Path.cwd()}"
-    assert [f"rank 0 n0 0 {rest}", f"rank 1 n1 1 {rest}"] == ranks, printed
+    assert [f"rank {n} n{n // 2} {n % 2} {rest}" for n in range(4)] == ranks, printed
     assert printed.startswith("0\n")
 
 
 def test_nothing_is_left_when_a_call_reaches_its_time_limit(start: Callable[..., Gang]) -> None:
     gang = start("sleep", "777", limit="4")
 
-    assert gang.ended() == "ExternalTimeoutError\n"
-    assert [] == gang.pids("777")
+    printed = gang.ended()
+
+    assert printed.startswith("ExternalTimeoutError: ")
+    assert printed.endswith(", left: []\n")
 
 
 def test_a_killed_srun_leaves_no_rank_whatever_becomes_of_what_it_has_started(
@@ -164,35 +211,25 @@ def test_a_killed_srun_leaves_no_rank_whatever_becomes_of_what_it_has_started(
 ) -> None:
     """Slurm would end these, too, some time later; the ranks are the members'."""
     gang = start("sh", "-c", "trap '' TERM; while :; do sleep 1; done", "777")
-    gang.wait_for(lambda: len(gang.pids("777")) >= 4)  # two ranks, and what stands in for each
+    gang.wait_for(lambda: len(gang.pids("sh")) == 4)
 
-    [srun] = [
-        pid
-        for pid in gang.pids("--overlap")
-        if b"/srun\0--" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        and Path(f"/proc/{pid}/comm").read_text() != "env\n"
-    ]
+    [srun] = gang.pids(gang.srun, at=2)  # behind the interpreter and its option
     os.kill(srun, signal.SIGKILL)
 
-    assert gang.ended().startswith("-9")
-    assert [] == gang.pids("777")
+    assert gang.ended() == "-9\n, left: []\n"
 
 
 def test_a_rank_ends_with_what_stands_in_for_it(start: Callable[..., Gang]) -> None:
-    """By which srun, and Slurm, end ranks."""
+    """By which srun, and Slurm, end ranks; others go on."""
     gang = start("sleep", "777")
     gang.wait_for(lambda: len(gang.pids("sleep")) == 4)
 
-    stand_ins = [
-        pid
-        for pid in gang.pids("777")
-        if b"gang/srun.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    for pid in stand_ins:
-        os.kill(pid, signal.SIGTERM)
+    gang.slurmd.tasks[0].terminate()
+    gang.wait_for(lambda: len(gang.pids("sleep")) == 3)
+    gang.slurmd.end()
 
     assert gang.ended().startswith("143")
-    assert [] == gang.pids("777")
+    assert [] == gang.pids("sleep")
 
 
 @pytest.mark.parametrize(

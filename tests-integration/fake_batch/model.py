@@ -96,6 +96,7 @@ class Job:
     finals: tuple[str, str] | None = None
     kill_at: float = 0.0
     code: tuple[int, int] = (0, 0)
+    nodes: int = 1
 
     @property
     def key(self) -> str:

@@ -54,7 +54,9 @@ class Pbs:
         own = self.spool / f"tmp.{_stem(job)}"
         own.mkdir(exist_ok=True)
         nodes = self.spool / f"{_stem(job)}.nodes"
-        nodes.write_text(f"{job.node}\n")
+        # A job of several nodes takes room on the first only, and all are this machine.
+        others = [node for node in self.cluster.nodes if node != job.node][: job.nodes - 1]
+        nodes.write_text("".join(f"{node}\n" for node in (job.node, *others)))
         login = {
             "HOME": home,
             "USER": job.env.get("USER", "root"),
@@ -140,6 +142,9 @@ class Pbs:
         room = max(node.memory for node in self.cluster.nodes.values())
         never = _never("ncpus", cores, most) if cores > most else ""
         never = never or (_never("mem", memory, room) if memory > room else "")
+        nodes = int(wanted.get("nodes", 1))
+        if nodes > len(self.cluster.nodes):
+            never = never or "Can Never Run: not enough total nodes available"
         name = given.get("name", Path(given.rest[0]).name if given.rest else "STDIN")
         shell = given.get("shell", "/bin/bash")
         rerun = given.get("rerun", "y") == "y"
@@ -157,6 +162,7 @@ class Pbs:
             script=f"#!{shell}\n" + script.split("\n", 1)[-1],
             cores=cores,
             memory=memory,
+            nodes=nodes,
             limit=limit,
             queue=queue,
             output=output,

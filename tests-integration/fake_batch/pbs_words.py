@@ -50,7 +50,7 @@ def array_of(text: str) -> tuple[list[int], int]:
 
 
 def resources_of(given: list[str]) -> dict[str, float]:
-    """Return the resources that -l asks for: seconds, MiB, cores.
+    """Return the resources that -l asks for: seconds, MiB and cores of each node, nodes.
 
     Raises:
         Refused: An item is not known.
@@ -60,8 +60,10 @@ def resources_of(given: list[str]) -> dict[str, float]:
     for item in items:
         name, _, value = item.partition("=")
         if name in {"select", "nodes"}:
-            if value != "1":
-                raise Refused("qsub: this is a fake, which knows jobs of one node only", 2)
+            amounts["nodes"] = int(value)
+        elif name == "place":
+            if value != "scatter":
+                raise Refused("qsub: this is a fake, which scatters jobs of several nodes only", 2)
         elif name in {"ncpus", "ppn"}:
             amounts["ncpus"] = int(value)
         elif name == "mem":

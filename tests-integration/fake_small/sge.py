@@ -7,13 +7,14 @@ import re
 import sys
 from pathlib import Path
 
-from fake_small.jobs import CORES, NODE, Job, Refused, everything, order, read, submit
+from fake_small.jobs import CORES, NODE, Job, Refused, everything, order, read, root, submit
 
 DEAF = (
     "error: commlib error: got select error (Connection refused)\n"
     'error: unable to send message to qmaster using port 16444 on host "head": got send error'
 )
 QUEUES = {"main.q": None, "short.q": 60}
+RULES = {"mpi": "$fill_up", "smp": "$pe_slots", "two": "1"}  # of parallel environments
 # Seconds from SIGUSR2 to SIGKILL: long enough for a script on a busy machine.
 NOTIFY = 20.0
 VALUES = {"-N", "-S", "-j", "-o", "-w", "-binding", "-l", "-q", "-P", "-r"}
@@ -44,12 +45,12 @@ def parsed(rest: list[str]) -> tuple[dict[str, str], dict[str, str]]:
             case [("-cwd" | "-notify") as option, *rest]:
                 given[option] = ""
             case ["-pe", environment, slots, *rest]:
-                if environment not in {"smp", "mpi"}:
+                if environment not in RULES:
                     raise refused(
                         f'job rejected: the requested parallel environment "{environment}" does '
                         "not exist"
                     )
-                given["-pe"] = slots
+                given["-pe"], given["pe"] = slots, environment
             case ["-l", request, *rest]:
                 name, _, value = request.partition("=")
                 if name not in {"h_vmem", "mem_free", "h_rt"}:
@@ -99,6 +100,10 @@ def qsub(argv: list[str]) -> tuple[str, int]:
         "SGE_O_HOST": "head",
         "SGE_JOB_SPOOL_DIR": home,
     }
+    if given.get("pe") == "two":
+        hosts = [f"{host} 1 main.q@{host} UNDEFINED\n" for host in ("n1", "n2")]
+        env["PE_HOSTFILE"] = str(root() / "hosts")
+        Path(env["PE_HOSTFILE"]).write_text("".join(hosts))
     job = Job(
         "sge", name, [given["-S"]], given["-o"].removeprefix(":"), str(Path.cwd()), env, ends,
         warning=("USR2", True), requeues=99, errs=100,
@@ -153,10 +158,12 @@ def qconf(argv: list[str]) -> tuple[str, int]:
     """Show the configuration."""
     match argv:
         case ["-spl"]:
-            return "mpi\nsmp\n", 0
+            return "".join(f"{name}\n" for name in RULES), 0
         case ["-sp", name]:
-            rule = {"smp": "$pe_slots", "mpi": "$fill_up"}[name]
-            return f"pe_name            {name}\nallocation_rule    {rule}\n", 0
+            return (
+                f"pe_name            {name}\nallocation_rule    {RULES[name]}\n"
+                "control_slaves     TRUE\n"
+            ), 0
         case ["-sc"]:
             return COMPLEXES, 0
         case ["-sql"]:

@@ -18,7 +18,7 @@ from grain.cli.workers.autoscale import default_most, worker_shape
 from grain.cli.workers.scaling_state import ScalingState, read_state
 from grain.cli.workers.shapes import avoiding, with_shape
 from grain.config import Config
-from grain.edge.questions import ClassDemand, DemandAnswer
+from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
 from grain.resource import Cores, GPUs, Memory, from_data
 from grain_testkit.scale_command import line, scaling, slurm
 
@@ -188,6 +188,32 @@ def test_what_a_worker_will_have_follows_from_the_configuration(configure: Confi
 )
 def test_without_max_there_is_a_sane_limit(configure: Configure, text: str, expected: int) -> None:
     assert expected == default_most(configure(text))
+
+
+def test_the_workers_of_a_job_of_several_nodes_are_let_go_together(
+    alone: Path, command: Put, answering: Any
+) -> None:
+    """As one job, when all of them are idle."""
+    slurm(alone, command)
+    (alone / "edge").mkdir(mode=0o700)
+    address = f"edge://{alone}/edge/meeting"
+    with (alone / "grain.toml").open("a") as config:
+        config.write(f'dial = "{address}"\n[script]\nnodes = 2\ncores = 4\n')
+    with scaling("--auto", "--min", "1") as output:
+        assert any("+1 node: there are always 1 (w)" in line(output)[2] for _ in range(3))
+    (alone / "listed").write_text("1|RUNNING|None|n[1-2]\n")
+    both = [
+        WorkerSupply(f"id{at}", f"w.{at}", "n1", "", cores, cores, None, 0, 4000.0 + at, False, "1")
+        for at, cores in enumerate([{"Cores": 4}] * 2)
+    ]
+    with (
+        answering(address, demand=DemandAnswer(1, [], 0, both), drain=[]) as scheduler,
+        scaling("--auto", "--idle", "1m") as output,
+    ):
+        told = [line(output)[2] for _ in range(2)]
+
+    assert "-1 node (w): it was idle for 1 h 7 min" == told[1]
+    assert ["id0", "id1"] == [one.pattern for one in scheduler.asked if one.about == "drain"]
 
 
 def test_nodes_are_avoided_where_the_batch_system_can() -> None:

@@ -136,6 +136,16 @@ def test_the_scheduler_is_told_of_jobs_that_have_ended_and_whose_workers_it_stil
     assert [("ended", "w1")] == [(ask.about, ask.pattern) for ask in fake.asked]
 
 
+def test_the_end_of_a_job_of_several_nodes_is_that_of_all_of_its_workers(
+    address: str, answering: Any
+) -> None:
+    states = {"1": JobState(JobPhase.GONE)}
+    with answering(address, ended=JobEndedAnswer(1)) as fake:
+        report_ended(load(), states, {"1": "w1"}, lambda: ["w1.0", "w1.1", "w10.0", "w2.1"])
+
+    assert ["w1.0", "w1.1"] == [ask.pattern for ask in fake.asked]
+
+
 def test_where_no_job_has_ended_no_scheduler_is_asked_for_workers(address: str) -> None:
     def workers() -> list[str]:
         raise AssertionError("they do not matter")

@@ -104,7 +104,7 @@ class Job:
 
     def work(self) -> None:
         """Wait until both workers are there, and connected to the launching process."""
-        self.until(lambda: all("this worker, w1" in self.text(index) for index in (0, 1)))
+        self.until(lambda: all(f"this worker, w1.{n}, offers" in self.text(n) for n in (0, 1)))
         self.until(lambda: all(len(self.connections(self.pid(index))) for index in (0, 1)))
 
     def pid(self, index: int) -> int:
