@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grain.cli.scaling.model import Alternative, CurrentWorker, TaskClass, WorkerShape
+from grain.cli.scaling.model import CurrentWorker, TaskAlternative, TaskClass, WorkerShape
 from grain.cli.scaling.plan import AskedFor, Planning, WorkerPlan
 from grain.cli.workers.autoscale import worker_of
 from grain.edge.questions import WorkerSupply
@@ -205,8 +205,8 @@ def test_what_runs_on_a_draining_worker_is_work_that_it_does() -> None:
 
 
 def test_tasks_count_by_the_first_alternative_that_a_worker_could_serve() -> None:
-    one = tasks(GPUs(1), 4, others=(Alternative(Cores(16), 0.0),))
-    impossible = tasks(GPUs(9), 4, others=(Alternative(Cores(99), 0.0),))
+    one = tasks(GPUs(1), 4, others=(TaskAlternative(Cores(16), 0.0),))
+    impossible = tasks(GPUs(9), 4, others=(TaskAlternative(Cores(99), 0.0),))
 
     assert {"cpu": 0, "big": 0, "gpu": 2} == planned(one).needed
     assert {"cpu": 4, "big": 0} == planned(one, shapes=(CPU, BIG)).needed

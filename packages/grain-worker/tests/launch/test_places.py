@@ -8,14 +8,14 @@ import pytest
 
 from grain.worker.errors import UsageError
 from grain.worker.launch.part import PART, NodePart
-from grain.worker.launch.places import Place, environment, places, remote, srun
+from grain.worker.launch.places import JobPlace, environment, places, remote, srun
 
 
 def test_a_host_that_is_listed_more_than_once_is_one_node() -> None:
     lines = ["n1 4 main.q@n1 UNDEFINED", "n2 4 main.q@n2 UNDEFINED", "n1 2 other.q@n1 UNDEFINED"]
 
-    assert [Place("n1", 6), Place("n2", 4)] == places("sge", lines)
-    assert [Place("n1"), Place("n2")] == places("pbs", ["n1", "n1", "n2", "", "n2"])
+    assert [JobPlace("n1", 6), JobPlace("n2", 4)] == places("sge", lines)
+    assert [JobPlace("n1"), JobPlace("n2")] == places("pbs", ["n1", "n1", "n2", "", "n2"])
 
 
 def test_srun_starts_one_on_each_node_whatever_sbatch_was_asked_for() -> None:

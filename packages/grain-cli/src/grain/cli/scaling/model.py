@@ -75,7 +75,7 @@ class WorkerShape:
         return self.charge or self.cores + CHARGE_OF_GPU * self.gpus
 
 
-class Alternative(NamedTuple):
+class TaskAlternative(NamedTuple):
     """A further alternative of tasks; see `TaskClass`."""
 
     space: Resource
@@ -108,7 +108,7 @@ class TaskClass:
     mean: float | None = None
     need: float = 0.0
     interpreter: str = ""
-    others: tuple[Alternative, ...] = ()
+    others: tuple[TaskAlternative, ...] = ()
     members: int = 1
     one_job: bool = False
 

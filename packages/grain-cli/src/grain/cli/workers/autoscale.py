@@ -14,9 +14,9 @@ from grain.cli.batch import BatchError, is_mark, open_system, state_folder
 from grain.cli.batch.records import job_name, submitted_name
 from grain.cli.query import NoScheduler, ask
 from grain.cli.scaling.model import (
-    Alternative,
     CurrentWorker,
     Situation,
+    TaskAlternative,
     TaskClass,
     WorkerShape,
     without,
@@ -296,7 +296,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
         answer.need,
         answer.interpreter,
         tuple(
-            Alternative(
+            TaskAlternative(
                 from_data(one.request, unknown="keep"), one.need, one.members, one.same == "job"
             )
             for one in answer.others

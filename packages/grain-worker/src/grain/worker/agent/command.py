@@ -237,6 +237,8 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
     options = parser().parse_args(argv)
     part = NodePart.taken(os.environ)
     if part is not None:
+        # Until the agent takes it: it comes again from the process that started this one.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         part.redirect()
         options.name = worker_name(options.name, part)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")

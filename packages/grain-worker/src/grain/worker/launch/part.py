@@ -93,9 +93,9 @@ class NodePart(NamedTuple):
     async def obey(self) -> None:
         """Pass on to this process what signals the script of the job gets, until that is over."""
         try:
-            async with accept(self.invitation, CODEC) as (channel, _):
+            async with accept(self.invitation, CODEC) as visit:
                 while True:
-                    for message, _ in await channel.receive():
+                    for message, _ in await visit.channel.receive():
                         assert isinstance(message, SignalReceived)
                         os.kill(os.getpid(), message.number)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-class Place(NamedTuple):
+class JobPlace(NamedTuple):
     """A node of a job.
 
     Attributes:
@@ -26,16 +26,16 @@ class Place(NamedTuple):
     slots: int = 0
 
 
-def places(system: str, lines: Iterable[str]) -> list[Place]:
+def places(system: str, lines: Iterable[str]) -> list[JobPlace]:
     """Return the nodes of a job in the order of its list, the node of its script first.
 
     Args:
         lines: of the file that PBS_NODEFILE, or PE_HOSTFILE of Grid Engine, names.
 
     >>> places("pbs", ["n1", "n1", "n2"])
-    [Place(host='n1', slots=0), Place(host='n2', slots=0)]
+    [JobPlace(host='n1', slots=0), JobPlace(host='n2', slots=0)]
     >>> places("sge", ["n1 4 main.q@n1 UNDEFINED", "n2 4 main.q@n2 UNDEFINED"])
-    [Place(host='n1', slots=4), Place(host='n2', slots=4)]
+    [JobPlace(host='n1', slots=4), JobPlace(host='n2', slots=4)]
     """
     slots: dict[str, int] = {}
     for line in lines:
@@ -44,7 +44,7 @@ def places(system: str, lines: Iterable[str]) -> list[Place]:
             counted = system == "sge" and rest and rest[0].isdecimal()
             # A host may stand there once for each queue.
             slots[host] = slots.get(host, 0) + (int(rest[0]) if counted else 0)
-    return [Place(host, count) for host, count in slots.items()]
+    return [JobPlace(host, count) for host, count in slots.items()]
 
 
 def srun(nodes: int, worker: Sequence[str]) -> list[str]:

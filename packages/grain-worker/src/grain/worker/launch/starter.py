@@ -7,6 +7,7 @@ arguments, as the launching process has written them.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -37,6 +38,10 @@ class StartOrder(msgspec.Struct, frozen=True):
 
 def main(file: str, index: str) -> NoReturn:
     """Become the worker of a node; end with status 1 if that is not possible."""
+    # PBS and Grid Engine may send these to all processes of a job: before the worker can take them,
+    # they would end it. It gets them from the launching process.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     path = Path(file)
     try:
         check_private(path.parent)
@@ -44,9 +49,9 @@ def main(file: str, index: str) -> NoReturn:
         os.chdir(order.cwd)
     except (OSError, msgspec.MsgspecError) as error:
         sys.exit(f"grain-worker: {file}: {error}")
-    number = int(index)
-    variables = environment(order.environment, os.environ, order.slots[number])
-    variables[PART] = NodePart(order.invitation, order.log, number).text()
+    node = int(index)
+    variables = environment(order.environment, os.environ, order.slots[node])
+    variables[PART] = NodePart(order.invitation, order.log, node).text()
     command = [*python_command("grain.worker"), *order.argv]
     os.execve(command[0], command, variables)  # noqa: S606
 
