@@ -122,7 +122,13 @@ class Job:
                     and str(fd.readlink()) == log
                 ):
                     found.append(int(fd.parts[2]))
-        [pid] = found
+        # A process that it is just starting looks like it until it has a program of its own.
+        parents = {}
+        for one in found:
+            with suppress(OSError):
+                status = Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2]
+                parents[one] = int(status.split()[1])
+        [pid] = [one for one, parent in parents.items() if parent not in found]
         return pid
 
     @staticmethod
