@@ -299,6 +299,8 @@ def test_srun_is_told_all_that_the_step_of_the_worker_might_say_otherwise() -> N
 SITE = """\
 system = "slurm"
 address = "edge://{folder}/edge"
+[head.gnaw]
+enabled = false
 [worker.env]
 PYTHONPATH = "{path}"
 [script]
