@@ -42,7 +42,7 @@ _PACKED_AFTER = 86400.0  # seconds; nothing that ended later is packed
 
 
 def sacct(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sacct``.
+    """Answer ``sacct``.
 
     Raises:
         BadUse: its words make no sense.

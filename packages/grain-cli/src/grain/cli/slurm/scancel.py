@@ -6,7 +6,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words.grammar import options, parse
@@ -43,7 +43,7 @@ Cancels jobs in the queue of Grain, as scancel of Slurm does. `grain cancel` can
 
 
 def scancel(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``scancel``.
+    """Answer ``scancel``.
 
     Raises:
         BadUse: its words make no sense.
@@ -63,6 +63,9 @@ def scancel(words: list[str], here: Here) -> SlurmAnswer:
     given = _together(parsed.rest)
     if not given and not any(parsed.has(name) for name in _FILTERS):
         raise CommandFailed("scancel: error: No job identification provided")
+    for user in parsed.last("user").split(","):
+        if user and not user_named(user):
+            raise CommandFailed(f"scancel: error: Invalid user name: {user}")
     if parsed.has("interactive"):
         raise CommandFailed("scancel: error: (Grain) --interactive is not supported")
     what = "scancel: error"

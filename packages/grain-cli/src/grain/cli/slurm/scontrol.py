@@ -39,7 +39,7 @@ _INVALID = "Invalid job id specified"
 
 
 def scontrol(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``scontrol``.
+    """Answer ``scontrol``.
 
     Raises:
         BadUse: its words make no sense.
@@ -55,6 +55,8 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
     keyword, *rest = parsed.rest
     if keyword == "show":
         return _show(rest, here, one_line=parsed.has("oneliner"))
+    if keyword == "version":
+        return SlurmAnswer(f"slurm {VERSION}\n")
     if keyword == "ping":
         read_book(here)
         return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
@@ -62,16 +64,12 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
         if not rest:
             raise CommandFailed(f"too few arguments for keyword:{keyword}")
         return _change(keyword, rest, here)
-    if keyword in (
-        "update",
-        "suspend",
-        "resume",
-        "reconfigure",
-        "create",
-        "delete",
-        "notify",
-        "top",
-    ):
+    if keyword == "update":
+        raise CommandFailed(
+            "scontrol: error: (Grain) `scontrol update` is not supported: a job stays as it was "
+            "submitted, so cancel it and submit it again"
+        )
+    if keyword in ("suspend", "resume", "reconfigure", "create", "delete", "notify", "top"):
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
     raise CommandFailed(f"invalid keyword: {keyword}")
 
@@ -113,7 +111,6 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         "reservation",
         "license",
         "licenses",
-        "version",
     ):
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
     raise CommandFailed(f"invalid entity:{entity} for keyword:show ")

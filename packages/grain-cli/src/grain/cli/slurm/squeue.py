@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words import formats
@@ -39,7 +39,7 @@ _STEPS = "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
 
 
 def squeue(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``squeue``.
+    """Answer ``squeue``.
 
     Raises:
         BadUse: its words make no sense.
@@ -127,7 +127,7 @@ def _columns(parsed: Parsed, here: Here) -> list[formats.ListColumn]:
     if form := here.environment.get("SQUEUE_FORMAT2"):
         return formats.names(form)
     if parsed.has("start"):
-        return formats.letters("%.18i %.9P %.8j %.8u %.2t  %.19S %.6D %20Y %R")
+        return formats.letters("%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R")
     return formats.letters(formats.DEFAULT)
 
 
@@ -178,7 +178,10 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
     users = words("user", "SQUEUE_USERS")
     if parsed.has("me"):
         users = {here.user}
-    users = {_user(word) for word in users}
+    for word in users:
+        if not user_named(word):
+            raise CommandFailed(f"squeue: error: Invalid user: {word}\n")
+    users = set(map(user_named, users))
     partitions = words("partition", "SQUEUE_PARTITION")
     names = words("name", "SQUEUE_NAMES")
     accounts, qos = words("account", "SQUEUE_ACCOUNT"), words("qos", "SQUEUE_QOS")
@@ -195,17 +198,3 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
         and not parsed.has("reservation")
         and not parsed.has("licenses")
     ]
-
-
-def _user(word: str) -> str:
-    from grain.cli.slurm.here import user_name
-
-    if word.isdecimal():
-        return user_name(int(word))
-    import pwd
-
-    try:
-        pwd.getpwnam(word)
-    except KeyError:
-        raise CommandFailed(f"squeue: error: Invalid user: {word}\n") from None
-    return word
