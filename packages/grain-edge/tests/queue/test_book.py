@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain.queue.arrays import parse_array
-from grain.queue.book import VIEW, Book
+from grain.queue.book import VIEW, Book, Entry
 from grain.queue.errors import NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
 from grain.queue.records import Begun, Dependency, Ended, Wish
-from grain.queue.states import StateCounts
+from grain.queue.states import Asked, StateCounts, asked_of
 from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.queue.records import Job
 
 BEGUN = Begun(at=1.0, host="h", worker="w")
 CANCELLED = Begun(at=1.0, host="h", cancelled="me")
@@ -122,6 +129,38 @@ def test_tasks_of_an_array_can_be_held_and_run_again(queue: Queue) -> None:
     queue.wish(Wish(what="again", jobs=((1, 1),), tasks=((1, 1),), attempt=2))
 
     assert [(1, 1, 2), (1, 3, 1)] == ready(queue)
+
+
+def test_what_was_asked_of_a_task_is_what_all_wishes_say_in_their_order() -> None:
+    dice = random.Random(3)
+    job = make_job("x", array=parse_array("1-300"))
+    for _ in range(50):
+        entry = Entry(1, job)
+        for _ in range(20):
+            whole, first = dice.random() < 0.2, dice.randint(1, 300)
+            tasks = () if whole else ((first, first + dice.choice([0, 0, 0, 5, 250])),)
+            what = dice.choice(["hold", "release", "cancel", "again"])
+            entry.add_wish(Wish(what=what, jobs=((1, 1),), tasks=tasks, attempt=dice.randint(1, 3)))
+            for task in {first, *dice.sample(range(1, 301), 5)}:
+                assert asked_of(job, 1, task, entry.wishes) == entry.asked(task)
+
+
+def test_many_wishes_for_single_tasks_do_not_make_lists_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = [0]
+
+    def counting(job: Job, number: int, task: int | None, wishes: Iterable[Wish]) -> Asked:
+        found = list(wishes)
+        read[0] += len(found)
+        return asked_of(job, number, task, found)
+
+    monkeypatch.setattr("grain.queue.book.asked_of", counting)
+    entry = Entry(1, make_job("x", array=parse_array("1-3000")))
+    for task in range(1, 1001):
+        entry.add_wish(Wish(what="hold", jobs=((1, 1),), tasks=((task, task),)))
+    held = sum(entry.standing(task, 0.0).reason == "held" for task in entry.task_numbers())
+    assert (held, read[0]) == (1000, 1000)
 
 
 def test_a_view_has_the_tickets_of_attempts(queue: Queue) -> None:
