@@ -85,6 +85,8 @@ def _task_lines(
         if standing.reason:
             lines.append(f"  it waits {REASONS[standing.reason]}")
         lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
+    if run is not None and not run.worker and standing.state == "FAILED":
+        lines.append(f"  it never began: {end_text(run)}")
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
         seconds = run.elapsed if run.how else now - run.began
