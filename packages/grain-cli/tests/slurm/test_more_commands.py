@@ -206,6 +206,19 @@ def test_a_job_that_is_to_be_changed_is_left_with_advice(site: SlurmSite) -> Non
     assert found.err.endswith(" so cancel it and submit it again")
 
 
+def test_tasks_in_brackets_stand_in_lists(site: SlurmSite) -> None:
+    site.submit("-a", "0-4", "--wrap=x")
+    site.submit("--wrap=x")
+    site.out("scontrol", "hold", "1_[1,3],2")
+    held = site.out("squeue", "-h", "-o", "%i", "-j", "1_[0-1,3],2").split()
+    assert held == ["1_0", "1_1", "1_3", "2"]
+    assert site.out("squeue", "-h", "-o", "%i %r").count("JobHeldUser") == 3
+    assert site.out("sacct", "-nPX", "-o", "JobID", "-j", "1_[1,3],2").split() == [
+        "1_1", "1_3", "2",
+    ]  # fmt: skip
+    assert site.answer("scancel", "1_[1").status == 1
+
+
 def test_hold_and_release(site: SlurmSite) -> None:
     site.submit("-a", "0-1", "--wrap=x")
     site.out("scontrol", "hold", "1_1")

@@ -354,6 +354,19 @@ class Book:
             raise NoSuchJob(f"there is no job {number}")
         return self._packed_entry(number)
 
+    def packed(self, number: int) -> Entry:
+        """Return a packed job, which has ended.
+
+        Raises:
+            NoSuchJob: it was removed.
+            QueueError, OSError: it cannot be read.
+        """
+        entry = Entry(number, self.queue.job(number))
+        for task in entry.task_numbers():
+            attempts = self.queue.attempts(number, task)
+            entry.set_runs(task, [run_of(*attempt) for attempt in attempts])
+        return entry
+
     def open_entries(self) -> list[Entry]:
         """Return the jobs that have not ended, ascending."""
         return [self.entries[number] for number in sorted(self._open)]
@@ -554,17 +567,10 @@ class Book:
         return number not in self.entries or self.entries[number].has_begun
 
     def _packed_entry(self, number: int) -> Entry | None:
-        """Return a packed job, which has ended; None if it was removed."""
         try:
-            entry = Entry(number, self.queue.job(number))
-            for task in entry.task_numbers():
-                entry.set_runs(
-                    task,
-                    [run_of(*attempt) for attempt in self.queue.attempts(number, task)],
-                )
+            return self.packed(number)
         except QueueError:  # removed, or not readable
             return None
-        return entry
 
 
 def _bare(job: Job) -> Job:

@@ -10,6 +10,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import config_text, hosts, job_record
 from grain.cli.slurm_words.states import OPEN
 from grain.queue.errors import QueueError, Settled
@@ -148,7 +149,7 @@ def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         if not tasks:
             return SlurmAnswer("No jobs in the system\n")
     else:
-        meant = [_meant(listing, word) for text in words for word in _split(text)]
+        meant = [_meant(listing, word) for text in words for word in split_words(text)]
         tasks = []
         for one in meant:
             entry = recent.get(one.job)
@@ -157,10 +158,6 @@ def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
                 raise CommandFailed(f"slurm_load_jobs error: {_INVALID}")
             tasks += found
     return SlurmAnswer("".join(job_record(one, one_line=one_line) for one in tasks))
-
-
-def _split(text: str) -> list[str]:
-    return [text] if "[" in text else [word for word in text.split(",") if word]
 
 
 def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error") -> Meant:
@@ -176,7 +173,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     errors = []
     asked = False
     for text in words:
-        for word in _split(text.removeprefix("jobid=").removeprefix("JobId=")):
+        for word in split_words(text.removeprefix("jobid=").removeprefix("JobId=")):
             try:
                 one = listing.meant(word)
             except ValueError:

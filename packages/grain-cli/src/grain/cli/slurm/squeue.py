@@ -11,10 +11,11 @@ from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words import formats
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import OPEN, VALID, states_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -149,25 +150,11 @@ def _states(parsed: Parsed, here: Here) -> frozenset[str]:
 
 def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
     """Return the jobs that ``-j`` names; None for all."""
-    text = ",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest)
-    words = [word for word in _split(text) if word]
+    words = split_words(",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest))
     try:
         return [listing.meant(word) for word in words] if words else None
     except ValueError as error:
         raise CommandFailed(f"squeue: error: Invalid job id: {error}") from None
-
-
-def _split(text: str) -> Iterable[str]:
-    """Split at commas and spaces that are not between brackets."""
-    word, depth = "", 0
-    for letter in text:
-        depth += {"[": 1, "]": -1}.get(letter, 0)
-        if letter in ", " and not depth:
-            yield word
-            word = ""
-        else:
-            word += letter
-    yield word
 
 
 def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmTask]:
