@@ -140,7 +140,9 @@ def test_what_was_asked_of_a_task_is_what_all_wishes_say_in_their_order() -> Non
             whole, first = dice.random() < 0.2, dice.randint(1, 300)
             tasks = () if whole else ((first, first + dice.choice([0, 0, 0, 5, 250])),)
             what = dice.choice(["hold", "release", "cancel", "again"])
-            entry.add_wish(Wish(what=what, jobs=((1, 1),), tasks=tasks, attempt=dice.randint(1, 3)))
+            attempt = dice.randint(1, 3)
+            wish = Wish(what=what, jobs=((1, 1),), tasks=tasks, attempt=attempt)  # type: ignore[arg-type]
+            entry.add_wish(wish)
             for task in {first, *dice.sample(range(1, 301), 5)}:
                 assert asked_of(job, 1, task, entry.wishes) == entry.asked(task)
 
@@ -281,6 +283,36 @@ def test_a_bucket_is_packed_cleared_and_forgotten(queue: Queue, server: Server) 
     assert 5 == later.submit(make_job("x"))
 
 
+@pytest.mark.parametrize("broken", [b"", b'{"name": "jo', b"\xff", b"\0" * 300])
+def test_a_file_that_is_broken_does_not_take_its_packed_bucket_along(
+    queue: Queue, server: Server, broken: bytes
+) -> None:
+    disk = queue.files.disk
+    for number in range(1, 5):
+        queue.submit(make_job(f"job {number}"))
+    for name in ("jobs/0/2", "attempts/0/3.1.ended"):
+        if name.startswith("attempts"):
+            run(queue, 3)
+        disk.remove(name)
+        disk.create(name, broken)
+    run(queue, 1)
+    queue.wish(Wish(what="cancel", jobs=((2, 2),)))
+    queue.cancel_waiting(2, [(None, 1)], CANCELLED)
+    server.clock += PACKED_AFTER + 1.0
+    keep_house(Book.read(queue))
+    assert disk.is_file("jobs/0")
+    assert disk.is_file("attempts/0")
+
+    later = opened(server)
+    assert [(1, "job 1"), (2, "(unreadable)"), (3, "job 3")] == [
+        (number, job.name) for number, job in later.jobs_from(1) if number < 4
+    ]
+    ended = later.ended(3, None, 1)
+    assert ended is not None
+    assert ended.how == "start"
+    assert BEGUN == later.begun(3, None, 1)
+
+
 def test_a_bucket_with_a_job_that_waits_is_not_packed(queue: Queue, server: Server) -> None:
     for number in range(1, 5):
         queue.submit(make_job("x", held=number == 2))
@@ -303,6 +335,25 @@ def test_old_wishes_are_packed_and_read_from_the_pack(queue: Queue, server: Serv
     assert queue.files.disk.is_file("wishes/0")
     assert ["hold", "release", "hold", "cancel"] == [w.what for _, w in queue.wishes_from(1)]
     assert 5 == queue.wish(Wish(what="hold", jobs=((5, 5),)))
+
+
+def test_a_wish_that_is_broken_does_not_stop_the_removal_of_old_ones(
+    queue: Queue, server: Server
+) -> None:
+    disk = queue.files.disk
+    for number in range(1, 5):
+        queue.submit(make_job("x"))
+        queue.wish(Wish(what="hold", jobs=((number, number),)))
+        run(queue, number)
+    disk.remove("wishes/0/2")
+    disk.create("wishes/0/2", b"{")
+    for after in (PACKED_AFTER, FORGOTTEN_AFTER):
+        server.clock += after + 1.0
+        keep_house(Book.read(queue))
+
+    later = opened(server)
+    assert [4] == [number for number, _ in later.wishes_from(1)]
+    assert 5 == later.jobs.end()
 
 
 def test_scripts_go_when_no_job_has_needed_them_for_long(queue: Queue, server: Server) -> None:
