@@ -382,6 +382,12 @@ def test_sbatch_tells_only_the_status_with_which_a_job_exits(
     assert (7 if of_shell == 7 else 1) == exit_status(entry, otherwise=1)
 
 
+def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
+    assert site.answer("srun", "-t", "abc", "hostname") == (
+        "", "srun: error: Invalid --time specification", 255,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--multi-prog", "conf")])
 def test_a_step_that_there_is_not_does_not_become_a_job(
     site: SlurmSite, words: tuple[str, ...]

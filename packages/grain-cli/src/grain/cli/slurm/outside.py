@@ -16,6 +16,7 @@ import msgspec
 from grain.cli.slurm.here import CommandFailed, SlurmAnswer
 from grain.cli.slurm.reading import exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
+from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse
 from grain.cli.slurm_words.submission import JobRefused, make_job
 from grain.edge.trust import private_folder, python_command
@@ -64,6 +65,8 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     options["job-name"] = given.get("job-name") or Path(command[0]).name
     try:
         job = make_job(options, "", "", words, around(here))
+    except BadUse as error:
+        raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
     except JobRefused as refused:
         raise CommandFailed(
             f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
