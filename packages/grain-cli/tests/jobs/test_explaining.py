@@ -34,6 +34,15 @@ def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
     ]
 
 
+def test_an_array_that_has_failed_says_so_in_a_sentence(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-2")
+    jobs.end(1, 1)
+    jobs.end(1, 2, status=1)
+
+    first = jobs.done("why", "1").splitlines()[0]
+    assert "job 1 (opt) has failed: 0 of 2 tasks wait, 0 run, 2 ended" == first
+
+
 def test_a_job_that_no_worker_could_begin_says_why(jobs: JobCommands) -> None:
     jobs.submit()
     assert jobs.queue.begin(1, None, 1, Begun(at=1.0, host="login1"))
