@@ -186,3 +186,10 @@ async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool)
         found = await tool.call("srun", "no-such-program", status=2)
         assert found.startswith("slurmstepd: error: execve(): no-such-program: No such file")
         assert await tool.call("sbatch", "-W", "--wrap", "exit 4", status=4) != ""
+        assert await tool.call("sbatch", "-W", "--wrap", "kill -9 $$", status=1) != ""
+        assert await tool.call("srun", "-n2", "-o", "out-%t", "echo", "x") == ""
+        assert (tool.text("out-0"), tool.text("out-1")) == ("x\n", "x\n")
+        assert await tool.call("srun", "cat", stdin="from a pipe\n") == "from a pipe\n"
+        assert await tool.call("srun", "sh", "-c", "srun cat < out-0") == "x\n"
+        assert await tool.call("sh", "-c", "srun cat < out-0") == "x\n"
+        assert await tool.call("srun", "-i", "none", "cat", stdin="x") == ""

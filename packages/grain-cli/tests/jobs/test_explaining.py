@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from grain.edge.meeting.host import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
-from grain.queue.records import Dependency
+from grain.queue.records import Begun, Dependency, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,26 @@ def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
     assert ["  it ended so: exit status 3", f"  its output is in {jobs.home}/job-1.out"] == lines[
         2:
     ]
+
+
+def test_an_array_that_has_failed_says_so_in_a_sentence(jobs: JobCommands) -> None:
+    jobs.submit("opt", "1-2")
+    jobs.end(1, 1)
+    jobs.end(1, 2, status=1)
+
+    first = jobs.done("why", "1").splitlines()[0]
+    assert "job 1 (opt) has failed: 0 of 2 tasks wait, 0 run, 2 ended" == first
+
+
+def test_a_job_that_no_worker_could_begin_says_why(jobs: JobCommands) -> None:
+    jobs.submit()
+    assert jobs.queue.begin(1, None, 1, Begun(at=1.0, host="login1"))
+    message = "no worker can run it: it asks for too much"
+    assert jobs.queue.end(1, None, 1, Ended(how="start", at=1.0, status=127, message=message))
+
+    assert ["job 1 (opt) has failed", f"  it never began: {message}"] == jobs.done(
+        "why", "1"
+    ).splitlines()
 
 
 def test_a_job_says_for_which_job_it_waits(jobs: JobCommands) -> None:

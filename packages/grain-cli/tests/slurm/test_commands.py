@@ -242,6 +242,8 @@ def test_files_that_are_no_scripts(site: SlurmSite, content: bytes, text: str) -
     (site.folder / "x").write_bytes(content)
     assert site.answer("sbatch", "x") == ("", text, 1)
     assert site.answer("sbatch", "none").err == "sbatch: error: Unable to open file none"
+    name = "n" * 300  # longer than that of any file
+    assert site.answer("sbatch", name).err == f"sbatch: error: Unable to open file {name}"
 
 
 def test_the_environment_of_a_wrong_queue_is_said(site: SlurmSite) -> None:
@@ -437,6 +439,14 @@ def test_what_runs_is_completing_until_it_has_ended(site: SlurmSite) -> None:
     assert site.out("squeue", "-h", "-o", "%t %T") == "CG COMPLETING\n"
     site.end(1, how="cancelled")
     assert site.out("squeue", "-h", "-t", "all", "-o", "%t") == "CA\n"
+
+
+def test_scancel_knows_who_is_no_user(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    found = site.answer("scancel", "-u", "no-such")
+    assert found == ("", "scancel: error: Invalid user name: no-such", 1)
+    assert site.out("scancel", "-u", str(os.getuid())) == ""
+    assert site.out("squeue", "-h") == ""
 
 
 def test_scancel_says_more_if_asked(site: SlurmSite) -> None:

@@ -12,7 +12,7 @@ import pytest
 import tools_of_slurm as tools
 
 from grain.cli.slurm.here import CommandFailed, Here, user_name
-from grain.cli.slurm.reading import PATIENCE, patiently
+from grain.cli.slurm.reading import PATIENCE, exit_status, patiently
 from grain.eventlog.usage import Usage
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
@@ -171,6 +171,7 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "show": "too few arguments for keyword:show",
         "show no": "invalid entity:no for keyword:show ",
         "no": "invalid keyword: no",
+        "show version": "invalid entity:version for keyword:show ",
         "requeue 99": "Invalid job id specified for job 99",
         "requeue 1": "Job is pending execution for job 1",
         "hold 99": "Invalid job id specified for job 99\n"
@@ -193,6 +194,29 @@ def test_the_configuration(site: SlurmSite) -> None:
     found = site.out("scontrol", "show", "config")
     assert "\nMinJobAge               = 300 sec\n" in found
     assert found.endswith(" is UP\n")
+
+
+def test_the_version_of_scontrol(site: SlurmSite) -> None:
+    assert "slurm 22.05.8\n" == site.out("scontrol", "version") == site.out("sbatch", "-V")
+
+
+def test_a_job_that_is_to_be_changed_is_left_with_advice(site: SlurmSite) -> None:
+    found = site.answer("scontrol", "update", "jobid=1", "timelimit=10")
+    assert found.status == 1
+    assert found.err.endswith(" so cancel it and submit it again")
+
+
+def test_tasks_in_brackets_stand_in_lists(site: SlurmSite) -> None:
+    site.submit("-a", "0-4", "--wrap=x")
+    site.submit("--wrap=x")
+    site.out("scontrol", "hold", "1_[1,3],2")
+    held = site.out("squeue", "-h", "-o", "%i", "-j", "1_[0-1,3],2").split()
+    assert held == ["1_0", "1_1", "1_3", "2"]
+    assert site.out("squeue", "-h", "-o", "%i %r").count("JobHeldUser") == 3
+    assert site.out("sacct", "-nPX", "-o", "JobID", "-j", "1_[1,3],2").split() == [
+        "1_1", "1_3", "2",
+    ]  # fmt: skip
+    assert site.answer("scancel", "1_[1").status == 1
 
 
 def test_hold_and_release(site: SlurmSite) -> None:
@@ -337,6 +361,41 @@ def test_a_step_of_several_processes_has_the_highest_status(site: SlurmSite) -> 
     assert (done.stderr, done.returncode) == ("", 1)
     assert srun(site, "echo", "x", SLURM_NTASKS="2").stdout == "x\nx\n"
     assert srun(site, "-n2", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+@pytest.mark.parametrize(
+    ("ended", "of_shell"),
+    [
+        ({"how": "exit", "status": 7}, 7),
+        ({"how": "signal", "signal": 9}, 137),
+        ({"how": "start", "status": 127}, 127),
+        ({"how": "timeout", "signal": 15}, 1),
+    ],
+)
+def test_sbatch_tells_only_the_status_with_which_a_job_exits(
+    site: SlurmSite, ended: dict[str, Any], of_shell: int
+) -> None:
+    site.submit("--wrap=x")
+    site.run(1, **ended)
+    entry = Book.read(site.queue).entries[1]
+    assert of_shell == exit_status(entry)
+    assert (7 if of_shell == 7 else 1) == exit_status(entry, otherwise=1)
+
+
+def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
+    assert site.answer("srun", "-t", "abc", "hostname") == (
+        "", "srun: error: Invalid --time specification", 255,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--multi-prog", "conf")])
+def test_a_step_that_there_is_not_does_not_become_a_job(
+    site: SlurmSite, words: tuple[str, ...]
+) -> None:
+    found = site.answer("srun", *words)
+    assert found.status == 1
+    assert "srun: (Grain) " in found.err or "srun: error: (Grain) " in found.err
+    assert site.queue.jobs.end() == 1
 
 
 def test_a_step_ends_at_its_limit(site: SlurmSite) -> None:

@@ -76,6 +76,36 @@ def test_a_person_sees_hosts_by_their_states(busy: SlurmSite) -> None:
     assert "" == busy.out("sinfo", "-h", "-n", "n99")
 
 
+def test_each_node_has_a_line_of_its_own(busy: SlurmSite) -> None:
+    assert [
+        "NODELIST   NODES PARTITION STATE ",
+        "n1             1    queue* idle  ",
+    ] == busy.out("sinfo", "-N", "-n", "n1").splitlines()
+    head, line = (
+        "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE",
+        "n2             1    queue*       mixed 16     1:16:1  61035        0      1   (null)",
+    )
+    found = busy.out("sinfo", "-N", "-l", "-n", "n2").splitlines()
+    assert [f"{head} REASON", f"{line} none"] == [one.rstrip() for one in found[1:]]
+    assert "REASON               USER      TIMESTAMP           NODELIST\n" == busy.out(
+        "sinfo", "-R"
+    )
+
+
+def test_a_long_name_of_a_node_is_not_cut(site: SlurmSite, answering: Any) -> None:
+    (site.folder / "s").mkdir(mode=0o700)
+    url = f"unix://{site.folder}/s/s"
+    (site.folder / "grain.toml").write_text(f'address = "{url}"\n')
+    workers = [worker("a", host="cluster-node-0001"), worker("b", host="n2")]
+    with answering(url, state=state(workers=workers)):
+        found = site.out("sinfo", "-N", "-h").splitlines()
+
+    assert [
+        "cluster-node-0001      1    queue* idle  ",
+        "n2                     1    queue* idle  ",
+    ] == found
+
+
 def test_without_workers_there_is_the_size_of_those_that_will_come(site: SlurmSite) -> None:
     (site.folder / "grain.toml").write_text(
         f'address = "unix://{site.folder}/none"\nsystem = "slurm"\n'

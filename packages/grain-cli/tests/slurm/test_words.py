@@ -8,7 +8,7 @@ import pytest
 
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
-from grain.cli.slurm_words.numbers import Meant, meant
+from grain.cli.slurm_words.numbers import Meant, meant, split_words
 from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
 from grain.cli.slurm_words.translation import NotTranslated, submit_options
 from grain.queue.records import Dependency
@@ -177,6 +177,13 @@ def test_times() -> None:
         "8:30": at(2026, 3, 5, 8, 30, 0),
         "4pm": None,
         "4:15 pm": at(2026, 3, 4, 16, 15, 0),
+        "12:30am": at(2026, 3, 5, 0, 30, 0),
+        "12:30pm": at(2026, 3, 4, 12, 30, 0),
+        "23:59:59": at(2026, 3, 4, 23, 59, 59),
+        "13:00pm": None,
+        "24:00": None,
+        "25:61": None,
+        "12:60": None,
         "tomorrow": at(2026, 3, 5, 0, 0, 0),
         "midnight": at(2026, 3, 5, 0, 0, 0),
         "2030-01-31": at(2030, 1, 31, 0, 0, 0),
@@ -210,6 +217,12 @@ def test_spans() -> None:
         "1-01:01:01",
     ]
     assert [values.long_span(n) for n in (0, 90061)] == ["00:00:00", "1-01:01:01"]
+
+
+def test_lists_of_jobs() -> None:
+    assert split_words("1_[1-2,4%2],3  5,") == ["1_[1-2,4%2]", "3", "5"]
+    assert split_words("1],2,1_[3,4") == ["1]", "2", "1_[3,4"]
+    assert split_words("") == []
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain.queue.arrays import parse_array
-from grain.queue.book import VIEW, Book
+from grain.queue.book import VIEW, Book, Entry
 from grain.queue.errors import NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
 from grain.queue.records import Begun, Dependency, Ended, Wish
-from grain.queue.states import StateCounts
+from grain.queue.states import Asked, StateCounts, asked_of
 from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.queue.records import Job
 
 BEGUN = Begun(at=1.0, host="h", worker="w")
 CANCELLED = Begun(at=1.0, host="h", cancelled="me")
@@ -122,6 +129,40 @@ def test_tasks_of_an_array_can_be_held_and_run_again(queue: Queue) -> None:
     queue.wish(Wish(what="again", jobs=((1, 1),), tasks=((1, 1),), attempt=2))
 
     assert [(1, 1, 2), (1, 3, 1)] == ready(queue)
+
+
+def test_what_was_asked_of_a_task_is_what_all_wishes_say_in_their_order() -> None:
+    dice = random.Random(3)
+    job = make_job("x", array=parse_array("1-300"))
+    for _ in range(50):
+        entry = Entry(1, job)
+        for _ in range(20):
+            whole, first = dice.random() < 0.2, dice.randint(1, 300)
+            tasks = () if whole else ((first, first + dice.choice([0, 0, 0, 5, 250])),)
+            what = dice.choice(["hold", "release", "cancel", "again"])
+            attempt = dice.randint(1, 3)
+            wish = Wish(what=what, jobs=((1, 1),), tasks=tasks, attempt=attempt)  # type: ignore[arg-type]
+            entry.add_wish(wish)
+            for task in {first, *dice.sample(range(1, 301), 5)}:
+                assert asked_of(job, 1, task, entry.wishes) == entry.asked(task)
+
+
+def test_many_wishes_for_single_tasks_do_not_make_lists_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = [0]
+
+    def counting(job: Job, number: int, task: int | None, wishes: Iterable[Wish]) -> Asked:
+        found = list(wishes)
+        read[0] += len(found)
+        return asked_of(job, number, task, found)
+
+    monkeypatch.setattr("grain.queue.book.asked_of", counting)
+    entry = Entry(1, make_job("x", array=parse_array("1-3000")))
+    for task in range(1, 1001):
+        entry.add_wish(Wish(what="hold", jobs=((1, 1),), tasks=((task, task),)))
+    held = sum(entry.standing(task, 0.0).reason == "held" for task in entry.task_numbers())
+    assert (held, read[0]) == (1000, 1000)
 
 
 def test_a_view_has_the_tickets_of_attempts(queue: Queue) -> None:
@@ -242,6 +283,36 @@ def test_a_bucket_is_packed_cleared_and_forgotten(queue: Queue, server: Server) 
     assert 5 == later.submit(make_job("x"))
 
 
+@pytest.mark.parametrize("broken", [b"", b'{"name": "jo', b"\xff", b"\0" * 300])
+def test_a_file_that_is_broken_does_not_take_its_packed_bucket_along(
+    queue: Queue, server: Server, broken: bytes
+) -> None:
+    disk = queue.files.disk
+    for number in range(1, 5):
+        queue.submit(make_job(f"job {number}"))
+    for name in ("jobs/0/2", "attempts/0/3.1.ended"):
+        if name.startswith("attempts"):
+            run(queue, 3)
+        disk.remove(name)
+        disk.create(name, broken)
+    run(queue, 1)
+    queue.wish(Wish(what="cancel", jobs=((2, 2),)))
+    queue.cancel_waiting(2, [(None, 1)], CANCELLED)
+    server.clock += PACKED_AFTER + 1.0
+    keep_house(Book.read(queue))
+    assert disk.is_file("jobs/0")
+    assert disk.is_file("attempts/0")
+
+    later = opened(server)
+    assert [(1, "job 1"), (2, "(unreadable)"), (3, "job 3")] == [
+        (number, job.name) for number, job in later.jobs_from(1) if number < 4
+    ]
+    ended = later.ended(3, None, 1)
+    assert ended is not None
+    assert ended.how == "start"
+    assert BEGUN == later.begun(3, None, 1)
+
+
 def test_a_bucket_with_a_job_that_waits_is_not_packed(queue: Queue, server: Server) -> None:
     for number in range(1, 5):
         queue.submit(make_job("x", held=number == 2))
@@ -264,6 +335,25 @@ def test_old_wishes_are_packed_and_read_from_the_pack(queue: Queue, server: Serv
     assert queue.files.disk.is_file("wishes/0")
     assert ["hold", "release", "hold", "cancel"] == [w.what for _, w in queue.wishes_from(1)]
     assert 5 == queue.wish(Wish(what="hold", jobs=((5, 5),)))
+
+
+def test_a_wish_that_is_broken_does_not_stop_the_removal_of_old_ones(
+    queue: Queue, server: Server
+) -> None:
+    disk = queue.files.disk
+    for number in range(1, 5):
+        queue.submit(make_job("x"))
+        queue.wish(Wish(what="hold", jobs=((number, number),)))
+        run(queue, number)
+    disk.remove("wishes/0/2")
+    disk.create("wishes/0/2", b"{")
+    for after in (PACKED_AFTER, FORGOTTEN_AFTER):
+        server.clock += after + 1.0
+        keep_house(Book.read(queue))
+
+    later = opened(server)
+    assert [4] == [number for number, _ in later.wishes_from(1)]
+    assert 5 == later.jobs.end()
 
 
 def test_scripts_go_when_no_job_has_needed_them_for_long(queue: Queue, server: Server) -> None:

@@ -24,6 +24,7 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
+from grain.worker.runner.runner import by_sigterm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,6 +278,27 @@ async def test_a_job_that_succeeds_or_ran_elsewhere_is_a_call_that_returns(
     number = submit(queue, work, "true")
     assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("ended")
     assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("taken")
+
+
+async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_first = trio.Event()
+
+    def seen(error: BaseException) -> bool:
+        ended_first.set()
+        return by_sigterm(error)
+
+    monkeypatch.setattr("grain.worker.jobs.run.by_sigterm", seen)
+    monkeypatch.setattr("grain.worker.jobs.run.LATE_SIGNAL", 600.0)
+    number = submit(queue, work, "sh", "-c", "kill -TERM $$")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await ended_first.wait()
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ended.how == "returned"
 
 
 async def test_a_directory_that_was_removed_is_not_made_again(queue: Queue, work: Path) -> None:

@@ -74,6 +74,13 @@ def test_the_job_in_which_one_submits_does_not_leak_into_the_job() -> None:
     assert not {"SLURM_NTASKS", "PMI_RANK", "PBS_JOBID"} & set(found)
 
 
+def test_a_task_of_an_array_that_submits_a_job_does_not_make_it_a_task() -> None:
+    outer = {"GRAIN_ARRAY_TASK_ID": "7", "GRAIN_ENTRY": "H2O", "GRAIN_CONFIG": "grain.toml"}
+    found = environment(environment=outer)
+    assert not {"GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY"} & set(found)
+    assert found["GRAIN_CONFIG"] == "grain.toml"
+
+
 def test_a_second_attempt_knows_that_it_is_one() -> None:
     assert environment(attempt=3)["SLURM_RESTART_COUNT"] == "2"
 

@@ -6,8 +6,10 @@ lists jobs begins with the view and reads what is newer; without a view, it read
 
 from __future__ import annotations
 
+import heapq
 import time
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 VIEW = "view"
 VIEW_VERSION = 1
+_FEW = 100  # tasks of a wish that is found by these
 
 
 class ListedJob(msgspec.Struct, array_like=True, gc=False):
@@ -120,7 +123,10 @@ class Entry:
         counts: the number of tasks in each state.
     """
 
-    __slots__ = ("_asked", "counts", "job", "number", "runs", "tasks", "wishes")
+    __slots__ = (
+        "_asked", "_of_few", "_of_many", "_sorted", "counts", "job", "number", "runs", "tasks",
+        "wishes",
+    )  # fmt: skip
 
     def __init__(self, number: int, job: Job, counts: StateCounts | None = None) -> None:
         self.number = number
@@ -130,6 +136,12 @@ class Entry:
         self.tasks = 1 if job.array is None else count_tasks(job.array)
         self.counts = counts or StateCounts(pending=self.tasks)
         self._asked: Asked | None = None
+        # The wishes with their places: those for a few tasks by these tasks, and all others. An
+        # array may have thousands of tasks, and as many wishes for single ones. Most jobs have no
+        # wish, and there may be very many jobs.
+        self._sorted = 0
+        self._of_few: dict[int, list[tuple[int, Wish]]] | None = None
+        self._of_many: list[tuple[int, Wish]] | None = None
 
     @property
     def is_final(self) -> bool:
@@ -166,11 +178,30 @@ class Entry:
 
     def asked(self, task: int | None) -> Asked:
         """Return what was asked of a task."""
-        if self.wishes and any(wish.tasks for wish in self.wishes):
-            return asked_of(self.job, self.number, task, self.wishes)
+        if self._sorted < len(self.wishes):
+            self._sort_wishes()
+        of_many = self._of_many or ()
+        own = () if task is None or self._of_few is None else self._of_few.get(task, ())
+        if own or any(wish.tasks for _, wish in of_many):
+            wishes = heapq.merge(of_many, own, key=itemgetter(0))
+            return asked_of(self.job, self.number, task, (wish for _, wish in wishes))
         if self._asked is None:
-            self._asked = asked_of(self.job, self.number, task, self.wishes)
+            self._asked = asked_of(self.job, self.number, task, (wish for _, wish in of_many))
         return self._asked
+
+    def _sort_wishes(self) -> None:
+        few = self._of_few = {} if self._of_few is None else self._of_few
+        many = self._of_many = [] if self._of_many is None else self._of_many
+        for place in range(self._sorted, len(self.wishes)):
+            wish = self.wishes[place]
+            if wish.tasks and sum(last - first + 1 for first, last in wish.tasks) <= _FEW:
+                for first, last in wish.tasks:
+                    for task in range(first, last + 1):
+                        few.setdefault(task, []).append((place, wish))
+            else:
+                many.append((place, wish))
+                self._asked = None
+        self._sorted = len(self.wishes)
 
     def set_runs(self, task: int | None, runs: list[Run]) -> None:
         """Set the attempts of a task."""
@@ -186,7 +217,6 @@ class Entry:
         if wish.what == "again":  # others leave the state of a task as it is
             before = {task: self.standing(task, 0.0).state for task in self.runs}
         self.wishes.append(wish)
-        self._asked = None
         for task, state in before.items():
             after = self.standing(task, 0.0).state
             if after != state:
@@ -323,6 +353,19 @@ class Book:
         if not 0 < number < self.next_job:
             raise NoSuchJob(f"there is no job {number}")
         return self._packed_entry(number)
+
+    def packed(self, number: int) -> Entry:
+        """Return a packed job, which has ended.
+
+        Raises:
+            NoSuchJob: it was removed.
+            QueueError, OSError: it cannot be read.
+        """
+        entry = Entry(number, self.queue.job(number))
+        for task in entry.task_numbers():
+            attempts = self.queue.attempts(number, task)
+            entry.set_runs(task, [run_of(*attempt) for attempt in attempts])
+        return entry
 
     def open_entries(self) -> list[Entry]:
         """Return the jobs that have not ended, ascending."""
@@ -524,17 +567,10 @@ class Book:
         return number not in self.entries or self.entries[number].has_begun
 
     def _packed_entry(self, number: int) -> Entry | None:
-        """Return a packed job, which has ended; None if it was removed."""
         try:
-            entry = Entry(number, self.queue.job(number))
-            for task in entry.task_numbers():
-                entry.set_runs(
-                    task,
-                    [run_of(*attempt) for attempt in self.queue.attempts(number, task)],
-                )
+            return self.packed(number)
         except QueueError:  # removed, or not readable
             return None
-        return entry
 
 
 def _bare(job: Job) -> Job:

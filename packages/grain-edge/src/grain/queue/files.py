@@ -1,4 +1,4 @@
-"""WholeFiles that appear whole or not at all, by ``link(2)``; everything of a queue rests on it.
+"""Files that appear whole or not at all, by ``link(2)``; everything of a queue rests on it.
 
 Rules:
 

@@ -701,12 +701,13 @@ def encode_job(job: Job) -> bytes:
     try:
         return msgspec.json.encode(job)
     except UnicodeEncodeError as error:
-        odd = [name for name, value in job.environment.items() if not _is_text(name + value)]
+        odd = [name for name, value in job.environment.items() if not is_text(name + value)]
         what = f"the environment variable {odd[0]!a}" if odd else "a text of the job"
         raise BadInput(f"{what} is not UTF-8: change or unset it") from error
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Return True if a text is UTF-8, so that a file of the queue may have it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.queue.errors import QueueError
 from grain.queue.folder import PACKED_AFTER, decode_job, decode_wish, receipt_name
+from grain.queue.records import UNREADABLE
 from grain.queue.sequence import Pack, encode_pack, live_folder, read_pack
 
 if TYPE_CHECKING:
@@ -148,9 +150,15 @@ def forget_old(book: Book) -> None:
     for bucket in queue.wishes.listed_buckets():
         if _is_packed(queue, "wishes", bucket) and _age(queue, "wishes", bucket) > FORGOTTEN_AFTER:
             packed = read_pack(queue.files, f"wishes/{bucket}").files.values()
-            wishes = [decode_wish(bytes(raw)) for raw in packed]
-            if all(last < first for wish in wishes for _, last in wish.jobs):
+            if all(last < first for raw in packed for _, last in _jobs_of(bytes(raw))):
                 _forget(queue, "wishes", bucket, gone)
+
+
+def _jobs_of(wish: bytes) -> tuple[tuple[int, int], ...]:
+    try:
+        return decode_wish(wish).jobs
+    except QueueError:  # for no job
+        return ()
 
 
 def sweep_blobs(queue: Queue) -> None:
@@ -188,8 +196,20 @@ def _pack(queue: Queue, kind: str, bucket: int, names: list[str]) -> None:
     disk = queue.files.disk
     folder = live_folder(kind, bucket)
     disk.sync(folder)
-    content = {name: msgspec.Raw(disk.read(f"{folder}/{name}")) for name in names}
+    content = {name: _as_json(disk.read(f"{folder}/{name}")) for name in names}
     queue.files.replace(f"{kind}/{bucket}", encode_pack(Pack(files=content)))
+
+
+def _as_json(content: bytes) -> msgspec.Raw:
+    """Return the content of a file for a pack; what is broken becomes a text, not a record.
+
+    As it is, it would make the whole pack unreadable.
+    """
+    try:
+        msgspec.json.decode(content)
+    except UNREADABLE:
+        content = msgspec.json.encode(content.decode(errors="replace"))
+    return msgspec.Raw(content)
 
 
 def _forget(queue: Queue, kind: str, bucket: int, gone: bytes) -> None:

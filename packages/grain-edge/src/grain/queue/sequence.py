@@ -82,7 +82,7 @@ def live_folder(kind: str, bucket: int) -> str:
 
 
 class Sequence:
-    """WholeFiles with the numbers 1, 2, 3, ... without gaps.
+    """Files with the numbers 1, 2, 3, ... without gaps.
 
     One process has it, and one thread at a time.
 

@@ -11,6 +11,7 @@ from grain.inputs.errors import InputError, InputsError
 from grain.inputs.splitting import Columns, Splitter, check_names, row_text
 from grain.inputs.template import Template
 from grain.queue.arrays import MOST_TASKS, has_task
+from grain.queue.folder import is_text
 from grain.queue.records import TaskInput
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def _items(option: str, content: bytes) -> FileInputs:
         record = tuple(_json_text(item[key]) for key in names) if names else (_json_text(item),)
         if any("\0" in value for value in record):
             raise InputError(f"item {number} has a null character in it")
+        if any(not is_text(value) for value in record):
+            raise InputError(f"item {number} has half of a character in it, as \\ud800 is one")
         records.append(record)
     return FileInputs(option, records, [_json_text(item) for item in items], names)
 

@@ -192,7 +192,7 @@ def _inputs(options: SubmitOptions) -> FileInputs | None:
         OSError: it cannot be read.
     """
     from grain.cli.jobs.errors import BadSubmission
-    from grain.cli.jobs.inputs import OPTIONS, read_inputs
+    from grain.cli.jobs.inputs import LONGEST, OPTIONS, read_inputs
 
     given = [name for name in OPTIONS if options.get(name) is not None]
     if options.get("header") and given != ["csv"]:
@@ -208,7 +208,12 @@ def _inputs(options: SubmitOptions) -> FileInputs | None:
         raise BadSubmission(
             f"{OPTIONS[given[0]]} - and --stdin - both read what is piped: give one a file"
         )
-    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    # One byte more than it may have is enough to refuse it, be it without end.
+    if name == "-":
+        content = sys.stdin.buffer.read(LONGEST + 1)
+    else:
+        with Path(name).open("rb") as file:
+            content = file.read(LONGEST + 1)
     return read_inputs(given[0], name, content, header=bool(options.get("header")))
 
 

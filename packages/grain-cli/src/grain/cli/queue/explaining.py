@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.queue.opening import dispatcher_state
-from grain.cli.queue.rows import REASONS, as_data, end_text, job_row, task_rows
+from grain.cli.queue.rows import REASONS, as_data, end_text, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
+from grain.queue.states import job_state
 from grain.resource.figures import counted, hostlist, span
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def _job_lines(queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask) 
     rows = task_rows(book, entry, one, now)
     lines = []
     if len(rows) > 1:
-        whole, counts = job_row(book, entry, now), entry.counts
+        counts = entry.counts
         lines.append(
-            f"job {entry.number} ({whole.name}) is {whole.state}: {counts.pending} of "
-            f"{counted(counts.tasks, 'task')} wait, {counts.running} run, "
+            f"job {entry.number} ({entry.job.name}) {STATES[job_state(counts)]}: "
+            f"{counts.pending} of {counted(counts.tasks, 'task')} wait, {counts.running} run, "
             f"{counts.ended} ended"
         )
         # Those that are alike are not worth a line each.
@@ -85,6 +86,8 @@ def _task_lines(
         if standing.reason:
             lines.append(f"  it waits {REASONS[standing.reason]}")
         lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
+    if run is not None and not run.worker and standing.state == "FAILED":
+        lines.append(f"  it never began: {end_text(run)}")
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
         seconds = run.elapsed if run.how else now - run.began

@@ -70,6 +70,16 @@ class Here(NamedTuple):
         return f"{self.user} on {self.host}"
 
 
+def user_named(word: str) -> str:
+    """Return the name of a user who is meant by a name or a number; "" if there is none."""
+    if word.isdecimal():
+        return user_name(int(word))
+    try:
+        return pwd.getpwnam(word).pw_name
+    except KeyError:
+        return ""
+
+
 def user_name(uid: int) -> str:
     """Return the name of a user; the number where there is none."""
     try:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.slurm.reading import dispatcher_runs
 from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.numbers import Meant, meant
-from grain.queue.book import Entry
 from grain.queue.errors import NoSuchJob
-from grain.queue.states import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from grain.cli.slurm.here import Here
-    from grain.queue.book import Book
+    from grain.queue.book import Book, Entry
 
 MIN_JOB_AGE = 300.0
 """Seconds for which ``squeue`` and ``scontrol`` know a job that has ended."""
@@ -67,14 +65,10 @@ class Listing(NamedTuple):
     def packed(self, number: int) -> Entry | None:
         """Return a job that is packed; None if it was removed."""
         assert self.book is not None
-        queue = self.book.queue
         try:
-            entry = Entry(number, queue.job(number))
-            for task in entry.task_numbers():
-                entry.set_runs(task, [run_of(*one) for one in queue.attempts(number, task)])
+            return self.book.packed(number)
         except NoSuchJob:
             return None
-        return entry
 
     def tasks(
         self,

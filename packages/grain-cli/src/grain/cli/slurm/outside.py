@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import select
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +14,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import CommandFailed, SlurmAnswer
-from grain.cli.slurm.reading import wait_for
+from grain.cli.slurm.reading import exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
+from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.steps import StepRefused, refuse
 from grain.cli.slurm_words.submission import JobRefused, make_job
 from grain.edge.trust import private_folder, python_command
 from grain.eventlog.names import state_folder
@@ -22,8 +27,11 @@ if TYPE_CHECKING:
 
     from grain.cli.slurm.here import Here
 
-# Options of the step, which is a command in the job; all others are of the job.
-_OF_STEP = ("label", "mpi", "ntasks", "overcommit", "multi-prog", "unbuffered")
+# Options of the step, which is a command in the job.
+_OF_STEP = ("error", "label", "mpi", "ntasks", "open-mode", "output", "overcommit", "unbuffered")
+# All others are of the job, and so is the number of tasks.
+_NOT_OF_JOB = {*_OF_STEP, "exclusive"} - {"ntasks"}
+_PATIENCE = 1.0  # seconds for the first word in a pipe, which may be that of another program
 
 
 def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here) -> SlurmAnswer:
@@ -31,10 +39,17 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
 
     If it is interrupted, the job is cancelled.
 
+    Standard input goes along, read to its end: a file, or a pipe in which there is something within
+    a second.
+
     Raises:
         BadUse: an option makes no sense.
         CommandFailed: it was not submitted, or failed.
     """
+    try:
+        refuse(given, "")
+    except StepRefused as refused:
+        raise CommandFailed(str(refused)) from None
     folder = state_folder(here.environment) / "srun"
     try:
         private_folder(folder)
@@ -46,14 +61,12 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
             if name in given]  # fmt: skip
     words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *command]
-    options = {
-        name: value
-        for name, value in given.items()
-        if name not in ("label", "mpi", "output", "error", "exclusive")
-    }
+    options = {name: value for name, value in given.items() if name not in _NOT_OF_JOB}
     options["job-name"] = given.get("job-name") or Path(command[0]).name
     try:
         job = make_job(options, "", "", words, around(here))
+    except BadUse as error:
+        raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
     except JobRefused as refused:
         raise CommandFailed(
             f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
@@ -61,9 +74,8 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     job = msgspec.structs.replace(
         job,
         script="",
-        stdout=given.get("output") or str(files[0]).replace("%", "%%"),
-        stderr=given.get("error")
-        or ("" if given.get("output") else str(files[1]).replace("%", "%%")),
+        stdout=str(files[0]).replace("%", "%%"),
+        stderr=str(files[1]).replace("%", "%%"),
         signal_to="all",
     )
     copies = [
@@ -76,8 +88,8 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
 
     number = 0
     try:
-        queue, number = submit(here, job)
-        status = wait_for(here, queue, number, go_on)
+        queue, number = submit(here, job, b"" if "input" in given else _stdin())
+        status = exit_status(wait_for(here, queue, number, go_on))
     except KeyboardInterrupt:
         from grain.cli.slurm.scancel import scancel
 
@@ -90,6 +102,18 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     if status:
         return SlurmAnswer("", f"srun: error: task 0: Exited with exit code {status}", status)
     return SlurmAnswer()
+
+
+def _stdin() -> bytes:
+    """Return what is at standard input, to its end; b"" for nothing, or a terminal."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # it is closed
+        return b""
+    pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    if stat.S_ISREG(mode) or (pipe and select.select([0], [], [], _PATIENCE)[0]):
+        return sys.stdin.buffer.read()
+    return b""
 
 
 class _Copy:

@@ -114,8 +114,8 @@ def wake_dispatcher(queue: Queue) -> str:
 
 def wait_for(
     here: Here, queue: Queue, number: int, between: Callable[[], None] = lambda: None
-) -> int:
-    """Wait until a job has ended; return its exit status, or the highest one of its tasks.
+) -> Entry:
+    """Wait until a job has ended, and return it.
 
     Args:
         here: the process.
@@ -134,17 +134,21 @@ def wait_for(
         patiently(here, what, book.refresh)
         between()
     between()
-    return exit_status(book.entries[number])
+    return book.entries[number]
 
 
-def exit_status(entry: Entry) -> int:
-    """Return the exit status of a job that has ended: the highest one of its tasks."""
+def exit_status(entry: Entry, *, otherwise: int | None = None) -> int:
+    """Return the exit status of a job that has ended: the highest one of its tasks.
+
+    Args:
+        otherwise: that of a task which did not exit by itself; None for that of a shell.
+    """
     worst = 0
     for task in entry.task_numbers():
         standing = entry.standing(task, 0.0)
         run = standing.run
         if standing.state == "COMPLETED" or run is None:
             continue
-        status = run.status or (128 + run.signal if run.how == "signal" and run.signal else 1)
-        worst = max(worst, status)
+        of_shell = run.status or (128 + run.signal if run.how == "signal" and run.signal else 1)
+        worst = max(worst, of_shell if run.how == "exit" or otherwise is None else otherwise)
     return worst

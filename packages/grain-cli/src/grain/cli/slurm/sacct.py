@@ -11,6 +11,7 @@ from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import patiently, read_book
 from grain.cli.slurm_words import accounts
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
 from grain.cli.slurm_words.values import begin_time
 
@@ -42,7 +43,7 @@ _PACKED_AFTER = 86400.0  # seconds; nothing that ended later is packed
 
 
 def sacct(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sacct``.
+    """Answer ``sacct``.
 
     Raises:
         BadUse: its words make no sense.
@@ -127,9 +128,7 @@ def _states(parsed: Parsed) -> frozenset[str]:
 
 
 def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
-    words = [
-        word for text in parsed.all("jobs") for word in text.replace(" ", ",").split(",") if word
-    ]
+    words = split_words(",".join(parsed.all("jobs")))
     if not words:
         return None
     try:

@@ -34,7 +34,7 @@ of sbatch(1); see https://slurm.schedmd.com/sbatch.html. `grain submit --help` s
 
 
 def sbatch(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sbatch``.
+    """Answer ``sbatch``.
 
     Raises:
         BadUse: its words make no sense.
@@ -77,15 +77,15 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if "parsable" in options:
         out = f"{number}\n"
     if "wait" in options:
-        from grain.cli.slurm.reading import wait_for
+        from grain.cli.slurm.reading import exit_status, wait_for
 
         sys.stdout.write(out)
         sys.stdout.flush()
-        return SlurmAnswer(status=wait_for(here, queue, number))
+        return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
     return SlurmAnswer(out)
 
 
-def submit(here: Here, job: Job) -> tuple[Queue, int]:
+def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
     """Put a job into the queue, and start a dispatcher if there is none.
 
     Raises:
@@ -99,7 +99,7 @@ def submit(here: Here, job: Job) -> tuple[Queue, int]:
         ) from None
     assert queue is not None
     try:
-        number = queue.submit(job)
+        number = queue.submit(job, stdin)
     except BadInput as error:
         wrong = "Job dependency problem" if job.after else "Unspecified error"
         raise _failed(wrong, str(error), here.command) from None
@@ -152,9 +152,9 @@ def _read(words: list[str], here: Here) -> tuple[str, str, list[str]]:
         content = sys.stdin.buffer.read(LONGEST_SCRIPT + 1)
     else:
         path = Path(name)
-        if "/" not in name and not path.exists():
-            path = Path(shutil.which(name, path=here.environment.get("PATH")) or name)
         try:
+            if "/" not in name and not path.exists():
+                path = Path(shutil.which(name, path=here.environment.get("PATH")) or name)
             with path.open("rb") as file:
                 content = file.read(LONGEST_SCRIPT + 1)
         except OSError:

@@ -6,10 +6,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import OPEN, states_named
 from grain.cli.slurm_words.values import signal_number
 from grain.queue.errors import QueueError
@@ -17,7 +18,7 @@ from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -43,7 +44,7 @@ Cancels jobs in the queue of Grain, as scancel of Slurm does. `grain cancel` can
 
 
 def scancel(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``scancel``.
+    """Answer ``scancel``.
 
     Raises:
         BadUse: its words make no sense.
@@ -60,9 +61,12 @@ def scancel(words: list[str], here: Here) -> SlurmAnswer:
             number = signal_number(parsed.last("signal"))
         except ValueError:
             raise CommandFailed(f"Unknown job signal: {parsed.last('signal')}") from None
-    given = _together(parsed.rest)
+    given = split_words(",".join(parsed.rest))
     if not given and not any(parsed.has(name) for name in _FILTERS):
         raise CommandFailed("scancel: error: No job identification provided")
+    for user in parsed.last("user").split(","):
+        if user and not user_named(user):
+            raise CommandFailed(f"scancel: error: Invalid user name: {user}")
     if parsed.has("interactive"):
         raise CommandFailed("scancel: error: (Grain) --interactive is not supported")
     what = "scancel: error"
@@ -79,21 +83,6 @@ def scancel(words: list[str], here: Here) -> SlurmAnswer:
         raise CommandFailed(
             f"scancel: error: Kill job error: I/O error\nscancel: (Grain) {error}"
         ) from None
-
-
-def _together(words: Sequence[str]) -> list[str]:
-    """Return the jobs that words name; commas between brackets end nothing."""
-    found = []
-    for word in words:
-        depth, part = 0, ""
-        for letter in f"{word} ":
-            depth += {"[": 1, "]": -1}.get(letter, 0)
-            if letter in ", " and not depth:
-                found += [part] * bool(part)
-                part = ""
-            else:
-                part += letter
-    return found
 
 
 def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -> SlurmAnswer:

@@ -10,6 +10,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import config_text, hosts, job_record
 from grain.cli.slurm_words.states import OPEN
 from grain.queue.errors import QueueError, Settled
@@ -39,7 +40,7 @@ _INVALID = "Invalid job id specified"
 
 
 def scontrol(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``scontrol``.
+    """Answer ``scontrol``.
 
     Raises:
         BadUse: its words make no sense.
@@ -55,6 +56,8 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
     keyword, *rest = parsed.rest
     if keyword == "show":
         return _show(rest, here, one_line=parsed.has("oneliner"))
+    if keyword == "version":
+        return SlurmAnswer(f"slurm {VERSION}\n")
     if keyword == "ping":
         read_book(here)
         return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
@@ -62,16 +65,12 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
         if not rest:
             raise CommandFailed(f"too few arguments for keyword:{keyword}")
         return _change(keyword, rest, here)
-    if keyword in (
-        "update",
-        "suspend",
-        "resume",
-        "reconfigure",
-        "create",
-        "delete",
-        "notify",
-        "top",
-    ):
+    if keyword == "update":
+        raise CommandFailed(
+            "scontrol: error: (Grain) `scontrol update` is not supported: a job stays as it was "
+            "submitted, so cancel it and submit it again"
+        )
+    if keyword in ("suspend", "resume", "reconfigure", "create", "delete", "notify", "top"):
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
     raise CommandFailed(f"invalid keyword: {keyword}")
 
@@ -113,7 +112,6 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         "reservation",
         "license",
         "licenses",
-        "version",
     ):
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
     raise CommandFailed(f"invalid entity:{entity} for keyword:show ")
@@ -151,7 +149,7 @@ def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         if not tasks:
             return SlurmAnswer("No jobs in the system\n")
     else:
-        meant = [_meant(listing, word) for text in words for word in _split(text)]
+        meant = [_meant(listing, word) for text in words for word in split_words(text)]
         tasks = []
         for one in meant:
             entry = recent.get(one.job)
@@ -160,10 +158,6 @@ def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
                 raise CommandFailed(f"slurm_load_jobs error: {_INVALID}")
             tasks += found
     return SlurmAnswer("".join(job_record(one, one_line=one_line) for one in tasks))
-
-
-def _split(text: str) -> list[str]:
-    return [text] if "[" in text else [word for word in text.split(",") if word]
 
 
 def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error") -> Meant:
@@ -179,7 +173,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     errors = []
     asked = False
     for text in words:
-        for word in _split(text.removeprefix("jobid=").removeprefix("JobId=")):
+        for word in split_words(text.removeprefix("jobid=").removeprefix("JobId=")):
             try:
                 one = listing.meant(word)
             except ValueError:

@@ -34,7 +34,11 @@ _LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z])")
 _DEFAULT = "%9P %.5a %.10l %.6D %.6t %N"
 _SUMMARY = "%9P %.5a %.10l %.16F %N"
 _LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
-_BY_NODE = "%10N %.6D %.9P %6t"
+# %#N is as wide as the longest name.
+_BY_NODE = "%#N %.6D %.9P %6t"
+_LONG_BY_NODE = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+_NARROWEST = 9  # columns of these names
+_REASONS = "REASON               USER      TIMESTAMP           NODELIST\n"
 # Of a group of nodes; the partition and the nodes that there will be stand beside them.
 _FIELDS: dict[str, tuple[str, Callable[[_Group], str]]] = {
     "A": ("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
@@ -131,7 +135,7 @@ class _Group:
 
 
 def sinfo(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sinfo``.
+    """Answer ``sinfo``.
 
     Raises:
         BadUse: its words make no sense.
@@ -148,17 +152,21 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
         )
     read_book(here)
     queue = here.environment.get("GRAIN_QUEUE") or "queue"
+    if parsed.has("list-reasons"):  # for which a node is down, and none is
+        return SlurmAnswer("" if parsed.has("noheader") else _REASONS)
     form = _DEFAULT
     for name, text in (("summarize", _SUMMARY), ("Node", _BY_NODE), ("long", _LONG)):
         form = text if parsed.has(name) else form
+    if parsed.has("Node") and parsed.has("long"):
+        form = _LONG_BY_NODE
     form = parsed.last("format", here.environment.get("SINFO_FORMAT") or form)
-    rows = [] if parsed.has("noheader") else [_LETTER.sub(_head, form)]
     wanted = parsed.last("partition")
-    if not wanted or queue in wanted.split(","):
-        rows += [
-            _LETTER.sub(partial(_value, group), form)
-            for group in _groups(parsed, here, queue, form)
-        ]
+    listed = not wanted or queue in wanted.split(",")
+    groups = _groups(parsed, here, queue, form) if listed else []
+    width = max([_NARROWEST, *(len(group.names) for group in groups)])
+    form = form.replace("%#N", f"%{width}N")
+    rows = [] if parsed.has("noheader") else [_LETTER.sub(_head, form)]
+    rows += [_LETTER.sub(partial(_value, group), form) for group in groups]
     if parsed.has("long"):
         rows.insert(0, time.ctime())
     return SlurmAnswer("".join(f"{row}\n" for row in rows))
@@ -218,7 +226,7 @@ def _padded(match: re.Match[str], text: str) -> str:
 
 
 def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sacctmgr``: there are no accounts, and nothing to change.
+    """Answer ``sacctmgr``: there are no accounts, and nothing to change.
 
     Raises:
         CommandFailed: it is to change something.
@@ -232,7 +240,7 @@ def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:
 
 
 def sshare(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``sshare``: there are no accounts."""
+    """Answer ``sshare``: there are no accounts."""
     del here
     if "--version" in words or "-V" in words:
         return SlurmAnswer(f"slurm {VERSION}\n")

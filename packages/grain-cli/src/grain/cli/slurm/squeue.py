@@ -6,15 +6,16 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words import formats
 from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import OPEN, VALID, states_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -39,7 +40,7 @@ _STEPS = "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
 
 
 def squeue(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``squeue``.
+    """Answer ``squeue``.
 
     Raises:
         BadUse: its words make no sense.
@@ -127,7 +128,7 @@ def _columns(parsed: Parsed, here: Here) -> list[formats.ListColumn]:
     if form := here.environment.get("SQUEUE_FORMAT2"):
         return formats.names(form)
     if parsed.has("start"):
-        return formats.letters("%.18i %.9P %.8j %.8u %.2t  %.19S %.6D %20Y %R")
+        return formats.letters("%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R")
     return formats.letters(formats.DEFAULT)
 
 
@@ -149,25 +150,11 @@ def _states(parsed: Parsed, here: Here) -> frozenset[str]:
 
 def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
     """Return the jobs that ``-j`` names; None for all."""
-    text = ",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest)
-    words = [word for word in _split(text) if word]
+    words = split_words(",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest))
     try:
         return [listing.meant(word) for word in words] if words else None
     except ValueError as error:
         raise CommandFailed(f"squeue: error: Invalid job id: {error}") from None
-
-
-def _split(text: str) -> Iterable[str]:
-    """Split at commas and spaces that are not between brackets."""
-    word, depth = "", 0
-    for letter in text:
-        depth += {"[": 1, "]": -1}.get(letter, 0)
-        if letter in ", " and not depth:
-            yield word
-            word = ""
-        else:
-            word += letter
-    yield word
 
 
 def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmTask]:
@@ -178,7 +165,10 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
     users = words("user", "SQUEUE_USERS")
     if parsed.has("me"):
         users = {here.user}
-    users = {_user(word) for word in users}
+    for word in users:
+        if not user_named(word):
+            raise CommandFailed(f"squeue: error: Invalid user: {word}\n")
+    users = set(map(user_named, users))
     partitions = words("partition", "SQUEUE_PARTITION")
     names = words("name", "SQUEUE_NAMES")
     accounts, qos = words("account", "SQUEUE_ACCOUNT"), words("qos", "SQUEUE_QOS")
@@ -195,17 +185,3 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
         and not parsed.has("reservation")
         and not parsed.has("licenses")
     ]
-
-
-def _user(word: str) -> str:
-    from grain.cli.slurm.here import user_name
-
-    if word.isdecimal():
-        return user_name(int(word))
-    import pwd
-
-    try:
-        pwd.getpwnam(word)
-    except KeyError:
-        raise CommandFailed(f"squeue: error: Invalid user: {word}\n") from None
-    return word

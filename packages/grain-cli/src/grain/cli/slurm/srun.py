@@ -35,7 +35,7 @@ _GRACE = 30.0  # seconds from SIGTERM to SIGKILL at a time limit
 
 
 def srun(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``srun``; for a single process this process becomes the command.
+    """Answer ``srun``; for a single process this process becomes the command.
 
     Raises:
         BadUse: its words make no sense.
@@ -77,7 +77,7 @@ def _system_command(env: Mapping[str, str]) -> str | None:
 
 
 def salloc(words: list[str], here: Here) -> SlurmAnswer:
-    """SlurmAnswer ``salloc``.
+    """Answer ``salloc``.
 
     Raises:
         CommandFailed: always, but for its version.

@@ -13,6 +13,8 @@ _NUMBER = re.compile(
     r"(\d{1,15})(?:_(?:(\d{1,9})|\*|\[([0-9,:%-]+)\]))?(?:\.([a-z0-9_]+))?", re.ASCII
 )
 
+_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^, \[])+")
+
 
 class Meant(NamedTuple):
     """A job, or tasks of it.
@@ -30,6 +32,11 @@ class Meant(NamedTuple):
     def has(self, job: int, task: int | None) -> bool:
         """Return True if a task is meant."""
         return self.job == job and (not self.tasks or task in self.tasks)
+
+
+def split_words(text: str) -> list[str]:
+    """Split a list of jobs at commas and spaces that are not between brackets."""
+    return _IN_LIST.findall(text)
 
 
 def meant(word: str, newest: int) -> Meant:

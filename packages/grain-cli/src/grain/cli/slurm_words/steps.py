@@ -100,14 +100,7 @@ def make_step(given: Mapping[str, str], environment: Mapping[str, str]) -> SrunS
         StepRefused: there is no such step here; the text is what srun prints.
     """
     job = environment.get("SLURM_JOB_ID", "")
-    for name, reason in _REFUSED.items():
-        if name in given:
-            raise StepRefused(f"srun: error: (Grain) {reason}")
-    if given.get("jobid", job) != job:
-        raise StepRefused(
-            f"srun: error: Unable to confirm allocation for job {given['jobid']}: Invalid job id "
-            "specified\nsrun: (Grain) a step begins in its own job only"
-        )
+    refuse(given, job)
     mpi = given.get("mpi", "none")
     if mpi not in _PLAIN_MPI:
         raise StepRefused(
@@ -185,6 +178,26 @@ def _have_cpus(
         cpus += [int(count)] * int(times or 1)
     each = _count(given, "cpus-per-task") or 1
     return all(place >= len(cpus) or count * each <= cpus[place] for place, count in places)
+
+
+def refuse(given: Mapping[str, str], job: str) -> None:
+    """Refuse options of a step that there are not here.
+
+    Args:
+        given: options by their long names.
+        job: the number of the job in which ``srun`` runs; "" for none.
+
+    Raises:
+        StepRefused: the text is what srun prints.
+    """
+    for name, reason in _REFUSED.items():
+        if name in given:
+            raise StepRefused(f"srun: error: (Grain) {reason}")
+    if given.get("jobid", job) != job:
+        raise StepRefused(
+            f"srun: error: Unable to confirm allocation for job {given['jobid']}: Invalid job id "
+            "specified\nsrun: (Grain) a step begins in its own job only"
+        )
 
 
 def _file(pattern: str) -> str:

@@ -122,9 +122,12 @@ def begin_time(text: str, now: float) -> float:
         at = midnight + _OF_DAY[word] * 3600
         return at if at > now else at + 86400
     if match := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(am|pm)?", word):
-        hour = int(match[1]) % 12 if match[4] else int(match[1])
-        hour += 12 if match[4] == "pm" else 0
-        at = midnight + hour * 3600 + int(match[2]) * 60 + int(match[3] or 0)
+        hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+        if not (hour <= (12 if match[4] else 23) and minute < 60 and second < 60):
+            raise ValueError(text)
+        if match[4]:
+            hour = hour % 12 + 12 * (match[4] == "pm")
+        at = midnight + hour * 3600 + minute * 60 + second
         return at if at > now else at + 86400
     return _date(text, here)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Variables of the batch job in which the worker runs. A program that finds them takes the job of
 # the worker for its own: it starts its ranks there, or names its files by that job's number.
 _OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_", "PMI")
+# Those of a task of an array that submits a job: the job may be no task, and has other inputs.
+_OF_TASK = ("GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY")
 
 _LAUNCHERS = ("OMPI_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_", RSH, CALL)
 
@@ -68,6 +70,7 @@ def job_environment(
         name: value
         for name, value in job.environment.items()
         if not name.startswith(_OUTER)
+        and name not in _OF_TASK
         # Those of a job on several workers, in which this one was submitted, lead to those.
         and not (RSH in job.environment and name.startswith(_LAUNCHERS))
     }
