@@ -165,11 +165,11 @@ def test_when_a_job_has_failed_those_that_wait_are_cancelled_and_those_that_run_
 def test_a_resource_that_makes_no_sense_fails_its_job_only(
     jobs: JobCommands, snakemake: FakeSnakemake
 ) -> None:
-    bad, good = FakeJob(jobs.home, wildcard="bad", nodes=2), FakeJob(jobs.home, wildcard="good")
+    bad, good = FakeJob(jobs.home, wildcard="bad", nodes="two"), FakeJob(jobs.home, wildcard="good")
     snakemake.executor(keep_going=True).run_jobs([bad, good])
     snakemake.until_failed(bad)
 
-    assert bad.errors[0][0].startswith("nodes: a job runs on one node here; ")
+    assert bad.errors[0][0].startswith("nodes is 'two': write a number")
     assert [job.options["snakemake-parts"] for _, job in jobs.queue.jobs_from(1)]
     assert jobs.queue.jobs.end() == 2
     assert good.registered == ["1"]
