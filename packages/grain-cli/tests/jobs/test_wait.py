@@ -9,11 +9,17 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from grain.cli.jobs.dispatcher import revive_dispatcher
 from grain.cli.jobs.wait import wait_for
+from grain.cli.slurm.here import Here
+from grain.cli.slurm.reading import wait_for as slurm_wait_for
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.selectors import Selected
 
 if TYPE_CHECKING:
+    from grain.queue.folder import Queue
     from grain_testkit.job_commands import JobCommands
 
 
@@ -117,3 +123,42 @@ def test_a_pipe_gets_no_progress(jobs: JobCommands) -> None:
     jobs.submit()
     jobs.end(1)
     assert "" == jobs.grain("wait", "1").stderr
+
+
+@pytest.mark.parametrize("how", ["wait", "srun"])
+def test_who_waits_starts_a_dispatcher_if_the_last_one_was_killed(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    jobs.submit()
+    jobs.begin(1)
+    started: list[str | None] = []
+
+    def start(queue: Queue, config: str | None) -> str:
+        started.append(config)
+        jobs.dispatch()
+        jobs.end(1)
+        return ""
+
+    monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", start)
+    Dispatchers(jobs.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
+    module = "grain.cli.jobs.wait" if how == "wait" else "grain.cli.slurm.reading"
+    monkeypatch.setattr(f"{module}._LOOK", 0.01)
+    monkeypatch.setattr(f"{module}._REVIVE", 0.0)
+    if how == "wait":
+        assert 0 == wait_for(jobs.queue, [Selected(1, 1)], config="grain.toml")
+    else:
+        assert slurm_wait_for(Here("srun"), jobs.queue, 1).is_final
+    assert ["grain.toml" if how == "wait" else None] == started
+
+
+def test_who_waits_starts_no_dispatcher_where_a_user_has_stopped_it(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatchers = Dispatchers(jobs.queue.files)
+    dispatchers.say_farewell(dispatchers.take_charge(replace(this_dispatcher(), pid_began=1)))
+
+    def start(*_: object) -> str:
+        pytest.fail("it was stopped on purpose")
+
+    monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", start)
+    revive_dispatcher(jobs.queue, None)

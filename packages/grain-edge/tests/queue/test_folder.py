@@ -412,6 +412,17 @@ def test_a_dispatcher_on_another_host_that_said_farewell_is_gone(queue: Queue) -
     assert dispatchers.alive() is None
 
 
+def test_a_dispatcher_has_died_if_it_is_gone_without_a_farewell(queue: Queue) -> None:
+    dispatchers = Dispatchers(queue.files)
+    assert not dispatchers.has_died()
+    dispatchers.take_charge(this_dispatcher())
+    assert not dispatchers.has_died()
+    number = dispatchers.take_charge(replaced(this_dispatcher(), pid_began=1))
+    assert dispatchers.has_died()
+    dispatchers.say_farewell(number)
+    assert not dispatchers.has_died()
+
+
 def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
     queue = Queue.open(tmp_path / "queue", make=True)
     for _ in range(4):

@@ -183,6 +183,19 @@ class Dispatchers:
             return LiveDispatcher(number, dispatcher, fate == "runs")
         return None
 
+    def has_died(self) -> bool:
+        """Return True if the dispatcher in charge was killed, as far as can be seen.
+
+        One that was stopped, or had nothing left to do, has said farewell.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        last = self.last()
+        if last is None or self.alive() is not None:
+            return False
+        return not self._files.disk.exists(f"dispatchers/{last[0]}.gone")
+
     def _has_given_sign(self, number: int) -> bool:
         if self._files.disk.exists(f"dispatchers/{number}.gone"):
             return False

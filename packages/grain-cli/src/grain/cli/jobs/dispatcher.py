@@ -54,6 +54,18 @@ def wake_dispatcher(queue: Queue, config: str | None) -> str:
     return ""
 
 
+def revive_dispatcher(queue: Queue, config: str | None) -> None:
+    """Start a dispatcher if the last one was killed; for commands that wait for jobs.
+
+    One that a user has stopped stays so.
+    """
+    from grain.queue.dispatchers import Dispatchers
+
+    with suppress(OSError):
+        if Dispatchers(queue.files).has_died():
+            wake_dispatcher(queue, config)
+
+
 def no_workers(config: str | None) -> str:
     """Return a sentence if there are no workers, and none were submitted; "" if there may be some.
 

@@ -177,7 +177,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         if why:
             click.echo(f"job {number} waits: {why}", err=True)
         if given["wait"]:
-            ctx.exit(wait_for(queue, [Selected(number, number)]))
+            ctx.exit(wait_for(queue, [Selected(number, number)], config=config))
 
 
 def _on_terminal() -> bool:

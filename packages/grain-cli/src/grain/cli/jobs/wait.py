@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.5  # seconds between two looks, at first
 _LOOK_LATER = 3.0  # after a while
+_REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 _MOST = 100  # the exit status for more failures than it could tell
 _TROUBLE = 255  # that of anything but a task without success
 
@@ -104,16 +105,22 @@ class _Awaited(NamedTuple):
         return counts
 
 
-def wait_for(queue: Queue, chosen: Iterable[Selected], *, as_json: bool = False) -> int:
+def wait_for(
+    queue: Queue, chosen: Iterable[Selected], *, as_json: bool = False, config: str | None = None
+) -> int:
     """Wait until jobs have ended, with progress on a terminal; return the exit status.
 
+    If the dispatcher is killed meanwhile, it starts another one.
+
     Args:
+        config: the configuration file of that; None for the usual one.
         as_json: True to print all jobs as JSON in the end; by default, those without success are
             named in sentences.
 
     Raises:
         grain.queue.errors.QueueError: the files of the queue cannot be read.
     """
+    from grain.cli.jobs.dispatcher import revive_dispatcher
     from grain.queue.book import Book
 
     book = Book.read(queue)
@@ -129,6 +136,7 @@ def wait_for(queue: Queue, chosen: Iterable[Selected], *, as_json: bool = False)
         if (entry := book.find(one.first)) is not None
     ]
     began, shown = time.monotonic(), ""
+    revive_at = began + _REVIVE
     progress = sys.stderr.isatty()
     try:
         while True:
@@ -140,6 +148,9 @@ def wait_for(queue: Queue, chosen: Iterable[Selected], *, as_json: bool = False)
                 break
             time.sleep(_LOOK if time.monotonic() < began + 60 else _LOOK_LATER)
             book.refresh()
+            if time.monotonic() >= revive_at:
+                revive_dispatcher(queue, config)
+                revive_at = time.monotonic() + _REVIVE
     finally:
         if shown:
             click.echo(err=True)

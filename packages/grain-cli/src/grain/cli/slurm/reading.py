@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.cli.slurm.here import CommandFailed
@@ -24,6 +25,7 @@ PATIENCE = 30.0
 _PAUSE = 1.0
 _LOOK = 0.3  # seconds between two looks for the end of a job, at first
 _LOOK_LATER = 2.0
+_REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 
 
 def open_queue(here: Here, *, make: bool = False) -> Queue | None:
@@ -112,10 +114,20 @@ def wake_dispatcher(queue: Queue) -> str:
         return f"no dispatcher could be started: {error}"
 
 
+def _revive_dispatcher(queue: Queue) -> None:
+    from grain.cli.jobs.dispatcher import revive_dispatcher
+
+    # Whatever fails: the files still tell when the job has ended.
+    with suppress(Exception):
+        revive_dispatcher(queue, None)
+
+
 def wait_for(
     here: Here, queue: Queue, number: int, between: Callable[[], None] = lambda: None
 ) -> Entry:
     """Wait until a job has ended, and return it.
+
+    If the dispatcher is killed meanwhile, another one is started.
 
     Args:
         here: the process.
@@ -129,10 +141,14 @@ def wait_for(
     what = f"{here.command}: error"
     book = patiently(here, what, lambda: Book.read(queue))
     began = time.monotonic()
+    revive_at = began + _REVIVE
     while not book.entries[number].is_final:
         time.sleep(_LOOK if time.monotonic() < began + 30 else _LOOK_LATER)
         patiently(here, what, book.refresh)
         between()
+        if time.monotonic() >= revive_at:
+            _revive_dispatcher(queue)
+            revive_at = time.monotonic() + _REVIVE
     between()
     return book.entries[number]
 
