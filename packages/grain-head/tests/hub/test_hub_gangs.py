@@ -635,13 +635,13 @@ def test_a_gang_that_runs_is_one_task_with_all_of_its_workers() -> None:
     assert f"it also has {', '.join(seats)}" == also
 
 
-def test_the_demand_of_a_gang_is_as_many_workers_as_it_has_members() -> None:
+def test_the_demand_counts_gangs_and_says_how_many_members_they_have() -> None:
     hub = Gang()
     hub.send("m", Submit(2, 1, F), Synced(), payload=b"args")
 
     [found] = demand(hub.hub.registry, hub.hub.waiting, hub.now).classes
 
-    assert (3, 3, 1, {"Cores": 2}) == (found.members, found.waiting, found.running, found.request)
+    assert (3, 1, 1, {"Cores": 2}) == (found.members, found.waiting, found.running, found.request)
 
 
 def rows(overview: OverviewAnswer) -> list[WorkerRow]:

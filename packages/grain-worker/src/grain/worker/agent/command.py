@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import outcome
 import trio
 
 from grain.config import WorkerSettings, add_options, read_options
@@ -195,12 +196,13 @@ async def serve(
     settings = RunnerSettings(worker, own_directory=bool(worker.cwd), labels=True, groups=groups)
     direct = DirectWaySeeker(partial(is_reached_directly, options.url), seek)
     agent = Agent(session, lifecycle, connect, settings=settings, direct=direct)
+    if part is None:
+        return await agent.run()
     async with trio.open_nursery() as nursery:
-        if part is not None:
-            nursery.start_soon(part.obey)
-        code = await agent.run()
+        nursery.start_soon(part.obey)
+        ran = await outcome.acapture(agent.run)  # so that its error is not in a group
         nursery.cancel_scope.cancel()
-    return code
+    return ran.unwrap()
 
 
 def with_absolute_paths(worker: WorkerSettings) -> WorkerSettings:
