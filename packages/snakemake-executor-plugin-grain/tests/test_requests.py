@@ -53,7 +53,7 @@ def test_resources_become_kinds(resources: dict[str, Any], request_: dict[str, A
 def test_a_rule_with_several_nodes_asks_for_so_many_workers(
     resources: dict[str, Any], each: dict[str, Any]
 ) -> None:
-    expected = {"Gang": {"count": 2, "of": each}}
+    expected: dict[str, object] = {"Gang": {"count": 2, "of": each}}
 
     assert Need(expected, 0) == need_of(4, {"nodes": 2, **resources})
 
