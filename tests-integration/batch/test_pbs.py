@@ -36,7 +36,7 @@ def text(path: Path) -> str:
         (["qsub", "-J", "0-1,3"], 2),
         (["qsub", "-J", "0-1", "-r", "n"], 2),
         (["qsub", "-J", "0-1", "-o", "out"], 2),
-        (["qsub", "-l", "select=2"], 2),
+        (["qsub", "-l", "place=pack"], 2),
         (["qsub", "-l", "frob=2"], 170),
         (["qstat", "-Q"], 2),
         (["qstat", "0[0-1]"], 1),
