@@ -102,12 +102,10 @@ def test_a_suspect_that_waits_for_a_worker_of_its_own_counts(harness: HubHarness
     assert 1 == harness.hub.counts().suspect
 
 
-def test_a_gang_that_waits_for_workers_of_its_own_counts_for_each_member(
-    harness: HubHarness,
-) -> None:
+def test_a_gang_that_waits_for_workers_of_its_own_is_one_task(harness: HubHarness) -> None:
     mission = submitted(harness)
     crashes = tuple(Crash((9, number), "w", "SIGSEGV", 0.0) for number in range(2))
     gang = Request(1, to_data(3 * Cores(2)))
     harness.send(mission, gang, Submit(1, 1, F, crashes=crashes), payload=b"")
 
-    assert [3] == [one.waiting for one in state(harness).classes]
+    assert [(1, 3)] == [(one.waiting, one.members) for one in state(harness).classes]

@@ -524,7 +524,7 @@ class ClassDemand(Part, frozen=True):
             workers that on each.
         ask: what each asks for, as a user writes it.
         interpreter: that they need; empty if any will do.
-        waiting: how many wait; one on several workers counts as so many.
+        waiting: how many wait; one on several workers counts once.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
         ended: of how many runs, at most 100 of each mission, `mean` is.

@@ -61,7 +61,7 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
             of(task.queue).elapsed += max(now - task.started, 0.0)
     for suspect in waiting.suspects:
         if suspect.queue is not None:
-            of(suspect.queue).waiting += suspect.queue.alternatives[0].count
+            of(suspect.queue).waiting += 1
     shown = [one for one in classes.values() if one.waiting or one.running]
     shown.sort(key=lambda one: -one.waiting - one.running)
     return DemandAnswer(
