@@ -75,6 +75,13 @@ def test_a_due_task_whose_worker_a_returned_run_has_taken_looks_for_another() ->
     assert ["", ""] == [run_seed(seed)[0] for seed in (702538, 702946)]
 
 
+def test_a_task_waits_for_a_gang_that_was_revoked_for_an_older_run() -> None:
+    """The older run comes to nothing while members of the gang are there."""
+    error, _ = run_seed(1628)
+
+    assert "" == error
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

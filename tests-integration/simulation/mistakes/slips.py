@@ -129,7 +129,7 @@ SLIPS: dict[str, Slip] = {
         "if True:",
     ),
     "what awaits the report of a worker that has reported waits": Slip(
-        Workers, "_on_inventory_end", "self._waiting.on_worker_over(worker.id, now)", "pass"
+        Workers, "_on_inventory_end", "self._runs.gangs.on_worker_over(worker.id, now)", "pass"
     ),
     "what awaits the report of a worker that has left waits": Slip(
         Missions,

@@ -25,6 +25,7 @@ from grain.resource import Cores, to_data
 from grain.worker.messages import (
     AckRuns,
     Draining,
+    GangPart,
     InventoryRun,
     Lease,
     MemberOpen,
@@ -235,8 +236,8 @@ class Successor(HubHarness):
     def inventory(self, lease: Lease) -> InventoryRun:
         return held(lease, gang=lease.gang)
 
-    def submit_again(self, worker: str = "") -> None:
-        self.mission()
+    def submit_again(self, worker: str = "", connection: int = 1) -> None:
+        self.mission(connection=connection)
         self.send("m", Request(1, to_data(3 * Cores(2))))
         submit: Message = Submit(1, 1, F, worker=worker)
         self.send("m", submit, Synced(), payload=b"args")
@@ -395,8 +396,265 @@ def test_seats_that_no_worker_reports_hold_up_a_task_no_longer_than_the_grace_pe
     assert [] == hub.sent("d", Lease)
 
     hub.wait(70)
+    [again] = hub.sent("d", Lease)
+    begun = {"d": again, **{name: hub.sent(name, Lease)[0] for name in ("e", hub.root)}}
+    for name, lease in begun.items():
+        hub.send(name, hub.ended(lease, "returned"))
 
-    assert 1 == len(hub.sent("d", Lease))
+    assert [1, 1, 1] == [len(hub.sent(name, Lease)) for name in begun]
+
+
+def test_a_task_whose_mission_was_paused_meanwhile_waits_for_unseen_seats_all_the_same() -> None:
+    hub = Successor()
+    hub.hub.outcomes.max_unconfirmed = 0
+    hub.submit_again(hub.root)
+    root = hub.begun[hub.root]
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    for name in ("d", "e"):
+        hub.worker(name)
+    hub.submit("m", 2)
+    [(name, lease)] = [
+        (one, some[0]) for one in ("d", "e", hub.root) if (some := hub.sent(one, Lease))
+    ]
+    hub.send(name, hub.ended(lease), payload=b"value")
+    assert hub.hub.registry.missions["m"].paused
+
+    hub.send(hub.root, hub.ended(root, "returned"))
+    hub.send("m", AckTasks((2,)))
+    assert not hub.hub.registry.missions["m"].paused
+    assert [[]] * 3 == [hub.sent(one, Lease) for one in ("d", "e", hub.root)]
+    hub.wait(70)
+
+    assert [1] * 3 == [len(hub.sent(one, Lease)) for one in ("d", "e", hub.root)]
+
+
+def test_a_root_whose_end_comes_after_that_of_the_named_worker_has_its_seats_waited_for() -> None:
+    hub = Successor()
+    root = hub.begun[hub.root]
+    hub.submit_again("x")
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.worker("x")
+    assert "waiting" == hub.hub.why("m", 1, hub.now).state
+
+    hub.send(hub.root, hub.ended(root, "returned"))
+    hub.worker("d")
+    assert [[]] * 3 == [hub.sent(name, Lease) for name in (hub.root, "d", "x")]
+    hub.wait(70)
+
+    assert [1] * 3 == [len(hub.sent(name, Lease)) for name in (hub.root, "d", "x")]
+
+
+class TwoGangs(Successor):
+    """A head that has begun a gang of the task again when its predecessor's are reported.
+
+    The newer gang is on d, e and f, the older one on a, b and c.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submit_again()
+        for name in "def":
+            self.worker(name)
+        self.newer = {name: self.sent(name, Lease)[0] for name in "def"}
+        self.newer_root, self.newer_seats = parts(self.newer)
+        for name in (self.root, *self.seats):
+            self.report(name)
+        for name, lease in self.newer.items():
+            assert [Revoke(lease.attempt)] == self.sent(name, Revoke)
+
+    def vacate(self, name: str) -> None:
+        """Report that nothing is left of a member of the newer gang."""
+        self.send(name, self.ended(self.newer[name], "cancelled"))
+
+    def end_older(self, status: str = "returned") -> None:
+        """Report that nothing is left of any member of the older gang."""
+        for name in (self.root, *self.seats):
+            how = status if name == self.root else "cancelled"
+            self.send(name, self.ended(self.begun[name], how))
+
+    def started(self) -> list[str]:
+        """Return the workers that have got a lease since the last look."""
+        return [name for name in "abcdef" if self.sent(name, Lease)]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("seconds", [0, 70])
+def test_a_task_waits_for_a_newer_gang_that_was_revoked_for_an_older_one(
+    order: tuple[int, ...], before: int, seconds: float
+) -> None:
+    """So many members of the newer gang are vacated before the older one comes to nothing."""
+    hub = TwoGangs()
+    members = [[hub.newer_root, *hub.newer_seats][index] for index in order]
+    for name in members[:before]:
+        hub.vacate(name)
+
+    hub.wait(seconds)
+    hub.end_older()
+    for name in members[before:]:
+        assert [] == hub.started()
+        hub.vacate(name)
+
+    assert 3 == len(hub.started())
+
+
+@pytest.mark.parametrize("named", ["", "x"])
+def test_a_task_that_is_submitted_again_waits_for_the_gangs_that_it_had(named: str) -> None:
+    hub = TwoGangs()
+    hub.lose("m")
+    hub.end_older()
+    assert {} == hub.hub.registry.missions["m"].tasks
+
+    hub.submit_again(named, connection=2)
+    hub.wait(70)
+    for name in (hub.newer_root, *hub.newer_seats):
+        assert [] == hub.started()
+        hub.vacate(name)
+
+    assert 3 == len(hub.started())
+
+
+def test_the_value_of_a_gang_that_was_revoked_resolves_the_task_that_waits_for_its_end() -> None:
+    hub = TwoGangs()
+    hub.end_older()
+
+    hub.send(hub.newer_root, hub.ended(hub.newer[hub.newer_root]), payload=b"value")
+    for name in hub.newer_seats:
+        hub.vacate(name)
+
+    assert 1 == len(hub.sent("m", Resolved))
+    assert [] == hub.started()
+
+
+def test_a_task_that_is_retracted_while_it_waits_for_a_gang_is_reported_when_that_has_ended() -> (
+    None
+):
+    hub = TwoGangs()
+    hub.end_older()
+    hub.send("m", Retract((1,)))
+    for name in (hub.newer_root, *hub.newer_seats):
+        assert [] == hub.sent("m", Retracted)
+        hub.vacate(name)
+
+    assert [Retracted(1)] == hub.sent("m", Retracted)
+    assert [] == hub.started()
+
+
+@pytest.mark.parametrize("how", ["value", "returned", "retracted"])
+def test_a_task_of_a_lasting_mission_waits_for_its_other_gang_that_goes_on(how: str) -> None:
+    hub = HubHarness(epoch=2)
+    mission = hub.mission("lasting-queue-1", link="m")
+    hub.send(mission, Request(1, to_data(3 * Cores(2))))
+    hub.send(mission, Submit(1, 1, F), Synced(), payload=b"args")
+    for name in "def":
+        hub.worker(name)
+    newer = {name: hub.sent(name, Lease)[0] for name in "def"}
+    older = [
+        InventoryRun("lasting-queue-1", 1, (1, k), {"Cores": 2}, 1.0, gang=GangPart((1, 0), k, 3))
+        for k in range(3)
+    ]
+    for name, run in zip("abc", older, strict=True):
+        hub.worker(name, held=(run,))
+    root, seats = parts(newer)
+    assert [[]] * 3 == [hub.sent(name, Revoke) for name in "def"]
+
+    for name, run in zip("abc", older, strict=True):
+        hub.send(name, RunEnded(run.mission, 1, run.attempt, "returned"))
+    assert [[]] * 6 == [hub.sent(name, Lease) for name in "abcdef"]
+    if how == "retracted":
+        hub.send(mission, Retract((1,)))
+    hub.send(root, hub.ended(newer[root], "cancelled" if how == "retracted" else how), payload=b"")
+    assert [[]] * 6 == [hub.sent(name, Lease) for name in "abcdef"]
+    for seat in seats:
+        assert hub.sent(seat, Revoke)
+        hub.send(seat, hub.ended(newer[seat], "cancelled"))
+
+    ended = (len(hub.sent("m", Resolved)), len(hub.sent("m", Retracted)))
+    started = sum(len(hub.sent(name, Lease)) for name in "abcdef")
+    assert {"value": (1, 0, 0), "returned": (0, 0, 3), "retracted": (0, 1, 0)}[how] == (
+        *ended,
+        started,
+    )
+
+
+def test_a_task_waits_for_seats_that_were_reported_before_another_run_of_it() -> None:
+    hub = Successor()
+    hub.submit_again(hub.root)
+    for seat in hub.seats:
+        hub.report(seat)
+    hub.worker("d", held=(InventoryRun("m", 1, (1, 77), {"Cores": 2}, 1.0),))
+    for name in "ef":
+        hub.worker(name)
+
+    hub.send("d", RunEnded("m", 1, (1, 77), "returned"))
+    hub.wait(70)
+    for seat in hub.seats:
+        assert [[]] * 3 == [hub.sent(name, Lease) for name in "def"]
+        hub.send(seat, hub.ended(hub.begun[seat], "cancelled"))
+
+    assert 3 == sum(len(hub.sent(name, Lease)) for name in "abcdef")
+
+
+def test_a_task_waits_for_seats_whose_root_has_ended_and_was_lost_before_it_could_tell_how() -> (
+    None
+):
+    hub = Successor()
+    hub.submit_again(hub.root)
+    for seat in hub.seats:
+        hub.report(seat)
+    root = hub.begun[hub.root]
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.worker("d")
+    hub.lose(hub.root)
+    hub.wait(70)
+    for seat in hub.seats:
+        assert [] == hub.sent("d", Lease)
+        hub.send(seat, hub.ended(hub.begun[seat], "cancelled"))
+
+    assert 3 == sum(len(hub.sent(name, Lease)) for name in "abcd")
+
+
+def named_elsewhere(*, mission_first: bool) -> Successor:
+    """Return a head with a gang whose root has ended, and whose mission names a worker x."""
+    hub = Successor()
+    root = hub.begun[hub.root]
+    if mission_first:
+        hub.submit_again("x")
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, "returned"))
+    if not mission_first:
+        hub.submit_again("x")
+    return hub
+
+
+@pytest.mark.parametrize("mission_first", [True, False])
+def test_a_task_whose_seats_are_vacated_still_awaits_the_worker_that_its_mission_names(
+    mission_first: bool,
+) -> None:
+    hub = named_elsewhere(mission_first=mission_first)
+    for seat in hub.seats:
+        hub.report(seat)
+        hub.send(seat, hub.ended(hub.begun[seat], "cancelled"))
+    assert [[]] * 3 == [hub.sent(name, Lease) for name in "abc"]
+    assert "x" == hub.sent("m", Started)[-1].worker
+
+    hub.worker("x")
+
+    assert 3 == sum(len(hub.sent(name, Lease)) for name in "abcx")
+
+
+@pytest.mark.parametrize("mission_first", [True, False])
+def test_a_task_waits_for_unseen_seats_of_its_gang_also_if_its_mission_names_a_worker(
+    mission_first: bool,
+) -> None:
+    hub = named_elsewhere(mission_first=mission_first)
+    for name in ("d", "e", "x"):
+        hub.worker(name)
+    assert [[]] * 3 == [hub.sent(name, Lease) for name in ("d", "e", "x")]
+
+    hub.wait(70)
+
+    assert 3 == sum(len(hub.sent(name, Lease)) for name in (hub.root, "d", "e", "x"))
 
 
 # ---- gangs that crash

@@ -150,7 +150,6 @@ class Hub:
         )
         self.workers = parts.workers(
             registry,
-            self.waiting,
             self.runs,
             functions,
             reports,

@@ -467,8 +467,7 @@ class Missions:
                 self._give_up(mission, now)
         if self._limbo_ends > now:
             return
-        self._waiting.await_no_reports(now)
-        self._gangs.await_no_roots()
+        self._gangs.await_no_reports(now)
         self._scheduler.cluster.open()
         # Not before: a mission that has yet to come over may have functions that workers have.
         if all(mission.synced for mission in self._missions.values()):

@@ -370,18 +370,20 @@ class GangRecord:
     Attributes:
         root: the run of the root, by which all parts know the gang.
         size: the number of members.
+        key: its task: the id of the mission, and the number.
         lease: the root's lease; None if it has ended, or was not reported to this head.
         seats: the leases of the seats that are not vacated, by index.
         seen: the indices of all seats that this head knows, or knew.
         ended: True if the root has ended, as far as this head has seen.
-        origin: the lease of the root for which the task waits until all seats are vacated.
-        stand_in: what the task has as its lease meanwhile, on the worker of a seat.
+        origin: the lease of the root for which the task waits until all members are vacated.
+        stand_in: what the task has as its lease meanwhile, on the worker of a member.
         again: what lets the task wait again then.
         crash: the lease of a seat that crashed, and how.
     """
 
     root: Attempt
     size: int
+    key: tuple[str, int]
     lease: LeaseRecord | None = None
     seats: dict[int, LeaseRecord] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
@@ -390,6 +392,11 @@ class GangRecord:
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
     crash: tuple[LeaseRecord, str] | None = None
+
+    @property
+    def members(self) -> list[LeaseRecord]:
+        """The leases of the members that are not vacated, that of the root first."""
+        return [*(() if self.lease is None else (self.lease,)), *self.seats.values()]
 
     @property
     def unseen(self) -> int:

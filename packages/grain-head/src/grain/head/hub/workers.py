@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import LeaseRecord, Link
     from grain.head.hub.tasks.runs import Runs
-    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ask
 
 ENDED = 30.0
@@ -86,7 +85,6 @@ class Workers:
     def __init__(
         self,
         registry: Registry,
-        waiting: Waiting,
         runs: Runs,
         functions: FunctionTable,
         reports: MissionReports,
@@ -97,7 +95,6 @@ class Workers:
         self._registry = registry
         self._scheduler = registry.scheduler
         self._outgoing = registry.outgoing
-        self._waiting = waiting
         self._runs = runs
         self._functions = functions
         self._reports = reports
@@ -305,7 +302,7 @@ class Workers:
             self._outgoing.post(worker.link, Drain(worker.told_to_drain))
         self._functions.on_changed()
         self._reports.on_worker(worker)
-        self._waiting.on_worker_over(worker.id, now)
+        self._runs.gangs.on_worker_over(worker.id, now)
 
     # ---- leaving
 
@@ -363,7 +360,7 @@ class Workers:
         self._registry.remove_worker(worker)
         if worker.link is not None:
             self.links.pop(worker.link, None)
-        self._waiting.on_worker_over(worker.id, now)
+        self._runs.gangs.on_worker_over(worker.id, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the workers whose grace period is over."""

@@ -16,8 +16,11 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
     has lost the seat, too, its run ends.
 6.  Another head learns of seats and roots from their workers, in any order. A task of which only
     seats are reported waits for these; they are revoked when no root has come in the grace period,
-    or has reported its end. If the task has another run by then, it waits for them after that. A
-    task whose root has ended waits until all seats were reported, or the grace period is over.
+    or has reported its end. A task whose root has ended waits until all seats were reported, or the
+    grace period is over.
+7.  A task may have several gangs: seats of an earlier one are reported while it has another run, or
+    its own is revoked for an older run. When the task waits again, it waits for all of them first,
+    roots included, one after the other.
 """
 
 from __future__ import annotations
@@ -51,21 +54,26 @@ class Gangs:
         self._outcomes = outcomes
         self._reports = reports
         self._gangs: dict[Attempt, GangRecord] = {}
-        # Those of which seats were reported while their task had another run.
-        self._late: dict[Attempt, GangRecord] = {}
-        # While workers may yet report seats, the gangs whose roots have ended, by root; and those
-        # of them of which a seat was not reported, by the mission and the number of their task.
+        # While workers may yet report seats, the gangs whose roots have ended, by root.
         self._ended: dict[Attempt, GangRecord] = {}
-        self._unseen: dict[tuple[str, int], GangRecord] = {}
+        # Those of both for which a task has to wait, by the task: by mission and number, and not by
+        # its record, as that is a new one when the mission submits it again.
+        self._by_task: dict[tuple[str, int], dict[Attempt, GangRecord]] = {}
         # False until all workers have had the time to report to this head.
         self._all_reported = False
 
-    def of(self, part: GangPart) -> GangRecord:
-        """Return the gang of a part that was reported or is new."""
+    def of(self, part: GangPart, mission: str, number: int) -> GangRecord:
+        """Return the gang of a part that was reported or is new.
+
+        Args:
+            mission: the id of its task's mission.
+            number: that of its task.
+        """
         gang = self._gangs.get(part.root)
         if gang is None:
-            gang = self._ended.get(part.root) or GangRecord(part.root, part.size)
+            gang = self._ended.get(part.root) or GangRecord(part.root, part.size, (mission, number))
             self._gangs[part.root] = gang
+            self._by_task.setdefault(gang.key, {})[part.root] = gang
         return gang
 
     def all(self) -> Iterable[GangRecord]:
@@ -79,11 +87,11 @@ class Gangs:
 
     @property
     def hold_some(self) -> bool:
-        """True if tasks may have to wait for seats of earlier gangs."""
-        return bool(self._late or self._unseen)
+        """True if tasks may have to wait for earlier gangs."""
+        return bool(self._by_task)
 
     def is_stand_in(self, lease: LeaseRecord) -> bool:
-        """Return True if a lease stands in for that of a root, until all seats are vacated."""
+        """Return True if a lease stands in for that of a root, until nothing of the gang runs."""
         gang = self._gangs.get(lease.attempt)
         return gang is not None and gang.stand_in is lease
 
@@ -138,21 +146,21 @@ class Gangs:
         task = lease.task
         if not self._all_reported:
             self._ended[gang.root] = gang
-            if task is not None and gang.unseen:
-                self._unseen[task.mission.id, task.number] = gang
         if task is None or not (lease.current or self._awaits(gang, task)):
             if again is not None:
                 again(now)  # to count a crash; its task waits for something else
             if task is not None:
-                self._hold(gang, task)
-        else:
-            if again is not None and gang.crash is not None:
+                self.hold_back(task)
+        elif again is not None:
+            if gang.crash is not None:
                 # Where the root has crashed, too, it is one crash: that of the root's run, by which
                 # another head would count it.
                 seat, how = gang.crash
                 lease.lost = seat.worker.name
                 again = partial(self._outcomes.run_again, lease if crashed else seat, task, how)
             gang.origin, gang.again = lease, again
+        # Else the task waits for the end of this gang as of an earlier one, and the worker of the
+        # root is lost: what lets the task wait again stays.
         for seat in gang.seats.values():
             if not seat.revoked:
                 self._outgoing.revoke(seat)
@@ -183,7 +191,8 @@ class Gangs:
             self._stand_in(gang)
             return
         self._gangs.pop(gang.root, None)
-        self._late.pop(gang.root, None)
+        if gang.root not in self._ended or not gang.unseen:
+            self._forget(gang)
         origin, again = gang.origin, gang.again
         if again is not None and origin is not None and self._awaits(gang, origin.task):
             assert origin.task is not None
@@ -191,42 +200,49 @@ class Gangs:
             again(now)
             self.hold_back(origin.task)
 
+    def _forget(self, gang: GangRecord) -> None:
+        """Have no task wait for a gang any more."""
+        others = self._by_task.get(gang.key, {})
+        others.pop(gang.root, None)
+        if not others:
+            self._by_task.pop(gang.key, None)
+
     def _awaits(self, gang: GangRecord, task: TaskRecord | None) -> bool:
         """Return True if a task still waits for the end of a gang."""
         lease = None if task is None else task.lease
         return lease is not None and (lease is gang.origin or lease is gang.stand_in)
 
     def hold_back(self, task: TaskRecord) -> None:
-        """Let a task that waits again start only when no seat of an earlier gang is left.
+        """Let a task that waits again start only when nothing of an earlier gang is left.
 
         No effect for a task that does not wait.
         """
-        for gang in self._late.values():
-            if any(seat.task is task for seat in gang.seats.values()):
-                self._hold(gang, task)
-        unseen = self._unseen.get((task.mission.id, task.number))
-        if unseen is not None and unseen.unseen:
+        unseen = False
+        for gang in self._by_task.get((task.mission.id, task.number), {}).values():
+            self._hold(gang, task)
+            unseen = unseen or (gang.ended and gang.unseen > 0)
+        if unseen:
             self._waiting.await_seats(task)
 
     def _hold(self, gang: GangRecord, task: TaskRecord) -> None:
-        """Let a task that waits start only when the seats of an earlier gang are vacated."""
+        """Let a task that waits start only when all members of an earlier gang are vacated."""
         here = task.mission.tasks.get(task.number) is task
-        if not here or task.lease is not None or task.ending is not None or not gang.seats:
+        members = gang.members
+        if not here or task.lease is not None or task.ending is not None or not members:
             return
         if task.awaits not in ("", ITS_MISSION, ITS_SEATS):
             self._waiting.on_named(task, task.awaits)
         self._waiting.withdraw(task)
-        worker = next(iter(gang.seats.values())).worker
-        gang.origin = task.lease = LeaseRecord(gang.root, task, worker, None)
+        gang.origin = task.lease = LeaseRecord(gang.root, task, members[0].worker, None)
         gang.again = partial(self._outcomes.run_again, gang.origin, task, None)
         self._stand_in(gang)
 
     def _stand_in(self, gang: GangRecord) -> None:
-        """Have the task of a gang without a root count as running on the worker of a seat."""
+        """Have the task that waits for the end of a gang count as running on one of its workers."""
         task = None if gang.origin is None else gang.origin.task
         if gang.again is None or task is None or not self._awaits(gang, task):
             return
-        workers = {seat.worker.id: seat.worker for seat in gang.seats.values()}
+        workers = {member.worker.id: member.worker for member in gang.members}
         before = gang.stand_in
         if before is not None and task.lease is before and before.worker.id in workers:
             return
@@ -239,32 +255,44 @@ class Gangs:
 
     # ---- another head
 
-    def on_root_reported(self, lease: LeaseRecord, part: GangPart, *, ended: bool) -> None:
+    def on_root_reported(self, lease: LeaseRecord, gang: GangRecord, *, ended: bool) -> None:
         """Take in the run of a root that its worker reports."""
-        gang = lease.gang = self.of(part)
+        lease.gang = gang
         if not ended:
             gang.lease = lease
             self.on_root_here(gang)
 
-    def on_seat_reported(self, lease: LeaseRecord, part: GangPart) -> None:
+    def on_seat_reported(self, lease: LeaseRecord, gang: GangRecord) -> None:
         """Take in a seat that its worker reports; its task waits for it if no root is here."""
-        gang = lease.gang = self.of(part)
+        lease.gang = gang
         gang.seats[lease.member] = lease
         gang.seen.add(lease.member)
         if gang.lease is None and lease.task is not None:
             self._hold(gang, lease.task)
-            if not self._awaits(gang, lease.task):
-                self._late[gang.root] = gang
         if gang.lease is None and (self._all_reported or gang.ended):
             self._outgoing.revoke(lease)
 
-    def await_no_roots(self) -> None:
-        """Revoke the seats of which no root was reported; they had the time."""
-        if self._all_reported:
-            return
-        self._all_reported = True
+    def on_worker_over(self, worker: str, now: float) -> None:
+        """Let tasks start that awaited the report of a worker, or wait for earlier gangs."""
+        for task in self._waiting.on_worker_over(worker, now):
+            self.hold_back(task)
+
+    def await_no_reports(self, now: float) -> None:
+        """Await no more reports of workers: they had the time.
+
+        Seats of which no root was reported are revoked.
+        """
+        if not self._all_reported:
+            self._all_reported = True
+            self._await_no_roots()
+        for task in self._waiting.await_no_reports(now):
+            self.hold_back(task)
+
+    def _await_no_roots(self) -> None:
+        for gang in self._ended.values():
+            if gang.root not in self._gangs:
+                self._forget(gang)
         self._ended.clear()
-        self._unseen.clear()
         for gang in self._gangs.values():
             if gang.lease is None:
                 for seat in gang.seats.values():

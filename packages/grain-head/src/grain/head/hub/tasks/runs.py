@@ -88,7 +88,9 @@ class Runs:
 
     def _start_gang(self, root: LeaseRecord, task: TaskRecord, start: Start, now: float) -> None:
         """Send the leases of the seats of a gang."""
-        gang = self.gangs.of(GangPart(root.attempt, 0, 1 + len(start.seats)))
+        gang = self.gangs.of(
+            GangPart(root.attempt, 0, 1 + len(start.seats)), task.mission.id, task.number
+        )
         gang.lease, root.gang = root, gang
         for member, (worker, scheduler_id, allocation) in enumerate(start.seats, 1):
             seat = self._new_lease(task, self._registry.numbered[worker], scheduler_id)
@@ -361,7 +363,8 @@ class Runs:
             self._hold(lease, held, mission, task, now)
         worker.leases[held.attempt] = lease
         if held.gang is not None:
-            self.gangs.on_root_reported(lease, held.gang, ended=held.ended)
+            gang = self.gangs.of(held.gang, held.mission, held.task)
+            self.gangs.on_root_reported(lease, gang, ended=held.ended)
         if task is None and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         unwanted = task is None or task.ending is not None or task.retracted
@@ -417,11 +420,11 @@ class Runs:
         self._hold(lease, held, mission, None, now)
         lease.worker.leases[held.attempt] = lease
         task = mission.tasks.get(held.task)
-        here = self.gangs.of(held.gang).lease is not None
-        if task is None and not here and mission.may_submit(held.task):
+        gang = self.gangs.of(held.gang, held.mission, held.task)
+        if task is None and gang.lease is None and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         lease.task = task
-        self.gangs.on_seat_reported(lease, held.gang)
+        self.gangs.on_seat_reported(lease, gang)
 
     def _dismiss(self, lease: LeaseRecord, task: TaskRecord | None) -> None:
         """End a run that its worker reports, and that no task waits for."""

@@ -74,8 +74,11 @@ class Waiting:
         self.awaiting_report.setdefault(worker, {})[task] = None
 
     def await_seats(self, task: TaskRecord) -> None:
-        """Let a task that waits for room wait until workers have reported the seats of its gang."""
-        if task.scheduler_id is not None or task.suspect:
+        """Let a task that waits for room wait until workers have reported the seats of its gang.
+
+        One that awaits the report of a worker goes on with that.
+        """
+        if task.scheduler_id is not None or task.suspect or task.awaits == ITS_MISSION:
             self.withdraw(task)
             self.hold_back(task, ITS_SEATS)
 
@@ -135,21 +138,27 @@ class Waiting:
         self._registry.shares.started(task.mission.share, age, task.queue.priority)
         return task
 
-    def on_worker_over(self, worker: str, now: float) -> None:
-        """Let tasks wait for room whose worker, of which they awaited a report, is over."""
+    def on_worker_over(self, worker: str, now: float) -> list[TaskRecord]:
+        """Let tasks wait for room whose worker, of which they awaited a report, is over.
+
+        Returns:
+            These tasks, which may have to wait for earlier gangs.
+        """
         if self._named:
             self._named = {task: named for task, named in self._named.items() if named != worker}
-        for task in list(self.awaiting_report.get(worker, ())):
+        tasks = list(self.awaiting_report.get(worker, ()))
+        for task in tasks:
             self.withdraw(task)
             # Its mission takes it to run on that worker.
             self._registry.outgoing.post(task.mission.link, Started("", (task.number,)))
             self.enqueue(task, now)
+        return tasks
 
-    def await_no_reports(self, now: float) -> None:
-        """Let all tasks wait for room that await the report of a worker."""
+    def await_no_reports(self, now: float) -> list[TaskRecord]:
+        """Let all tasks wait for room that await the report of a worker; return them."""
         self._named.clear()
-        for worker in list(self.awaiting_report):
-            self.on_worker_over(worker, now)
+        workers = list(self.awaiting_report)
+        return [task for worker in workers for task in self.on_worker_over(worker, now)]
 
     # ---- missions that do not take their outcomes
 
