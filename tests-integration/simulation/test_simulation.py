@@ -82,6 +82,10 @@ def test_a_task_waits_for_a_gang_that_was_revoked_for_an_older_run() -> None:
     assert "" == error
 
 
+def test_a_cancelled_task_is_over_whose_worker_was_taken_for_lost_and_then_died() -> None:
+    assert ["", ""] == [run_seed(seed)[0] for seed in (1361, 1576)]
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

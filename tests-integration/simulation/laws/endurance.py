@@ -71,11 +71,16 @@ class Endurance:
                     self._world.laws.demand(law, not same or beside, (lease, other))
 
     def check_end(self) -> None:
-        """Check that every task of a mission that was not cancelled is over, by the files."""
+        """Check that every task of a mission that was not cancelled is over, by the files.
+
+        A task that was cancelled is over when no run of it is under way: the head may have taken
+        its worker for lost, and that may have died then, before it could write how the run ended.
+        """
         for files in self._world.files.values():
             stories = [m.story for m in self._world.missions if m.session.id == files.name]
             if not any(story.ended_outside for story in stories):
                 tasks = range(1, len(files.plan) + 1)
-                missing = [task for task in tasks if not files.is_over(task)]
+                left = [task for task in tasks if not files.is_over(task)]
+                missing = [t for t in left if t not in files.cancelled or files.holds(t)]
                 law = "every task of a lasting mission is over in the end"
                 self._world.laws.demand(law, not missing, (files.name, missing))
