@@ -633,7 +633,10 @@ SLIPS: dict[str, Slip] = {
         Runs, "adopt", "mission.may_submit(held.task)", "not mission.synced"
     ),
     "of two runs of a task of a lasting mission one is revoked": Slip(
-        Outcomes, "dismiss", "if mission.lasts and not task.retracted:", "if False:"
+        Outcomes,
+        "dismiss",
+        "if mission.lasts and not task.retracted and mission.may_submit(task.number):",
+        "if False:",
     ),
     "the connections of each process of a lasting mission are counted from 1": Slip(
         MissionSession, "__init__", "generation * _CONNECTIONS", "0"

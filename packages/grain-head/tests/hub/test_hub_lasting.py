@@ -221,6 +221,26 @@ def test_a_user_who_ends_a_lasting_mission_ends_runs_beside_outcomes_too(
     assert [Revoke(lease.attempt)] == harness.sent("back", Revoke)
 
 
+@pytest.mark.parametrize("how", ["mission", "task"])
+def test_a_run_ends_that_is_reported_after_a_user_has_ended_what_has_an_outcome_already(
+    harness: HubHarness, how: str
+) -> None:
+    worker, mission, (lease,) = running(harness)
+    harness.lose(worker)
+    harness.wait(70)
+    other = harness.worker("v", 1)
+    [second] = harness.sent(other, Lease)
+    harness.send(other, harness.ended(second, "error"), payload=b"begun elsewhere")
+    if how == "mission":
+        harness.send("cli", Ask("cancel", mission=M, by="me@host"))
+    else:
+        harness.send(mission, Retract((1,)))
+
+    harness.worker("w", 1, (held(lease, 100.0),), link="back")
+
+    assert [Revoke(lease.attempt)] == harness.sent("back", Revoke)
+
+
 def test_a_run_beside_the_outcome_of_its_task_is_the_next_process_to_wait_for(
     harness: HubHarness,
 ) -> None:

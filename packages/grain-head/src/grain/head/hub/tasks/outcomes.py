@@ -7,9 +7,9 @@
     `CRASHES` it fails. A run that was under way when the time of its worker was over is not a
     crash, and has rules of its own (`grain.head.scheduler.outlived`). Runs that were lost in any
     other way do not count.
-3.  A run of a lasting mission is revoked only if its task is retracted. If the task has an outcome
-    without it, or another run, it goes on *beside* the task, and takes its place when that is
-    forgotten.
+3.  A run of a lasting mission is revoked only if its task is retracted or the mission cancelled,
+    also if the worker reports the run after that. If the task has an outcome without it, or another
+    run, it goes on *beside* the task, and takes its place when that is forgotten.
 4.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
     tasks are parked until half of that is confirmed. What runs goes on.
 """
@@ -207,9 +207,12 @@ class Outcomes:
                 self._outgoing.revoke(task.lease)
 
     def dismiss(self, lease: LeaseRecord, task: TaskRecord) -> None:
-        """End a run for which its task does not wait; that of a lasting mission goes on."""
+        """End a run for which its task does not wait; that of a lasting mission goes on.
+
+        It ends if the task was cancelled, even if that has the outcome of another run.
+        """
         mission = task.mission
-        if mission.lasts and not task.retracted:
+        if mission.lasts and not task.retracted and mission.may_submit(task.number):
             mission.beside.setdefault(task.number, {})[lease] = None
         else:
             self._outgoing.revoke(lease)
