@@ -591,6 +591,29 @@ def test_resources_of_the_cluster_that_cannot_be(
     assert expected in said
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Licences = -2", "a number of licences cannot be negative"),
+        ("GPUs = 0.5", "a worker offers whole GPUs, as in GPUs(4)"),
+        ("GPUs = 'all'", "a worker offers whole GPUs, as in GPUs(4)"),
+        ("Gang = { count = 2, of = { GPUs = 1 } }", "is what a task asks for"),
+        ("Either = [{ GPUs = 1 }, { GPUs = 2 }]", "which no worker can have"),
+    ],
+)
+@pytest.mark.parametrize("where", ["[worker.res]", "[[shape]]\nname = 'a'\n[shape.res]"])
+def test_resources_that_no_worker_can_have_are_refused_before_a_job_is_submitted(
+    refused: Refused, where: str, text: str, expected: str
+) -> None:
+    assert expected in refused(f"{where}\n{text}\n")
+
+
+def test_resources_that_a_worker_detects_or_only_it_knows_are_passed_on(loaded: Load) -> None:
+    text = "GPUs = 'auto'\nDisks = 0.5\nCores = { auto = { most = 4 } }\n"
+
+    assert loaded(f"[worker.res]\n{text}").worker.res.keys() == {"GPUs", "Disks", "Cores"}
+
+
 @pytest.mark.parametrize("where", ["[worker.res]", "[[shape]]\nname = 'a'\n[shape.res]"])
 def test_a_kind_has_one_owner(refused: Refused, where: str) -> None:
     text = f"[head.res]\nLicences = 5\n{where}\nLicences = 2\n"

@@ -231,3 +231,12 @@ def test_a_gang_for_which_there_are_too_few_workers_says_so() -> None:
     reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
 
     assert "and 2 have it now; it waits for more workers, as only 2 could" in reasons
+
+
+def test_a_gang_that_no_worker_could_be_a_member_of_says_so() -> None:
+    cluster = Cluster(Cores(1))
+    wide = cluster.submit(2 * Cores(2))
+
+    reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
+
+    assert "and 0 have it now; it waits for more workers, as none could" in reasons

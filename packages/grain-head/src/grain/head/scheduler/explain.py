@@ -111,11 +111,12 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
                     ever[worker.in_common(one.same)] += 1
             most = max(able.values(), default=0)
             here = max(ever.values(), default=0)
+            could = f"only {here}" if here else "none"
             where = "one group" if one.same == "group" else "one job"
             sentences.append(
                 f"it needs room on {one.count} workers of {where} at once, and {most} "
                 f"{'has' if most == 1 else 'have'} it now"
-                + (f"; it waits for more workers, as only {here} could" if here < one.count else "")
+                + (f"; it waits for more workers, as {could} could" if here < one.count else "")
             )
     return sentences
 
