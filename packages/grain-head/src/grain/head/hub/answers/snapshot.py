@@ -85,8 +85,7 @@ def cluster_state(registry: Registry) -> list[ClusterState]:
     """Return what the scheduler owns for the whole cluster, kind by kind."""
     cluster = registry.scheduler.cluster
     return [
-        ClusterState(kind, counts, cluster.notes.get(kind, ""))
-        for kind, counts in cluster.usage().items()
+        ClusterState(kind, counts, cluster.note(kind)) for kind, counts in cluster.usage().items()
     ]
 
 
