@@ -109,8 +109,9 @@ def task_facts(registry: Registry, mission: MissionRecord, number: int, now: flo
         nothing for a task that is not known any more.
     """
     task = mission.tasks.get(number)
-    if task is not None and task.lease is not None and not task.lease.waits:
-        lease = task.lease
+    lease = None if task is None else task.lease
+    ends = lease is not None and lease.gang is not None and lease.gang.stand_in is lease
+    if task is not None and lease is not None and not lease.waits and not ends:
         return {
             "function": mission.function_names.get(task.function, ""),
             "worker": lease.worker.name,
