@@ -60,8 +60,8 @@ def check_shared(value: object) -> None:
     for name, data in value.items():
         try:
             from_data({name: with_counts(data, lambda _: 1)})
-        except UnknownKind:
-            continue  # of a package that only the host of the scheduler has
+        except (UnknownKind, ImportError):
+            continue  # of a package that only the host of the scheduler has, or can import
         except ValueError as error:
             raise Unfit(str(error)) from None
 
@@ -80,8 +80,8 @@ def check_offered(value: object) -> None:
             continue  # the worker finds out how many there are
         try:
             check_offer(from_data({name: data}))
-        except UnknownKind:
-            continue  # of a package that only the workers have
+        except (UnknownKind, ImportError):
+            continue  # of a package that only the workers have, or can import
         except (TypeError, ValueError) as error:
             raise Unfit(str(error)) from None
 
