@@ -280,8 +280,7 @@ def _shortened(never: str | None) -> str:
 def _why(registry: Registry, queue: TaskQueue, now: float) -> str:
     """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
     if queue.reservations:
-        reservation = queue.reservations[0]
-        return reserved_text(reservation.worker.name, reservation.start, now)
+        return reserved_text(queue.reservations[0], now)
     if not queue.open and queue.closed:
         return "; ".join(closed_texts(registry.scheduler, queue, now))
     numbers = [worker.number for worker in registry.workers.values() if worker.takes_runs]
