@@ -224,6 +224,14 @@ def test_what_there_is_not_is_refused(site: SlurmSite, words: list[str], text: s
     assert site.queue.jobs.end() == 1
 
 
+def test_a_range_of_nodes_that_ends_before_it_begins_is_shown_the_other_way_round(
+    site: SlurmSite,
+) -> None:
+    said = site.answer("sbatch", "-N", "4-2", "--wrap=x").err
+
+    assert "(Grain) 4-2 ends before it begins: write 2-4" in said
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

@@ -204,7 +204,7 @@ def test_gpus() -> None:
     assert values.gpus("gpu", gres=True) == 1
     assert values.gpus("gpu:a100:2,gres:gpu:1", gres=True) == 3
     assert values.gpus("none", gres=True) == 0
-    for text in ("fpga:1", "x"):
+    for text in ("fpga:1", "x", "gpu:1.5", "gpu:-1"):
         with pytest.raises(ValueError, match=r"^"):
             values.gpus(text, gres=True)
 

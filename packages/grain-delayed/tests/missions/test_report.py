@@ -76,6 +76,12 @@ LACK = (
             ["No workers are there yet", "Workers are there now.", LACK.format(5)],
             id="they fit some of the tasks",
         ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NeverStarts(FIVE, "the whole cluster has ...",
+             cluster=True), NoWorkers(FOUR, "no worker")],
+            ["No workers are there yet", "a task that asks for Cores(5) (the whole cluster"],
+            id="there are too few licences, and no workers",
+        ),
         pytest.param([CanStart(FOUR)], [], id="nothing was said before"),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ from grain.config.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from grain.config import Config
 
@@ -589,6 +590,46 @@ def test_resources_of_the_cluster_that_cannot_be(
         "grain.toml: head.res: found a table, expected a table of kinds of resource"
     )
     assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Licences = -2", "a number of licences cannot be negative"),
+        ("GPUs = 0.5", "a worker offers whole GPUs, as in GPUs(4)"),
+        ("GPUs = 'all'", "a worker offers whole GPUs, as in GPUs(4)"),
+        ("Gang = { count = 2, of = { GPUs = 1 } }", "is what a task asks for"),
+        ("Either = [{ GPUs = 1 }, { GPUs = 2 }]", "which no worker can have"),
+    ],
+)
+@pytest.mark.parametrize("where", ["[worker.res]", "[[shape]]\nname = 'a'\n[shape.res]"])
+def test_resources_that_no_worker_can_have_are_refused_before_a_job_is_submitted(
+    refused: Refused, where: str, text: str, expected: str
+) -> None:
+    assert expected in refused(f"{where}\n{text}\n")
+
+
+def test_resources_that_a_worker_detects_or_only_it_knows_are_passed_on(loaded: Load) -> None:
+    text = "GPUs = 'auto'\nDisks = 0.5\nCores = { auto = { most = 4 } }\n"
+
+    assert loaded(f"[worker.res]\n{text}").worker.res.keys() == {"GPUs", "Disks", "Cores"}
+
+
+@pytest.mark.parametrize("table", ["worker.res", "head.res"])
+def test_a_kind_whose_package_cannot_be_imported_here_is_passed_on(
+    loaded: Load, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a login node, a module that it needs may be missing."""
+    package = tmp_path / "streams-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: streams\nVersion: 1\n")
+    text = "[grain.resources]\nNodeStreams = grain_no_such_module:NodeStreams\n"
+    (package / "entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    config = loaded(f"[{table}]\nNodeStreams = 3\n")
+    found = config.worker.res if table == "worker.res" else config.head.res
+    assert {"NodeStreams": 3} == found
 
 
 @pytest.mark.parametrize("where", ["[worker.res]", "[[shape]]\nname = 'a'\n[shape.res]"])

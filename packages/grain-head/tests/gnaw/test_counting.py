@@ -36,6 +36,7 @@ def test_the_numbers_are_where_the_pattern_says() -> None:
     ("pattern", "output", "why"),
     [
         (PATTERN, "lmgrd is not running", "does not match the pattern"),
+        (r"(?P<total>\d)", "no", r"the pattern '(?P<total>\d)': no"),
         (PATTERN, "", "(nothing)"),
         ("(?P<total>.*)", "many", "its numbers are not whole numbers: many"),
         ("(?P<total>.*)", "-1", "its numbers cannot be: -1"),
@@ -130,7 +131,7 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
     answer.write_text(LMSTAT)
     shared = SharedResources({"Licences": {"orca": 2, "vasp": table(f"cat {answer}")}})
     assert {"orca": (0, 2), "vasp": (0, 0)} == shared.pool.usage()["Licences"]
-    assert "is not known" in shared.pool.notes["Licences"]
+    assert "is not known" in shared.pool.note("Licences")
     troubles: list[tuple[str, str]] = []
     changed = trio.Event()
 
@@ -141,7 +142,7 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
 
     async def until(note: str) -> None:
         with trio.fail_after(60):
-            while shared.pool.notes["Licences"] != note:
+            while shared.pool.note("Licences") != note:
                 await changed.wait()
 
     async with trio.open_nursery() as nursery:
@@ -188,4 +189,4 @@ async def test_nothing_is_handed_out_before_the_first_answer() -> None:
 def test_a_kind_without_a_class_is_not_handed_out() -> None:
     pool = SharedResources({"NoSuchKind": 3}).pool
 
-    assert "the scheduler has no class of this kind" in pool.notes["NoSuchKind"]
+    assert "the scheduler has no class of this kind" in pool.note("NoSuchKind")

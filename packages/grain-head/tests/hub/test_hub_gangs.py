@@ -130,6 +130,21 @@ def test_a_gang_starts_again_only_when_all_seats_are_vacated(how: str) -> None:
     assert (how == "crashed") == bool(hub.sent("m", Crashed))
 
 
+def test_a_gang_of_which_seats_are_left_says_what_it_waits_for() -> None:
+    hub = Gang()
+    leases = hub.leases()
+    root, (first, second) = parts(leases)
+    hub.send(root, hub.ended(leases[root], "returned"))
+
+    answer = hub.hub.answer_why("m", 1, hub.now)
+    assert ("waiting", None) == (answer.state, answer.worker)
+    why = f"its last run has ended, but for what {first}, {second} may still have of it"
+    assert [why] == answer.reasons
+    hub.send(first, hub.ended(leases[first], "cancelled"))
+    [why] = hub.hub.answer_why("m", 1, hub.now).reasons
+    assert f"but for what {second} may" in why
+
+
 def test_a_lost_root_worker_ends_the_seats_before_the_task_starts_again() -> None:
     hub = Gang()
     leases = hub.leases()

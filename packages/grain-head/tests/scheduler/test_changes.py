@@ -267,9 +267,15 @@ def test_how_often_a_task_was_overtaken_is_stated_and_when_a_worker_will_be_rese
 
 @pytest.mark.parametrize("start", [40.0, 39.0, 40.5, math.inf])
 def test_a_reserved_start_that_is_due_or_unknown_has_no_time(start: float) -> None:
-    assert "w0 is reserved for it, and takes it once it is free enough" == reserved_text(
-        "w0", start, 40.0
-    )
+    cluster = Cluster(Cores(4), max_overtakes=1)
+    cluster.submit(Cores(2))
+    wide = cluster.submit(Cores(4))
+    cluster.submit(Cores(1))
+    [reservation] = cluster.scheduler.tasks[wide].queue.reservations
+    reservation.start = start
+
+    text = "w0 is reserved for it, and takes it once it is free enough"
+    assert text == reserved_text(reservation, 40.0)
 
 
 def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:

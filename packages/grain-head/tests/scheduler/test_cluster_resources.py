@@ -345,6 +345,21 @@ def test_a_request_says_why_it_waits_and_why_it_never_can() -> None:
     assert of.scheduler.why_never(Cores(1) & Licences(vasp=1), 0.0) is None
 
 
+def test_a_number_that_a_command_tells_is_not_made_up_in_messages() -> None:
+    total, most = Licences(orca=2, vasp=0), Licences(orca=2, vasp=10**9)
+    of = Cluster(Cores(8), cluster=ClusterPool({"Licences": total}, {"Licences": most}))
+    of.scheduler.cluster.notes["Licences"] = {"orca": "orca: a", "vasp": "vasp: b"}
+    waits = of.submit(Cores(1) & Licences(vasp=1))
+
+    assert "it waits for Licences(vasp=1): 0 of 0 vasp in use, vasp: b" in of.why(waits).reasons
+    text = "the whole cluster has Licences(orca=2, vasp), asked for Licences(nix=1)"
+    assert text == of.scheduler.why_never(Cores(1) & Licences(nix=1), 0.0)
+    plain = {"Licences": Licences(0)}, {"Licences": Licences(10**9)}
+    of = Cluster(Cores(8), cluster=ClusterPool(*plain))
+    text = "the whole cluster has Licences, asked for Licences(nix=1)"
+    assert text == of.scheduler.why_never(Cores(1) & Licences(nix=1), 0.0)
+
+
 def test_a_kind_that_neither_a_worker_nor_the_scheduler_has_is_named() -> None:
     of = Cluster(Cores(8))
     why = of.scheduler.why_never(Cores(1) & Licences(1), 0.0)

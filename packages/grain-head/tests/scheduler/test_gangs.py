@@ -133,7 +133,11 @@ def test_a_reserved_worker_that_drains_frees_the_others_and_all_are_reserved_ane
         runs.append(cluster.submit(Cores(4)))
     cluster.finish(runs[0])  # the overtake, by which the gang becomes due
     reserved = [w for w in cluster.scheduler.workers.values() if w.reservation is not None]
-    assert 2 == len(reserved)
+    names = [one.worker.name for one in cluster.scheduler.tasks[wide].queue.reservations]
+    assert {w.name for w in reserved} == set(names)
+    assert 2 == len(names)
+    text = f"{', '.join(names)} are reserved for it, and take it once all of them are free enough"
+    assert text in cluster.why(wide).reasons
 
     cluster.drain(reserved[0].id)
 
@@ -212,6 +216,16 @@ def test_too_few_workers_for_a_gang_are_counted() -> None:
     )
 
 
+def test_a_gang_that_is_overtaken_waits_for_several_workers_to_be_reserved() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=2)
+    cluster.submit_many(Cores(3), Cores(3))
+    wide = cluster.submit(2 * Cores(4))
+    cluster.submit(Cores(1))
+
+    reasons = "\n".join(cluster.why(wide).reasons)
+    assert "once; after 2 times workers are reserved for it" in reasons
+
+
 def test_a_waiting_gang_is_explained_by_how_many_workers_have_room() -> None:
     cluster = Cluster(Cores(4), Cores(4))
     cluster.submit(Cores(3))
@@ -231,3 +245,12 @@ def test_a_gang_for_which_there_are_too_few_workers_says_so() -> None:
     reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
 
     assert "and 2 have it now; it waits for more workers, as only 2 could" in reasons
+
+
+def test_a_gang_that_no_worker_could_be_a_member_of_says_so() -> None:
+    cluster = Cluster(Cores(1))
+    wide = cluster.submit(2 * Cores(2))
+
+    reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
+
+    assert "and 0 have it now; it waits for more workers, as none could" in reasons

@@ -20,7 +20,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
-from grain.resource import Cores, GPUs, Memory, WTime, from_text
+from grain.resource import Cores, GPUs, Memory, Node, WTime, from_text
 from grain.whatif.errors import WhatIfError
 from grain.whatif.replay import Outcome, replay
 from grain.whatif.scenario import (
@@ -588,12 +588,17 @@ def test_a_change_names_a_function_and_what_it_asks_for() -> None:
     assert (["chem:opt"], from_text("WTime=1:00:00,Cores=2")) == parse_change(
         "opt:WTime=1:00:00,Cores=2", workload
     )
+    assert (["fn"], 2 * Node(4, 8) | GPUs(1)) == parse_change(
+        "fn:2 * Node(4, 8) | GPUs(1)", workload
+    )
     scenario = Scenario(None, {"fn": Memory(4)})
     assert Cores(2) & Memory(4) == scenario.request("fn", Cores(2) & Memory(8))
     for text, message in [
         ("other:Memory=4", "there are: chem:opt, fn"),
         ("fn", "write a function and what it asks for"),
         ("fn:Memory=x", "Memory"),
+        ("fn:2 * 2 * Cores=1", "write one number, as in 4"),
+        ("fn:2.5 * Cores=1", "the number of workers is a whole number"),
     ]:
         with pytest.raises(WhatIfError, match=message):
             parse_change(text, workload)
@@ -753,9 +758,13 @@ def test_a_task_on_several_workers_takes_them_all_at_once() -> None:
 
 
 def test_a_task_on_more_workers_than_there_are_never_ends() -> None:
-    never = replay(gangs(1, 2).workload(), workers(1)).never
+    workload = gangs(1, 2).workload()
+    functions, change = parse_change("fn:Cores=1|GPUs=1", workload)
+    either = Scenario(workers(1).workers, dict.fromkeys(functions, change))
 
-    assert {("fn", "it needs 2 workers at once, and there are 1"): 1} == never
+    for scenario in (workers(1), either):
+        never = replay(workload, scenario).never
+        assert {("fn", "it needs 2 workers at once, and there is 1"): 1} == never
 
 
 @pytest.mark.parametrize("lost", ["a", "b"])

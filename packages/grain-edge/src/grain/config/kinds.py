@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.config.expansion import Unfit, check_defer, entries, expand_place, placeholders
 from grain.config.metrics import parse_metrics
-from grain.config.shared import check_shared, counted
+from grain.config.shared import check_offered, check_shared, counted
 from grain.config.walltime import parse_walltime
 
 if TYPE_CHECKING:
@@ -390,4 +390,5 @@ SHARED = Kind(
 RESOURCES = Kind(
     "a table of kinds of resource, each with its data, such as Token = { token = 'gpu' }",
     lambda v, _: _resources(v),
+    check=lambda v, _: check_offered(v),
 )

@@ -1,7 +1,7 @@
-"""The resources of the whole cluster, ``[head.res]``: numbers, and commands that tell them.
+"""The resources of the whole cluster, ``[head.res]``, and what workers have beside their jobs.
 
-Where a number stands, a table with a ``command`` may stand, with the ``pattern`` for its output and
-the time between two commands, ``every``: one of these is a *count*.
+Where a number of the cluster stands, a table with a ``command`` may stand, with the ``pattern`` for
+its output and the time between two commands, ``every``: one of these is a *count*.
 """
 
 from __future__ import annotations
@@ -60,9 +60,29 @@ def check_shared(value: object) -> None:
     for name, data in value.items():
         try:
             from_data({name: with_counts(data, lambda _: 1)})
-        except UnknownKind:
-            continue  # of a package that only the host of the scheduler has
+        except (UnknownKind, ImportError):
+            continue  # of a package that only the host of the scheduler has, or can import
         except ValueError as error:
+            raise Unfit(str(error)) from None
+
+
+def check_offered(value: object) -> None:
+    """Refuse what a worker cannot offer, of the kinds that are known here.
+
+    Raises:
+        Unfit: it is not a resource of its kind, or only a task can ask for it.
+    """
+    from grain.resource import UnknownKind, check_offer, from_data
+
+    assert isinstance(value, dict)
+    for name, data in value.items():
+        if name == "auto" or data == "auto" or (isinstance(data, dict) and "auto" in data):
+            continue  # the worker finds out how many there are
+        try:
+            check_offer(from_data({name: data}))
+        except (UnknownKind, ImportError):
+            continue  # of a package that only the workers have, or can import
+        except (TypeError, ValueError) as error:
             raise Unfit(str(error)) from None
 
 

@@ -430,7 +430,7 @@ class _Replay:
 
     def _why_never(self, request: Resource) -> str:
         whys = [self._why_never_by(one) for one in request.alternatives()]
-        return "" if "" in whys else ", and ".join(whys)
+        return "" if "" in whys else ", and ".join(dict.fromkeys(whys))
 
     def _why_never_by(self, request: Resource) -> str:
         wtime, space = split_time(request)
@@ -438,7 +438,8 @@ class _Replay:
         count = request.count if isinstance(request, Gang) else 1
         number = len(self._stays) if workers is None else workers.number
         if number < count:
-            return f"it needs {count} workers at once, and there are {number}"
+            there = f"is {number}" if number == 1 else f"are {number}"
+            return f"it needs {count} workers at once, and there {there}"
         offers = {stay.resources for stay in self._stays}
         whys = []
         for offer in offers:

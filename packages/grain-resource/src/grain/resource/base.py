@@ -854,15 +854,16 @@ def _limited(gang: Gang, others: list[Resource]) -> Resource:
     if any(type(one) is Either for one in others):
         return _distributed([gang, *others])
     for one in others:
-        unlimited = [part for part in one.parts().values() if not part._limits_whole]
-        if type(one) is Gang or unlimited:
+        if type(one) is Gang:
+            raise ValueError(f"{gang.ask()} & {one.ask()}: a task is one gang")
+    whole = join((gang.member, *others))  # refuses a kind that a member has already
+    for one in others:
+        if not all(part._limits_whole for part in one.parts().values()):
             raise ValueError(
                 f"{gang.ask()} & {_bracketed(one)}: each member has the same, so write it inside, "
                 f"as in {gang.count} * ({gang.member.ask()} & {one.ask()})"
-                if type(one) is not Gang
-                else f"{gang.ask()} & {one.ask()}: a task is one gang"
             )
-    return Gang(gang.count, join((gang.member, *others)), gang.same)
+    return Gang(gang.count, whole, gang.same)
 
 
 def _distributed(resources: list[Resource]) -> Either:

@@ -59,6 +59,7 @@ class Identities(Resource):
 
     # The last one is there only if the resource was not stated by its ids.
     __slots__ = ("_mask", "_more", "_owned", "_stated")
+    _kind = ""  # it has the interface, and yet only its subclasses are kinds
 
     _mask: int
     _owned: int

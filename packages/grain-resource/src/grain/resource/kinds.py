@@ -20,7 +20,7 @@ from grain.resource.base import Either, Gang, Resource, defined_kinds, join, nam
 from grain.resource.errors import DuplicateKind, UnknownKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Self
 
@@ -90,12 +90,23 @@ def kind_class(name: str) -> type[Resource]:
     """
     cls = defined_kinds().get(name) or _installed(name)
     if cls is None:
-        names = ", ".join(sorted(defined_kinds().keys() - {Either._kind, Gang._kind}))
+        known = sorted(defined_kinds().keys() - {Either._kind, Gang._kind})
         raise UnknownKind(
-            f"unknown kind of resource {name!r}; known are {names}. Import the module that "
-            f"defines it, or install the package that has it as an entry point"
+            f"unknown kind of resource {name!r}; known are {', '.join(known)}. {_hint(name, known)}"
         )
     return cls
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """Return what to do about a name that is not one of a kind."""
+    if name == "Node":
+        return "A node is cores and memory: Cores=4,Memory=8"
+    from difflib import get_close_matches
+
+    plain = {kind.lower(): kind for kind in known}
+    if near := get_close_matches(name.lower(), plain, 1, 0.8):
+        return f"Did you mean {plain[near[0]]}?"
+    return "Import the module that defines it, or install the package that has it as an entry point"
 
 
 class Opaque(Resource):
@@ -165,7 +176,11 @@ def _either(data: Any, unknown: str) -> Either:
 
 def _gang(data: Any, unknown: str) -> Gang:
     """Return the gang that plain data state."""
-    if not isinstance(data, dict) or not {"count", "of"} <= data.keys() <= {"count", "of", "same"}:
+    if (
+        not isinstance(data, dict)
+        or not {"count", "of"} <= data.keys() <= {"count", "of", "same"}
+        or not isinstance(data["of"], dict)
+    ):
         raise ValueError(
             f"Gang = {data!r} is not a number of members, as in "
             '{"count": 4, "of": {"Cores": 8}}'

@@ -24,7 +24,7 @@ _PART, _ALTERNATIVE = (
     re.compile(rf'(?:[^{separator}\[\]{{}}"]|\[[^\]]*\]|\{{[^}}]*\}}|"[^"]*")+')
     for separator in ",|"
 )
-_MEMBERS = re.compile(r"\s*(-?\d+)\s*\*(.*)", re.DOTALL)
+_MEMBERS = re.compile(r"\s*([^=*]*?)\s*\*(.*)", re.DOTALL)
 _PYTHON = re.compile(r"\w\s*\(")
 _JOINED = {ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.Mult: operator.mul}
 _CALLED = {"Node": Node, "Either": Either, "gang": gang}
@@ -83,7 +83,7 @@ def _python(text: str) -> Resource:
     """Return the resource of a text as ``2 * Cores(4) | GPUs(1)``."""
     try:
         made = _evaluated(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError):
+    except (SyntaxError, RecursionError, MemoryError, OverflowError):
         raise ValueError(
             f"{text!r} is not a resource: write {_EXAMPLE}; or as in Python, Cores(4) & Memory(8)"
         ) from None
@@ -117,6 +117,10 @@ def _counted(text: str) -> tuple[list[int], dict[str, Any]]:
     """Return the numbers of workers before a list of ``Kind=value``, and the list as data."""
     counts = []
     while match := _MEMBERS.fullmatch(text):
+        if not re.fullmatch(r"[-+]?\d+", match[1]):
+            raise ValueError(
+                f"{match[1]!r} * ...: the number of workers is a whole number, as in 4"
+            )
         counts.append(int(match[1]))
         text = match[2]
     return counts, _listed(text)
@@ -126,7 +130,7 @@ def _listed(text: str) -> dict[str, Any]:
     """Return the kinds of a list of ``Kind=value``, as data."""
     parts = [part.strip() for part in _PART.findall(text)]
     if not parts or _PART.sub("", text).strip(", ") or text.strip().endswith(","):
-        raise ValueError(f"{text!r} is no list of Kind=value, {_EXAMPLE}")
+        raise ValueError(f"{text!r} is not a list of Kind=value, {_EXAMPLE}")
     data: dict[str, Any] = {}
     for part in parts:
         kind, equals, value = (piece.strip() for piece in part.partition("="))
@@ -146,10 +150,8 @@ def _made(text: str, counts: list[int], data: dict[str, Any]) -> Resource:
     try:
         made = from_data(data)
         for count in reversed(counts):
-            made = Gang(count, made, same or "group")
-    except UnknownKind as error:
-        raise ValueError(f"{text!r}: {error}{_hint(data)}") from None
-    except ValueError as error:
+            made = Gang(count, made, "group" if same is None else same)
+    except (UnknownKind, ValueError) as error:
         raise ValueError(f"{text!r}: {error}") from None
     return made
 
@@ -162,15 +164,3 @@ def _value(text: str) -> Any:
         return json.loads(text, parse_constant=str)
     except ValueError:
         return text
-
-
-def _hint(data: dict[str, Any]) -> str:
-    """Return a hint at the kind that was probably meant."""
-    usual = ("Cores", "GPUs", "Memory", "WTime", "Token", "Capacity", "Licences")
-    if "Node" in data:
-        return ". A node is cores and memory: Cores=4,Memory=8"
-    for kind in data:
-        for name in usual:
-            if kind not in usual and kind.lower().rstrip("s") == name.lower().rstrip("s"):
-                return f". Did you mean {name}?"
-    return ""

@@ -172,10 +172,11 @@ def _nodes(given: Mapping[str, str]) -> int:
     least, _, most = text.partition("-")
     if not least.isdecimal() or not (most or "1").isdecimal():
         raise BadUse(f'sbatch: error: "{text}" is not a valid node count', 255)
-    if int(least) > _MOST_NODES or (most and int(most) < int(least)):
-        raise JobRefused(
-            "Requested node configuration is not available", f"{_MOST_NODES} nodes are the most"
-        )
+    why = f"{_MOST_NODES} nodes are the most" if int(least) > _MOST_NODES else ""
+    if most and int(most) < int(least):
+        why = f"{text} ends before it begins: write {most}-{least}"
+    if why:
+        raise JobRefused("Requested node configuration is not available", why)
     return int(least)
 
 

@@ -197,6 +197,8 @@ def gpus(text: str, *, gres: bool = False) -> int:
                 raise ValueError(part)
             words = words[1:]
         count = words[-1] if words and words[-1].isdecimal() else ""
+        if not count and words and re.fullmatch(r"[-.\d]+", words[-1]):
+            raise ValueError(part)  # as 1.5, which is not the name of a type, either
         if not count and (not gres or len(words) > 1):
             raise ValueError(part)
         number += int(count or 1)

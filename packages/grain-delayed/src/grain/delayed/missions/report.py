@@ -260,7 +260,8 @@ class Reporter:
                 self._absent = False
                 self._never.discard(request)
             case NeverStarts(request, why, larger, cluster):
-                self._absent = False
+                if not cluster:  # which says nothing of workers
+                    self._absent = False
                 if request not in self._never:
                     self._never.add(request)
                     waits = f"it waits for another worker, which `{self._start_workers}` starts"

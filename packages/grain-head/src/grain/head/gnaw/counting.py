@@ -119,10 +119,10 @@ class SharedResources:
         self.pool = ClusterPool(total, most)
         for kind, resource in total.items():
             if isinstance(resource, Opaque):
-                self.pool.notes[kind] = (
-                    "the scheduler has no class of this kind, and so hands out none: install the "
-                    "package that has it as an entry point"
-                )
+                self.pool.notes[kind] = {
+                    "": "the scheduler has no class of this kind, and so hands out none: install "
+                    "the package that has it as an entry point"
+                }
         self._note()
 
     async def keep_counting(
@@ -186,8 +186,9 @@ class SharedResources:
 
     def _note(self) -> None:
         for kind in {count.kind for count in self.counts}:
-            notes = [count.note() for count in self.counts if count.kind == kind]
-            self.pool.notes[kind] = ", ".join(filter(None, notes))
+            self.pool.notes[kind] = {
+                count.name: count.note() for count in self.counts if count.kind == kind
+            }
 
 
 def _tables(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -208,7 +209,7 @@ def read(pattern: str, output: str) -> Told:
     """
     match = re.search(pattern, output, re.MULTILINE)
     if match is None:
-        raise CountFailed(f"its output does not match the pattern {pattern!r}: {_short(output)}")
+        raise CountFailed(f"its output does not match the pattern '{pattern}': {_short(output)}")
     groups = match.groupdict()
     try:
         total, used = int(groups["total"]), groups.get("used")

@@ -378,6 +378,10 @@ class Hub:
         if lease is not None and lease.waits:
             why = f"it is among the next on {lease.worker.name}, where others like it run"
             return Explanation(task.number, "waiting", (why,))
+        if lease is not None and self.gangs.is_stand_in(lease) and lease.gang is not None:
+            others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
+            why = f"its last run has ended, but for what {named(others)} may still have of it"
+            return Explanation(task.number, "waiting", (why, *_crashes(task)))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
         reasons = [*explanation.reasons, *_crashes(task)]

@@ -43,7 +43,7 @@ class ClusterPool:
         held: what running tasks hold of it, by task.
         changed: True if what is free, or the order of those who wait for it, may have changed.
         opens: nothing is handed out before that time; -inf if it may be.
-        notes: what is to be known of the numbers, by kind: sentences for display.
+        notes: what is to be known of the numbers, by kind and sort: clauses for display.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ClusterPool:
         self.held: dict[int, Resource] = {}
         self.changed = False
         self.opens = -math.inf
-        self.notes: dict[str, str] = {}
+        self.notes: dict[str, Mapping[str, str]] = {}
         # The tasks whose part cannot be told from that of others, as there is not so much, by kind.
         self._in_excess: dict[str, set[int]] = {}
         # What is kept for tasks that are to have a worker to themselves.
@@ -107,6 +107,16 @@ class ClusterPool:
     def usage(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Return how many of each sort are in use, and how many there are, by kind and name."""
         return {kind: _usage(one.total, one.free) for kind, one in self._supplies.items()}
+
+    def note(self, kind: str, part: Resource | None = None) -> str:
+        """Return what is to be known of the numbers of a kind; empty if there is nothing.
+
+        Args:
+            part: of a request, for that of the sorts which it names.
+        """
+        sorts = part.counts if isinstance(part, Licences) else None
+        notes = self.notes.get(kind, {}).items()
+        return ", ".join(text for name, text in notes if text and (sorts is None or name in sorts))
 
     # ---- what tasks hold
 
@@ -231,7 +241,7 @@ class ClusterPool:
                 f"{seconds} s, in which workers report what their tasks use already"
             )
         parts = by.shared.parts()
-        notes = [self.notes[kind] for kind in parts if self.notes.get(kind)]
+        notes = filter(None, (self.note(kind, part) for kind, part in parts.items()))
         usage = self.usage()
         used = [f"{_used(usage[kind], part)} in use" for kind, part in parts.items()]
         kept = ["an older task goes first"] if _gives(self._left(), by) else []
@@ -257,7 +267,9 @@ class ClusterPool:
         if not self.never(by):
             return None
         assert by.shared is not None
-        has = " & ".join(self._most[kind].total.ask() for kind in by.shared.parts())
+        has = " & ".join(
+            _told(self._most[kind].total, self._totals[kind].total) for kind in by.shared.parts()
+        )
         asked = by.shared.ask() if by.count == 1 else f"{by.count} times {by.shared.ask()}"
         return f"the whole cluster has {has}, asked for {asked}"
 
@@ -270,6 +282,18 @@ def unowned(request: Resource, pool: ClusterPool, workers: Iterable[Resource]) -
         f"neither a worker here nor the scheduler has {kind}, see [head.res] in grain.toml"
         for kind in sorted(kinds)
     ]
+
+
+def _told(most: Resource, total: Resource) -> str:
+    """Return what there is of a kind; without a number where a command tells that."""
+    if most == total or not isinstance(most, Licences) or not isinstance(total, Licences):
+        return most.ask()
+    if "" in most.counts:
+        return most._kind
+    sorts = (
+        f"{name}={n}" if n == total.counts.get(name) else name for name, n in most.counts.items()
+    )
+    return f"{most._kind}({', '.join(sorts)})"
 
 
 def _usage(total: Resource, free: Resource) -> dict[str, tuple[int, int]]:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Alternative, Task, TaskQueue, WorkerAccount
+    from grain.head.scheduler.state import (
+        Alternative,
+        Reservation,
+        Task,
+        TaskQueue,
+        WorkerAccount,
+    )
 
 # So many tasks are looked at one by one; a longer queue gets a bound.
 _COUNTED = 10_000
@@ -111,11 +117,12 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
                     ever[worker.in_common(one.same)] += 1
             most = max(able.values(), default=0)
             here = max(ever.values(), default=0)
+            could = f"only {here}" if here else "none"
             where = "one group" if one.same == "group" else "one job"
             sentences.append(
                 f"it needs room on {one.count} workers of {where} at once, and {most} "
                 f"{'has' if most == 1 else 'have'} it now"
-                + (f"; it waits for more workers, as only {here} could" if here < one.count else "")
+                + (f"; it waits for more workers, as {could} could" if here < one.count else "")
             )
     return sentences
 
@@ -167,33 +174,31 @@ def _more_urgent(task: Task) -> str:
 
 def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:
     """Return the reasons that hold for the queue's oldest task wherever it will run."""
-    reservation = queue.reservations[0] if queue.reservations else None
-    if reservation is not None and reservation.sticky:
-        return [reserved_text(reservation.worker.name, math.inf, now)]
-    if reservation is not None:
-        return [reserved_text(reservation.worker.name, reservation.start, now)]
+    if queue.reservations:
+        return [reserved_text(queue.reservations[0], now)]
     count = len(queue.overtakers)
     if count == limit:
         reserved = "the next worker on which it fits is reserved for it, once no other task has it"
         return [f"younger tasks overtook it {count} times or more: {reserved}"]
     if count:
         so_far = "once" if count == 1 else f"{count} times"
-        then = f"after {limit} times a worker is reserved for it"
+        several = queue.only is not None and queue.only.count > 1
+        then = f"after {limit} times {'workers are' if several else 'a worker is'} reserved for it"
         return [f"younger tasks used what it could not, {so_far}; {then}"]
     return []
 
 
-def reserved_text(worker: str, start: float, now: float) -> str:
-    """Return the sentence on a worker that is reserved for a task.
-
-    Args:
-        start: when the task starts there at the latest; infinite if that is not known.
-    """
-    after = start - now
-    if after < 1 or after == math.inf:
-        return f"{worker} is reserved for it, and takes it once it is free enough"
-    seconds = math.ceil(after)
-    return f"{worker} is reserved for it, and takes it within {seconds} s"
+def reserved_text(reservation: Reservation, now: float) -> str:
+    """Return the sentence on the worker that is reserved for a task, or the workers for a gang."""
+    workers = [one.worker.name for one in reservation.party]
+    several = len(workers) > 1
+    after = reservation.start - now
+    when = "once all of them are free enough" if several else "once it is free enough"
+    if 1 <= after < math.inf:
+        when = f"within {math.ceil(after)} s"
+    return f"{named(workers)} {'are' if several else 'is'} reserved for it, and " + (
+        f"take it {when}" if several else f"takes it {when}"
+    )
 
 
 def full_text(queue: TaskQueue, serving: int, looked_at: Iterable[WorkerAccount]) -> str:

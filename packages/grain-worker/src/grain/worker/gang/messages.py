@@ -48,7 +48,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpawnProgram(Message, frozen=True):
-    """An order to start a program; the payload is an `ProgramOrder`.
+    """An order to start a program; the payload is a `ProgramOrder`.
 
     Attributes:
         number: of the program, for the messages below.

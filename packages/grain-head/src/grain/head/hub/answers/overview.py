@@ -379,8 +379,7 @@ class Overview:
 
     def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> str:
         if queue.reservations:
-            reservation = queue.reservations[0]
-            return reserved_text(reservation.worker.name, reservation.start, now)
+            return reserved_text(queue.reservations[0], now)
         if not self._registry.workers:
             return "no worker is here"
         if not queue.serving_shapes:

@@ -85,8 +85,7 @@ def cluster_state(registry: Registry) -> list[ClusterState]:
     """Return what the scheduler owns for the whole cluster, kind by kind."""
     cluster = registry.scheduler.cluster
     return [
-        ClusterState(kind, counts, cluster.notes.get(kind, ""))
-        for kind, counts in cluster.usage().items()
+        ClusterState(kind, counts, cluster.note(kind)) for kind, counts in cluster.usage().items()
     ]
 
 
@@ -110,8 +109,9 @@ def task_facts(registry: Registry, mission: MissionRecord, number: int, now: flo
         nothing for a task that is not known any more.
     """
     task = mission.tasks.get(number)
-    if task is not None and task.lease is not None and not task.lease.waits:
-        lease = task.lease
+    lease = None if task is None else task.lease
+    ends = lease is not None and lease.gang is not None and lease.gang.stand_in is lease
+    if task is not None and lease is not None and not lease.waits and not ends:
         return {
             "function": mission.function_names.get(task.function, ""),
             "worker": lease.worker.name,
@@ -280,8 +280,7 @@ def _shortened(never: str | None) -> str:
 def _why(registry: Registry, queue: TaskQueue, now: float) -> str:
     """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
     if queue.reservations:
-        reservation = queue.reservations[0]
-        return reserved_text(reservation.worker.name, reservation.start, now)
+        return reserved_text(queue.reservations[0], now)
     if not queue.open and queue.closed:
         return "; ".join(closed_texts(registry.scheduler, queue, now))
     numbers = [worker.number for worker in registry.workers.values() if worker.takes_runs]
