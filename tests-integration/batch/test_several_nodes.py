@@ -7,6 +7,7 @@ A real Slurm has its story in ``test_gang_srun``.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -70,6 +71,25 @@ def warn(batch: Batch, job: str) -> str:
     return "SIGTERM"
 
 
+def are_ready(folder: Path) -> bool:
+    """Return True if both workers there have a runner that the warning of a whole job spares.
+
+    PBS sends it to all processes of a job, and a runner that is just starting would end.
+    """
+    ready = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[2:4] == [b"-m", b"grain.worker.runner.main"]:  # and not its supervisor
+                status = (process / "status").read_text()
+                ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+                ours = os.fsencode(f"HOME={folder}") in (process / "environ").read_bytes()
+                ready += ours and bool(ignored & 1 << signal.SIGUSR1 - 1)
+        except OSError:  # it has just ended
+            continue
+    return ready == 2
+
+
 def test_each_node_has_a_worker_and_all_are_warned(
     batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +109,7 @@ def test_each_node_has_a_worker_and_all_are_warned(
     up = [sys.executable, "-m", "grain.cli", "up"]
     said = subprocess.run(up, text=True, capture_output=True, check=True).stdout
     job = said.split()[3]
-    until(lambda: written("this worker, w."))
+    until(lambda: written("this worker, w.") and are_ready(tmp_path))
     system = open_system(load(tmp_path / "grain.toml"))
     before = system.states([job])[job].phase
     number = warn(batch, job)

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message
     from grain.worker.gang.programs import Outcome
 
+_LONGEST_LINE = 4096  # bytes in which the first line of what a program writes is looked for
+
 
 @dataclass(eq=False)
 class _Spawned:
@@ -247,7 +249,9 @@ class Root:
                 written = b""
                 with suppress(ControlError):  # it has gone, which ends the program
                     async for stream, data in spawned.read:
-                        written = written or data
+                        # A shell writes its line in parts.
+                        if b"\n" not in written and len(written) < _LONGEST_LINE:
+                            written += data
                         await lines.send(stream=stream, data=base64.b85encode(data).decode())
                         spawned.take(stream)
                 await spawned.over.wait()
