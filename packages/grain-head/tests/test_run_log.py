@@ -320,3 +320,19 @@ def test_a_log_has_the_workers_of_a_task_and_the_cores_that_its_request_leaves_o
     assert (members, each) == (submitted.members, submitted.request)
     [ended] = written.of(RunEnded)
     assert cores == ended.cores
+
+
+def test_a_gang_that_loses_a_member_has_one_run_that_crashed(
+    log: RunLog, written: Recorder
+) -> None:
+    """The task waits on another worker until nothing is left of its gang: it does not run there."""
+    [task] = SubmittedTasks(log, 2 * Cores(1), 1).tasks
+    log.on_message(Started("id-w1", (task,)))
+    log.on_message(Started("id-w2", (task,), over=True))
+    log.on_message(Crashed(task, Crash((1, 1), "w2", "w2 is lost", 0.0)))
+    log.on_message(Started("", (task,)))
+    log.ended(task, None)
+
+    assert [("crashed", "w1", 1, False), ("value", "", 1, True)] == ends(written)
+    assert ["w1"] == [line.worker for line in written.of(TaskStarted)]
+    assert ["w2 is lost", ""] == [end.message for end in written.of(RunEnded)]

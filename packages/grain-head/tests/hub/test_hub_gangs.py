@@ -895,6 +895,23 @@ def test_a_crash_is_blamed_once_and_on_the_member_that_the_root_has_lost(
     assert leases[root].attempt == crashed.crash.attempt
 
 
+def test_a_mission_learns_that_the_run_of_its_gang_is_over_while_seats_are_left() -> None:
+    """On its next connection as well: nothing runs where the task waits."""
+    hub = Gang()
+    leases = hub.leases()
+    root, (seat, _) = parts(leases)
+    [runs] = hub.sent("m", Started)
+    hub.send(root, hub.ended(leases[root], "crashed", detail="a member is lost", lost=seat))
+
+    [waits] = hub.sent("m", Started)
+    assert (False, True) == (runs.over, waits.over)
+    hub.lose("m")
+    hub.mission(link="m2", connection=2)
+    hub.send("m2", Request(1, to_data(3 * Cores(2))))
+    hub.send("m2", Submit(1, 1, F, runs.worker), Synced(), payload=b"args")
+    assert [waits] == hub.sent("m2", Started)
+
+
 def test_a_gang_that_runs_is_one_task_with_all_of_its_workers() -> None:
     hub = Gang()
     root, seats = parts(hub.leases())

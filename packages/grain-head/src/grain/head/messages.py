@@ -203,11 +203,13 @@ class Started(Message, frozen=True):
 
     Attributes:
         alternative: by which of the alternatives of their request, counted from 0.
+        over: True if their run is over, and they wait there until nothing is left of their gang.
     """
 
     worker: str
     tasks: tuple[int, ...]
     alternative: int = 0
+    over: bool = False
 
 
 class Crashed(Message, frozen=True):

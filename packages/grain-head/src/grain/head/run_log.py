@@ -240,7 +240,7 @@ class RunLog:
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
-            case Started():
+            case Started(over=False):
                 self.started(message.tasks, message.worker, self.now, message.alternative)
             case WorkerFacts():
                 self.worker_joined(message)
@@ -326,8 +326,11 @@ class RunLog:
         self._look_at_starts()
         self._list(task, self._tasks.get(task))
         run = self._runs.get(task)
-        # It may be that of an earlier run, which went on elsewhere.
-        if run is not None and self._name(run.worker).startswith(crash.worker):
+        record = self._tasks.get(task)
+        # It may be that of an earlier run, which went on elsewhere. Of a gang, it names the member
+        # that was lost, and the run is listed with the worker of the root.
+        is_gang = record is not None and bool(self._words.members(record.request))
+        if run is not None and (is_gang or self._name(run.worker).startswith(crash.worker)):
             run.crash, run.report = crash, report
 
     def ended(

@@ -611,10 +611,10 @@ class MissionSession:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
                 if not message.worker:
                     self.running.pop(task, None)
-                elif message.worker != record.worker:
+                elif message.worker != record.worker and not message.over:
                     self.running[task] = self.now
                 record.worker = message.worker
-                if message.worker:
+                if message.worker and not message.over:
                     record.alternative = message.alternative
 
     def _resolve(

@@ -282,8 +282,9 @@ class Missions:
         self._claim(task, ran_on, now)
         if (message.worker or task.lease is not None) and task.ending is None:
             by = None
-            runs_on = task.awaits
+            runs_on, over = task.awaits, False
             if task.lease is not None:
+                over = self._gangs.is_stand_in(task.lease)
                 runs_on = task.lease.worker.id
                 by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
                 self._reports.on_run(mission, task.lease.worker)
@@ -291,7 +292,9 @@ class Missions:
             if by is not None or runs_on != message.worker:
                 runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
                 alternative = 0 if by is None else by.index
-                self._outgoing.post(mission.link, Started(runs_on, (task.number,), alternative))
+                self._outgoing.post(
+                    mission.link, Started(runs_on, (task.number,), alternative, over)
+                )
 
     def _claim(self, task: TaskRecord, worker: str, now: float) -> None:
         """Take a task that its mission has submitted on this connection.

@@ -251,7 +251,7 @@ class Gangs:
         gang.stand_in.gang = gang  # so that what revokes it revokes the seats
         if task.claimed:
             self._reports.on_run(task.mission, worker)
-            self._outgoing.post(task.mission.link, Started(worker.id, (task.number,)))
+            self._outgoing.post(task.mission.link, Started(worker.id, (task.number,), over=True))
 
     # ---- another head
 
