@@ -439,8 +439,9 @@ def soak(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
-    session.install(*editable(packages_on(session)), "-e", "tools/testkit", "numpy")
+    """Measure performance, as JSON lines or a table: nox -s bench -- [NAME ...] [--OPTION ...]."""
+    # uv: the benchmark `peers` makes environments of other tools.
+    session.install(*editable(packages_on(session)), "-e", "tools/testkit", "numpy", "uv")
     session.run("python", "-m", "tools.bench", *session.posargs)
 
 

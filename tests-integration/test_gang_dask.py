@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gang_hosts import gang_of, on_hosts
-from real_tools.tool_environments import tool_or_skip
+from real_tools.tool_or_skip import tool_or_skip
 
 if TYPE_CHECKING:
     from pathlib import Path

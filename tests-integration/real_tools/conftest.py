@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_tools.tool_environments import tool_or_skip
+from real_tools.tool_or_skip import tool_or_skip
 from real_tools.tool_site import ToolSite, tool_site
 
 if TYPE_CHECKING:

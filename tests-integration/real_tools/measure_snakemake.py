@@ -27,11 +27,11 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests-integration")]
 
 from real_tools.snakemake_workflow import GRAIN, SNAKEMAKE  # noqa: E402
-from real_tools.tool_environments import tool_environment  # noqa: E402
 from real_tools.tool_site import ToolSite, tool_site  # noqa: E402
 
 from grain.queue.book import Book  # noqa: E402
 from grain.queue.folder import Queue  # noqa: E402
+from grain_testkit.tool_environments import tool_environment  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

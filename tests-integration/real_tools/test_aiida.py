@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from real_tools.tool_environments import ROOT
 
 from grain.queue.folder import Queue
+from grain_testkit.tool_environments import ROOT
 
 if TYPE_CHECKING:
     from real_tools.tool_site import ToolSite

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_tools.tool_environments import CACHE, tool_or_skip
+from real_tools.tool_or_skip import tool_or_skip
 from real_tools.tool_site import tool_site
+
+from grain_testkit.tool_environments import CACHE
 
 if TYPE_CHECKING:
     from pathlib import Path

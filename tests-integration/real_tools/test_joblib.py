@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_tools.tool_environments import GRAIN
 from real_tools.tool_site import ToolSite, tool_site
+
+from grain_testkit.tool_environments import GRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Benchmarks: each module here has a ``main`` that prints its measurements as JSON lines.
 
+`peers` prints a table instead: it compares tools.
+
 Machines are noisy: quote medians, and ratios of what was measured in one run.
 """
 

@@ -27,7 +27,7 @@ from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
-from grain.resource import Cores
+from grain.resource import ZERO, Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
 from grain.worker.external import run_external
@@ -245,6 +245,34 @@ async def test_leaving_by_cancellation_cancels_the_jobs_and_waits_for_their_ends
 
     assert 3 == len(got)
     assert all(isinstance(one.error, TaskCancelled) for one in got)
+
+
+async def test_workers_elsewhere_stay_connected_until_cancelled_jobs_have_ended(
+    address: str,
+) -> None:
+    """Otherwise the executor waits a minute for a worker that it has cut off itself."""
+    events: list[str] = []
+
+    async def work() -> None:
+        async with dial(address, role="worker", codec=CODEC, patience=30) as peer:
+            try:
+                # The end of its scheduler is an error to it.
+                await outcome.acapture(LocalWorker("elsewhere", Cores(1), peer.channel).serve)
+            finally:
+                events.append("worker left")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        with trio.CancelScope() as scope:
+            async with HostingExecutor(ZERO, address=address) as executor:
+                call = Call(trio.sleep, (1000.0,), {})
+                executor.submit_call(Cores(1), call, lambda _: events.append("job ended"))
+                while not executor.statistics().running:
+                    await trio.sleep(0.001)
+                scope.cancel()
+        nursery.cancel_scope.cancel()
+
+    assert ["job ended", "worker left"] == events
 
 
 async def interrupt() -> None:

@@ -8,6 +8,7 @@ Map:
 
 - ``plugin``: what pytest loads by itself: a hypothesis profile without time limits
 - ``small_disk``: a filesystem that a test can fill
+- ``tool_environments``: environments of other tools, from the package index
 - ``ports``: ports that no other test gets meanwhile
 - ``event_logs``: grain-edge: event logs of missions that never were
 - ``campaign``: grain-edge: the event log of a screening in which much goes wrong

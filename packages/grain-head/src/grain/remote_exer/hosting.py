@@ -193,7 +193,8 @@ class _Host:
 
         async def run(task_status: trio.TaskStatus[Serving]) -> None:
             try:
-                await head(task_status=task_status)
+                with scope:
+                    await head(task_status=task_status)
             except Superseded as error:
                 if not serving:
                     raise
@@ -201,7 +202,11 @@ class _Host:
                 on_event(HostingFailed(address, str(error)))
 
         serving: Serving | None = None
+        # Not shielded before it serves: who cancels the start waits for its end.
+        scope = trio.CancelScope()
         serving = await self._nursery.start(run)
+        scope.shield = True
+        self._scopes.append(scope)
         if serving.epoch == 1:  # no head was ever here that workers could come over from
             self.service.hub.scheduler.cluster.open()
 
@@ -251,7 +256,7 @@ class _Host:
                 await ours.aclose()
 
     def stop(self) -> None:
-        """Cancel all of it, and the nursery with the acceptor of other workers."""
+        """Cancel all of it, and the nursery."""
         for scope in self._scopes:
             scope.cancel()
         self._nursery.cancel_scope.cancel()

@@ -11,9 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 CACHE = "GRAIN_REAL_TOOLS"
 """The variable that names the directory of the environments."""
@@ -59,21 +57,6 @@ def tool_environment(*requirements: str) -> Path:
             _run(requirements[0], *words)
             finished.touch()
     return python
-
-
-def tool_or_skip(*requirements: str, must: bool) -> Path:
-    """Return the interpreter of an environment that has a tool, or skip the test.
-
-    Args:
-        requirements: those of `tool_environment`.
-        must: fail, and do not skip, if the tool cannot be installed.
-    """
-    try:
-        return tool_environment(*requirements)
-    except NotInstalled as error:
-        if must:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
 
 
 def _run(tool: str, *words: str) -> None:
