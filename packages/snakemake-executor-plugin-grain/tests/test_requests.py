@@ -66,7 +66,7 @@ def test_runtime_is_in_minutes() -> None:
     ("resources", "message"),
     [
         ({"nodes": "two"}, "nodes is 'two': write a number"),
-        ({"nodes": 2, "grain_request": "2 * Cores=4"}, "each member has the same, so write it"),
+        ({"nodes": 2, "grain_request": "2 * Cores=4"}, "both are of the kind Cores; state one"),
         ({"mem_mb": "much"}, "mem_mb is 'much': write a number"),
         ({"runtime": -1}, "runtime is -1: write a number"),
         ({"gpu": True}, "gpu is True: write a number"),

@@ -293,10 +293,10 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no list"),
+        ("", "is not a list"),
         ("Cores", "'Cores' in 'Cores': write Kind=value"),
         ("Cores=", "Kind=value"),
-        ("Cores=1,", "no list"),
+        ("Cores=1,", "is not a list"),
         ("Cores=1,Cores=2", "twice"),
         ("Cores(4", "as in Python"),
         ("cores=4", "Did you mean Cores"),
