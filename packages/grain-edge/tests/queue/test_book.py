@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from grain.queue.errors import NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
-from grain.queue.records import Begun, Dependency, Ended, Wish
+from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Wish
 from grain.queue.states import Asked, StateCounts, asked_of
 from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
@@ -377,3 +377,19 @@ def test_what_killed_processes_have_left_goes_after_a_day(queue: Queue, server: 
     server.clock += 2.0
     queue.files.clean()
     assert [] == queue.files.disk.list("incoming")
+
+
+def test_what_another_process_cancels_first_has_waited_and_what_a_worker_begins_runs(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submit(make_job("x", array=ArraySpec(ranges=((1, 3, 1),))))
+    book = Book.read(queue)
+    before = queue.cancel_waiting
+
+    def late(number: int, tasks: Any, begun: Begun) -> list[tuple[int | None, int]]:
+        before(number, [(1, 1)], Begun(at=1.0, host="h", cancelled="dispatcher"))
+        assert queue.begin(number, 2, 1, Begun(at=1.0, host="h", worker="w"))
+        return before(number, tasks, begun)
+
+    monkeypatch.setattr(queue, "cancel_waiting", late)
+    assert (2, 1) == book.cancel(1, lambda _: True, by="me")

@@ -435,8 +435,14 @@ class Book:
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
         begun = Begun(at=now, host=socket.gethostname(), cancelled=by, why=why)
-        made = len(self.queue.cancel_waiting(number, waiting, begun)) if waiting else 0
-        return Cancelled(made, running + len(waiting) - made)  # those left over have just begun
+        made = set(self.queue.cancel_waiting(number, waiting, begun) if waiting else ())
+        for task, attempt in set(waiting) - made:
+            # Another process was there first: a worker has begun it, or the dispatcher, which has
+            # seen the wish, has cancelled it.
+            other = self.queue.begun(number, task, attempt)
+            if other is not None and other.cancelled:
+                made.add((task, attempt))
+        return Cancelled(len(made), running + len(waiting) - len(made))
 
     def forget(self, bucket: int) -> None:
         """Remove the jobs of a bucket that was packed from the book."""
