@@ -611,7 +611,9 @@ class MissionSession:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
                 if not message.worker:
                     self.running.pop(task, None)
-                elif message.worker != record.worker and not message.over:
+                elif message.worker != record.worker and not (
+                    message.over and task in self.running  # it has begun when it did
+                ):
                     self.running[task] = self.now
                 record.worker = message.worker
                 if message.worker and not message.over:
