@@ -136,12 +136,18 @@ class Site:
             [(_, payload)] = await peer.channel.receive()
             return payload
 
-    async def adopt(self, worker: str = "") -> None:
-        """Have the next process get the outcome of the run that the first one began."""
+    async def adopt(self, worker: str = "", first: Process | None = None) -> None:
+        """Have the next process get the outcome of the run that the first one began.
+
+        Args:
+            first: the first process if it lives; it ends, with an error, before the run does.
+        """
         async with self.next() as executor:
             got: list[Any] = []
             call = Call(once, (self.path,), {})
             executor.submit_call(Cores(1), call, got.append, number=TASK, worker=worker)
+            if first is not None:
+                assert 1 == await trio.to_thread.run_sync(first.wait)
             await self.state(lambda s: s.tasks.running == 1 and s.missions[0].connected)
             Path(f"{self.path}.go").touch()
             await executor.join()
@@ -276,8 +282,7 @@ async def test_of_two_processes_the_later_one_is_served_and_the_other_ends(site:
     with site.gnaw(), site.worker(), trio.fail_after(120):
         first = await site.first()
         try:
-            await site.adopt()
-            assert 1 == await trio.to_thread.run_sync(first.wait)
+            await site.adopt(first=first)
         finally:
             first.kill()
     assert MissionReplaced.__name__ in (site.folder / "mission.log").read_text()
