@@ -228,3 +228,13 @@ def test_a_process_outside_of_a_job_says_where_it_belongs(tmp_path: Path) -> Non
 
     assert 2 == done.returncode
     assert "in a job of Slurm, PBS or Grid Engine, and this is a job of lsf" in done.stderr
+
+
+def test_a_job_that_does_not_tell_its_nodes_is_refused_in_one_line(tmp_path: Path) -> None:
+    environ = {**os.environ, "PBS_JOBID": "7.server", "XDG_STATE_HOME": str(tmp_path)}
+    environ.pop("PBS_NODEFILE", None)
+    words = [*python_command("grain.worker"), "--nodes", "2", "--url", "edge:///nowhere"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
+    assert "grain-worker: --nodes needs the nodes of the job, and PBS_NODEFILE" in done.stderr

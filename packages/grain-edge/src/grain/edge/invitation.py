@@ -173,11 +173,18 @@ async def invite(codec: Codec, heartbeat: Heartbeat | None = None) -> AsyncItera
     """
     door = Door(codec, heartbeat)
     listeners = await door.listen()
+    failed: Exception | None = None
     async with trio.open_nursery() as nursery:
         for listener in listeners:
             nursery.start_soon(accept_forever, listener, door.admit)
-        yield door
+        # An error of the block is kept from the nursery, which would make a group of it.
+        try:
+            yield door
+        except Exception as error:
+            failed = error
         nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
 
 
 def interface_of(address: str) -> str:

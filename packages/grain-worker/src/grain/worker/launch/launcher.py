@@ -22,6 +22,7 @@ from grain.edge.errors import EdgeError
 from grain.edge.invitation import invite
 from grain.edge.trust import private_folder, python_command, remove_files
 from grain.eventlog.names import state_folder
+from grain.worker.errors import UsageError
 from grain.worker.launch.part import CODEC, PART, NodePart, SignalReceived
 from grain.worker.launch.places import LAUNCHERS, places, remote, srun, system_of
 from grain.worker.launch.starter import StartOrder
@@ -115,23 +116,24 @@ async def launch(
 
     Raises:
         UsageError: this is not a job of a batch system in which that is possible, or its launcher
-            is missing.
+            or the list of its nodes is missing.
         OSError: a file cannot be written, or this host cannot listen.
     """
     ours = _Launch()
     system_of(environ)
     with on_signals(ours.on_signal, *_SIGNALS):
-        async with invite(CODEC) as door, trio.open_nursery() as nursery:
+        async with invite(CODEC) as door:
             with _starts(argv, nodes, log, door.invitation, environ) as starts:
                 count = sum(start.workers for start in starts)
                 if count != nodes:
                     _log.warning("%d nodes were asked for, and the job has %d", nodes, count)
-                for _ in range(count):
-                    nursery.start_soon(ours.serve, door)
-                async with trio.open_nursery() as running:
-                    for start in starts:
-                        running.start_soon(ours.run, start)
-            nursery.cancel_scope.cancel()
+                async with trio.open_nursery() as nursery:
+                    for _ in range(count):
+                        nursery.start_soon(ours.serve, door)
+                    async with trio.open_nursery() as running:
+                        for start in starts:
+                            running.start_soon(ours.run, start)
+                    nursery.cancel_scope.cancel()
     return ours.status
 
 
@@ -149,7 +151,13 @@ def _starts(
         worker = [*python_command("grain.worker"), *argv]
         yield [_Start("srun", srun(count, worker), variables, count)]
         return
-    file = environ.get("PBS_NODEFILE" if system == "pbs" else "PE_HOSTFILE", "")
+    variable = "PBS_NODEFILE" if system == "pbs" else "PE_HOSTFILE"
+    file = environ.get(variable)
+    if not file:
+        raise UsageError(
+            f"--nodes needs the nodes of the job, and {variable} does not name the file of them: "
+            "start it by the job's script"
+        )
     found = places(system, Path(file).read_text().splitlines())
     slots = [place.slots for place in found]
     order = StartOrder(list(argv), str(Path.cwd()), dict(environ), slots, invitation, log)
