@@ -28,7 +28,7 @@ import socket
 import sys
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 from grain import GVAR
 from grain.edge.invitation import interface_of
@@ -176,6 +176,9 @@ def mpi_prefix(
             or the flavour is unknown; or srun is to start ranks on members that are not in one job
             of Slurm.
     """
+    if flavour not in get_args(Flavour):
+        names = ", ".join(get_args(Flavour))
+        raise ValueError(f"mpi_prefix({flavour!r}): flavour must be one of {names}")
     gang = members.get()
     if res is None and gang is not None and len(gang.cpus) > 1:
         return over_members(flavour, gang, threads, launcher, pmi)
@@ -209,17 +212,15 @@ def mpi_prefix(
         local = ["-bootstrap", "fork", "-hosts", "localhost"]
         command = [launcher or "mpiexec.hydra", *local, "-genv", *omp.split("=")]
         return [*command, "-genv", *pin, "-n", ranks]
-    if flavour == "srun":
-        bind = "map_cpu:" + ",".join(map(str, cpus))
-        if threads > 1:
-            bind = "mask_cpu:" + ",".join(f"{_mask(domain):#x}" for domain in domains)
-        # --overlap: the step that Grain's worker runs in holds the same CPUs already.
-        step = ["--nodes=1", f"--ntasks={ranks}", f"--cpus-per-task={threads}", "--overlap"]
-        if node := os.environ.get("SLURMD_NODENAME"):
-            step.append(f"--nodelist={node}")
-        step += [f"--mpi={pmi}"] if pmi else []
-        return [launcher or "srun", *step, f"--cpu-bind={bind}", f"--export=ALL,{omp}"]
-    raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
+    bind = "map_cpu:" + ",".join(map(str, cpus))
+    if threads > 1:
+        bind = "mask_cpu:" + ",".join(f"{_mask(domain):#x}" for domain in domains)
+    # --overlap: the step that Grain's worker runs in holds the same CPUs already.
+    step = ["--nodes=1", f"--ntasks={ranks}", f"--cpus-per-task={threads}", "--overlap"]
+    if node := os.environ.get("SLURMD_NODENAME"):
+        step.append(f"--nodelist={node}")
+    step += [f"--mpi={pmi}"] if pmi else []
+    return [launcher or "srun", *step, f"--cpu-bind={bind}", f"--export=ALL,{omp}"]
 
 
 def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dict[str, str]:
@@ -316,10 +317,8 @@ def over_members(
         names = ",".join(f"m{index}" for index in range(len(gang.cpus)))
         command = [launcher or "mpiexec.hydra", "-hosts", names, "-ppn", str(each), "-n", ranks]
         return [*command, *rank]
-    if flavour == "srun":
-        gang.uses_doors = True
-        return _srun_over(gang, each, threads, launcher, pmi)
-    raise ValueError(f"flavour must be openmpi, mpich, intel or srun, not {flavour!r}")
+    gang.uses_doors = True
+    return _srun_over(gang, each, threads, launcher, pmi)
 
 
 def _srun_over(gang: Members, each: int, threads: int, launcher: str | None, pmi: str) -> list[str]:
