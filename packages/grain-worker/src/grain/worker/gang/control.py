@@ -60,7 +60,9 @@ class JsonLines:
         Raises:
             ControlError: the other side has gone, or has sent something else.
         """
-        while (end := self._read.find(b"\n")) < 0:
+        searched = 0  # a line of megabytes comes in many pieces
+        while (end := self._read.find(b"\n", searched)) < 0:
+            searched = len(self._read)
             if len(self._read) > MOST:
                 raise ControlError("the line is too long")
             try:
