@@ -157,8 +157,8 @@ class OpenTask:
     Attributes:
         queued: since when it waits, or waited for the run that goes on.
         started: since when it runs; None while it waits.
-        request: the amounts that it asks for on each worker; of alternatives those of the one that
-            it took last.
+        request: the amounts that it asks for on each worker. If it has alternatives, these are the
+            amounts of the last one by which it ran.
         workers: the number of workers that it takes at once, likewise.
         ran_before: True if an earlier run of it had begun.
     """

@@ -184,7 +184,7 @@ class Planning:
 
         Args:
             spared: True to leave out workers with GPUs.
-            coming: True to count those that were asked for.
+            coming: True to count also workers that are submitted and not there yet.
         """
         found = Counter(
             worker.batch_job or worker.id if one.one_job else ""

@@ -226,7 +226,7 @@ def _padded(match: re.Match[str], text: str) -> str:
 
 
 def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:
-    """Answer ``sacctmgr``: there are no accounts, and nothing to change.
+    """Answer ``sacctmgr`` as a site without accounts, where nothing can be changed.
 
     Raises:
         CommandFailed: it is to change something.
@@ -240,7 +240,7 @@ def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:
 
 
 def sshare(words: list[str], here: Here) -> SlurmAnswer:
-    """Answer ``sshare``: there are no accounts."""
+    """Answer ``sshare`` as a site without accounts."""
     del here
     if "--version" in words or "-V" in words:
         return SlurmAnswer(f"slurm {VERSION}\n")

@@ -241,7 +241,7 @@ class Scheduler:
         Args:
             task: an id that no waiting or running task has.
             by: an alternative of its queue: it may use what that asks for.
-            workers: as many as that asks for, the root of a gang first. They drain.
+            workers: one for each member, the root of a gang first. They drain.
             age: as for `on_submitted`.
 
         Raises:

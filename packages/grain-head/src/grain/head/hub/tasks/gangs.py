@@ -56,8 +56,8 @@ class Gangs:
         self._gangs: dict[Attempt, GangRecord] = {}
         # While workers may yet report seats, the gangs whose roots have ended, by root.
         self._ended: dict[Attempt, GangRecord] = {}
-        # Those of both for which a task has to wait, by the task: by mission and number, and not by
-        # its record, as that is a new one when the mission submits it again.
+        # The gangs, of both kinds, for which a task has to wait. Their key is the mission and the
+        # task's number: the record of a task changes when its mission submits it again.
         self._by_task: dict[tuple[str, int], dict[Attempt, GangRecord]] = {}
         # False until all workers have had the time to report to this head.
         self._all_reported = False

@@ -32,7 +32,7 @@ class EmptiedWorkers(NamedTuple):
 
     Attributes:
         by: the alternative of its request by which it starts.
-        workers: as many as that asks for, the root first.
+        workers: one for each member, the root first.
     """
 
     by: Alternative
@@ -122,7 +122,7 @@ class Quarantine:
     def _choose(
         self, task: TaskRecord, taken: Collection[int] | None, now: float
     ) -> EmptiedWorkers | None:
-        """Return the workers with the least to finish of those that suffice for a task, if any.
+        """Return the workers that a task can have soonest; None if too few are large enough.
 
         Args:
             taken: the workers that are for other suspects; None to consider these, too.
