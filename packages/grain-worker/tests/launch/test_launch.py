@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 REMOTE = """\
 #!/bin/sh
 echo "$0 $*" >>"$CALLS"
-[ "{option}" ] && [ "$1" = "{option}" ] && shift
-[ "$1" = -nostdin ] && shift
+shell={shell}
+while [ "${{1#-}}" != "$1" ]; do
+    [ "$1" != -noshell ] || shell=
+    shift
+done
 host=$1; shift
-exec env -i HOME="$HOME" XDG_STATE_HOME="$XDG_STATE_HOME" NODE="$host" {variables} {run}
+[ ! "$shell" ] || set -- "$shell" -c "$*"
+exec env -i HOME="$HOME" XDG_STATE_HOME="$XDG_STATE_HOME" NODE="$host" {variables} "$@"
 """
 SRUN = """\
 #!/bin/bash
@@ -50,13 +54,10 @@ SYSTEMS = {
 }
 COMMANDS = {
     "slurm": ("srun", SRUN),
-    "pbs": ("pbs_tmrsh", REMOTE.format(option="", variables="PBS_JOBID=$PBS_JOBID", run='"$@"')),
-    "torque": ("pbsdsh", REMOTE.format(option="-h", variables="PBS_JOBID=$PBS_JOBID", run='"$@"')),
-    # As Grid Engine has it, a shell takes the words apart.
-    "sge": (
-        "qrsh",
-        REMOTE.format(option="-inherit", variables="JOB_ID=$JOB_ID", run='sh -c "$*"'),
-    ),
+    "pbs": ("pbs_tmrsh", REMOTE.format(shell="", variables="PBS_JOBID=$PBS_JOBID")),
+    "torque": ("pbsdsh", REMOTE.format(shell="", variables="PBS_JOBID=$PBS_JOBID")),
+    # As Grid Engine has it, the user's shell takes the words apart, unless there is to be none.
+    "sge": ("qrsh", REMOTE.format(shell="sh", variables="JOB_ID=$JOB_ID")),
 }
 
 
@@ -72,9 +73,10 @@ class Job:
         (folder / "hosts").write_text("n1 1 main.q@n1 UNDEFINED\nn2 1 main.q@n2 UNDEFINED\n")
         self.folder = folder
         self.log = folder / "w1.log"
+        self.state = folder / "it's a $state"
         environment = {
             "HOME": str(folder),
-            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_STATE_HOME": str(self.state),
             "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
             "CALLS": str(folder / "calls"),
             "FROM_SETUP": "it's set",
@@ -104,7 +106,12 @@ class Job:
 
     def work(self) -> None:
         """Wait until both workers are there, and connected to the launching process."""
-        self.until(lambda: all(f"this worker, w1.{n}, offers" in self.text(n) for n in (0, 1)))
+
+        def offered() -> bool:
+            assert "has ended with status" not in self.text(), self.text()
+            return all(f"this worker, w1.{n}, offers" in self.text(n) for n in (0, 1))
+
+        self.until(offered)
         self.until(lambda: all(len(self.connections(self.pid(index))) for index in (0, 1)))
 
     def pid(self, index: int) -> int:
@@ -176,7 +183,7 @@ def test_each_node_has_a_worker_with_a_name_and_a_log_and_gets_the_signals_of_th
     assert "it's set" == variables["FROM_SETUP"]
     assert all(text.endswith("this worker has ended\n") for text in (job.text(0), job.text(1)))
     assert 0o600 == (job.folder / "w1.1.log").stat().st_mode & 0o777
-    assert [] == list((job.folder / "state/grain").glob("nodes/*"))
+    assert [] == list((job.state / "grain").glob("nodes/*"))
 
 
 @pytest.mark.parametrize("system", ["slurm", "pbs"])
@@ -216,7 +223,7 @@ def test_slots_and_directory_of_a_node_are_those_of_the_batch_system(
 
     assert ["1", "1"] == [job.environment(index)["NSLOTS"] for index in (0, 1)]
     assert job.folder == Path(f"/proc/{job.pid(1)}/cwd").readlink()
-    assert "-inherit -nostdin n2 " in (job.folder / "calls").read_text()
+    assert "-inherit -nostdin -noshell n2 " in (job.folder / "calls").read_text()
     assert " n1 " not in (job.folder / "calls").read_text()
 
 

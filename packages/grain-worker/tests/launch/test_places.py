@@ -26,11 +26,20 @@ def test_srun_starts_one_on_each_node_whatever_sbatch_was_asked_for() -> None:
     assert ["grain-worker", "--name", "w"] == command[-3:]
 
 
-def test_a_word_that_a_shell_would_take_apart_is_refused_where_there_is_one() -> None:
-    starter = ["/my python/bin/python", "-m", "x"]
+def test_words_that_a_shell_would_take_apart_get_to_a_node_as_they_are() -> None:
+    starter = ["/it's my $python/bin/python", "-c", "import sys; print('!')", "x"]
+    qrsh = ["qrsh", "-inherit", "-nostdin", "-noshell", "n2"]
 
     assert ["tmrsh", "n2", *starter] == remote("pbs", "n2", starter, {"pbs_tmrsh": "tmrsh"})
-    with pytest.raises(UsageError, match="/my python"):
+    assert [*qrsh, *starter] == remote("sge", "n2", starter, {"qrsh": "qrsh"})
+
+
+@pytest.mark.parametrize("odd", ["/two\nlines", "/latin-1 \udcff"])
+def test_a_word_that_grid_engine_does_not_pass_on_as_it_is_is_refused(odd: str) -> None:
+    starter = [odd, "-m", "x"]
+
+    assert ["tmrsh", "n2", *starter] == remote("pbs", "n2", starter, {"pbs_tmrsh": "tmrsh"})
+    with pytest.raises(UsageError, match="Grid Engine passes no path with such characters"):
         remote("sge", "n2", starter, {"qrsh": "qrsh"})
 
 

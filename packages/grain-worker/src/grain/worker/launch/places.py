@@ -6,6 +6,7 @@ file that PE_HOSTFILE names, of Grid Engine.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.worker.auto import batch_system
@@ -81,16 +82,15 @@ def remote(
         commands: the paths of the launchers that there are, by name.
 
     Raises:
-        UsageError: none is there; or a word would be taken apart on its way.
+        UsageError: none is there; or a word does not get there as it is.
     """
     if system == "sge":
-        # Its shell on the other node takes the words apart, where others do not.
-        if odd := next(
-            (word for word in starter if any(c in word for c in " \t'\"\\$`*?;&|<>()")), ""
-        ):
+        # They travel as one line, in which 0xff is between them.
+        if odd := next((w for w in starter if {*b"\n\xff"} & {*os.fsencode(w)}), ""):
             raise UsageError(f"Grid Engine passes no path with such characters to nodes: {odd!r}")
         if "qrsh" in commands:
-            return [commands["qrsh"], "-inherit", "-nostdin", host, *starter]
+            # The user's shell there would take the words apart: csh even what is quoted.
+            return [commands["qrsh"], "-inherit", "-nostdin", "-noshell", host, *starter]
         raise UsageError("this job of Grid Engine has no qrsh, by which workers are started")
     if "pbs_tmrsh" in commands:
         return [commands["pbs_tmrsh"], host, *starter]
