@@ -90,8 +90,9 @@ class Job:
         ]  # fmt: skip
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                words, cwd=folder, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
-            )
+                words, cwd=folder, env=environment, stdout=out, stderr=out,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
 
     def text(self, index: int | None = None) -> str:
         file = self.log if index is None else self.folder / f"w1.{index}.log"
@@ -161,11 +162,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
 
     yield start
     for job in jobs:
-        job.process.kill()
-        job.process.wait()
-        for index in (0, 1):
-            with suppress(ValueError, ProcessLookupError):  # it has ended
-                os.kill(job.pid(index), signal.SIGKILL)
+        if job.process.returncode is None:
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
